@@ -1,0 +1,20 @@
+"""kstore: an embedded durable log, and a broker, cluster and clients that speak Apache Kafka's wire protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "open_log", "open_log_dir"]
+
+if TYPE_CHECKING:
+    from kstore.log import open_log, open_log_dir
+
+
+def __getattr__(name: str) -> Any:
+    """Import the embedded log only when it is asked for: `import kstore` does no work."""
+    if name in {"open_log", "open_log_dir"}:
+        from kstore import log
+
+        return getattr(log, name)
+    raise AttributeError(f"module 'kstore' has no attribute {name!r}")

@@ -1,0 +1,21 @@
+# One append-only file and its system calls: it parses nothing.
+
+from libc.stdint cimport int64_t, uint8_t
+
+cdef class SegmentFile:
+    cdef readonly str path
+    cdef readonly int fd
+    cdef readonly int64_t size_bytes        # end of what was written through this object
+    cdef readonly int64_t durable_bytes     # end of what an fdatasync has covered
+    cdef int64_t allocated_bytes
+    cdef bint writable
+
+    # One write at the end. On any failure the file is cut back to where it was (or the object refuses
+    # further writes if even that fails) and OSError is raised: size_bytes never passes a failed append.
+    cpdef int append(self, const uint8_t[::1] data) except -1
+    cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1
+    # Positional; returns the bytes read, fewer only at the end of the file.
+    cdef Py_ssize_t read_into(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1
+    cpdef int sync(self) except -1          # fdatasync without the GIL
+    cpdef int truncate(self, int64_t size_bytes) except -1
+    cpdef int close(self) except -1
