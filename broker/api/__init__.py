@@ -1,0 +1,92 @@
+"""The table of APIs that the broker answers: one row per API key, and what a handler is given.
+
+A row names its handler as "module:function", so that a plain broker's start-up imports no handler before its first
+request. Adding an API is one row here and one handler. ApiVersions advertises exactly these rows, cut to what the
+protocol registry can decode. Produce and Fetch have no Python handler: kstore._fast runs them from frame to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]
+
+
+class RequestContext(NamedTuple):
+    """Who asks, and how: what a handler may know beside the request itself."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    client_host: str
+    connection_id: str
+    """``local_host:local_port-client_host:client_port-n``, as Kafka writes it."""
+    listener: str
+    principal: str
+    """``User:ANONYMOUS`` on a listener without authentication."""
+
+
+Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
+"""A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it.
+
+It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the same connection
+go on being handled; only their answers wait for their turn. ``None`` as response means that no answer is sent.
+"""
+
+
+class ApiRow(NamedTuple):
+    """One API: the versions served and where its handler is."""
+
+    handler: str
+    """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself."""
+    min_version: int
+    max_version: int
+    cached: bool = False
+    """The answer depends on the request's bytes and the metadata image alone: encoded once per image."""
+
+
+FAST = "fast"
+
+API_TABLE: dict[int, ApiRow] = {
+    0: ApiRow(FAST, 3, 13),
+    1: ApiRow(FAST, 4, 18),
+    2: ApiRow("list_offsets:handle_list_offsets", 1, 11),
+    3: ApiRow("metadata:handle_metadata", 0, 13, cached=True),
+    8: ApiRow("offsets:handle_offset_commit", 2, 9),
+    9: ApiRow("offsets:handle_offset_fetch", 1, 9),
+    10: ApiRow("coordinator:handle_find_coordinator", 0, 6),
+    11: ApiRow("groups:handle_join_group", 0, 9),
+    12: ApiRow("groups:handle_heartbeat", 0, 4),
+    13: ApiRow("groups:handle_leave_group", 0, 5),
+    14: ApiRow("groups:handle_sync_group", 0, 5),
+    15: ApiRow("groups:handle_describe_groups", 0, 6),
+    16: ApiRow("groups:handle_list_groups", 0, 5),
+    18: ApiRow("api_versions:handle_api_versions", 0, 4, cached=True),
+    19: ApiRow("topics:handle_create_topics", 2, 7),
+    20: ApiRow("topics:handle_delete_topics", 1, 6),
+    21: ApiRow("topics:handle_delete_records", 0, 2),
+    22: ApiRow("producer_ids:handle_init_producer_id", 0, 5),
+    23: ApiRow("epochs:handle_offset_for_leader_epoch", 2, 4),
+    32: ApiRow("configs:handle_describe_configs", 1, 4),
+    37: ApiRow("topics:handle_create_partitions", 0, 3),
+    42: ApiRow("groups:handle_delete_groups", 0, 2),
+    44: ApiRow("configs:handle_incremental_alter_configs", 0, 1),
+    47: ApiRow("offsets:handle_offset_delete", 0, 0),
+    60: ApiRow("cluster:handle_describe_cluster", 0, 2),
+    75: ApiRow("metadata:handle_describe_topic_partitions", 0, 0),
+}
+"""API key to row. Versions are Kafka 4.3's, as far as kstore serves them."""
+
+
+def resolve_handler(row: ApiRow) -> Handler:
+    """Import the row's handler; ImportError or AttributeError if the row names none."""
+    module_name, _, function_name = row.handler.partition(":")
+    module = import_module(f"kstore.broker.api.{module_name}")
+    handler: Handler = getattr(module, function_name)
+    return handler

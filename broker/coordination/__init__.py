@@ -1,0 +1,1 @@
+"""The coordination store: a small tree of versioned nodes with ZooKeeper semantics."""

@@ -1,0 +1,1 @@
+"""The broker's decisions, pure: no loop, no clock, no files. Time and ids come in as arguments."""
