@@ -1,0 +1,224 @@
+"""Runs a real single-node Apache Kafka broker (KRaft, broker and controller in one JVM) and Kafka's
+Java tools.
+
+`KafkaBroker(folder)` formats its storage, picks free ports, starts, waits for the first answer, and
+is stopped by leaving the `with`. The JVM flags are those of Kafka's own start scripts. `run_tool`
+runs any main class of the distribution.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.conformance import wire
+from tests.conformance.kafka_jars import KafkaUnavailableError, classpath, java_program
+
+__all__ = ["SERVER_FLAGS", "TOOLS", "KafkaBroker", "free_port", "run_tool", "tool_command"]
+
+# What kafka-server-start.sh and kafka-run-class.sh pass.
+SERVER_FLAGS = [
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+]
+
+# The scripts' names and the classes that they run.
+TOOLS = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def tool_command(tool: str, args: Sequence[str], *, heap: str = "256M") -> list[str]:
+    """The command line of a tool of `TOOLS` (or any main class), as kafka-run-class.sh would run
+    it.
+    """
+    flags = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [java_program(), *flags, "-cp", classpath(), TOOLS.get(tool, tool), *args]
+
+
+def run_tool(
+    tool: str,
+    args: Sequence[str],
+    *,
+    stdin: str | bytes | None = None,
+    timeout_s: float = 90,
+    check: bool = True,
+    heap: str = "256M",
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool to its end; stdout and stderr as text. A non-zero exit raises with both unless
+    `check` is False.
+    """
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        tool_command(tool, args, heap=heap),
+        check=False,
+        input=data,
+        capture_output=True,
+        timeout=timeout_s,
+    )
+    text = subprocess.CompletedProcess(
+        done.args[-len(args) - 1 :],
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
+    if check and done.returncode != 0:
+        raise RuntimeError(
+            f"{tool} {' '.join(args)} exited {done.returncode}:\n"
+            f"{text.stdout[-3000:]}\n{text.stderr[-3000:]}"
+        )
+    return text
+
+
+class KafkaBroker:
+    """One Kafka node below `folder`; start() may follow stop() or kill(), on the same data and
+    port.
+    """
+
+    def __init__(
+        self, folder: Path, *, overrides: Mapping[str, str] | None = None, flags: Sequence[str] = ()
+    ) -> None:
+        self.folder = Path(folder)
+        self.log_dir = self.folder / "kafka-logs"
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.flags = [*SERVER_FLAGS, *flags]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_in_s = 0.0
+        self._overrides = dict(overrides or {})
+        self._properties = self.folder / "server.properties"
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for a client's bootstrap.servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id; only while it runs."""
+        assert self.process is not None, "the broker was not started"
+        return self.process.pid
+
+    def _settings(self) -> dict[str, str]:
+        controller = f"{self.host}:{self.controller_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            "num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | self._overrides
+
+    def format(self) -> None:
+        """Writes server.properties and formats the log dir, as `kafka-storage format` does."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = [f"{name}={value}" for name, value in self._settings().items()]
+        self._properties.write_text("\n".join(lines) + "\n")
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        run_tool(
+            "kafka-storage", ["format", f"--cluster-id={cluster_id}", "-c", str(self._properties)]
+        )
+
+    def start(self, *, timeout_s: float = 120) -> float:
+        """Starts the JVM and waits for its first answer; returns the seconds from exec to that
+        answer.
+        """
+        if not (self.log_dir / "meta.properties").exists():
+            self.format()
+        command = [java_program(), *self.flags, "-cp", classpath(), "kafka.Kafka"]
+        # The classpath is looked up before the clock starts: it is the harness's cost.
+        output = open(self.folder / "kafka.out", "ab")  # noqa: SIM115 (handed to the process)
+        begin = time.monotonic()
+        self.process = subprocess.Popen(
+            [*command, str(self._properties)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=self.folder,
+        )
+        output.close()
+        try:
+            answered = wire.wait_for_answer(self.host, self.port, begin + timeout_s)
+        except wire.WireError as error:
+            self.kill()
+            said = (self.folder / "kafka.out").read_text(errors="replace")[-3000:]
+            raise KafkaUnavailableError(f"Kafka did not start: {error}\n{said}") from None
+        self.started_in_s = answered - begin
+        return self.started_in_s
+
+    def stop(self, *, timeout_s: float = 60) -> None:
+        """A clean stop: SIGTERM, then wait; SIGKILL if it does not end in time."""
+        self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """kill -9, as in a crash."""
+        self._end(signal.SIGKILL, 30)
+
+    def _end(self, signal_number: int, timeout_s: float) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            os.kill(process.pid, signal_number)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,119 @@
+"""Fetches Apache Kafka's own jars from Maven: the peer that conformance tests and benchmarks run
+beside kstore.
+
+`python tests/conformance/kafka_jars.py` fetches them and prints the folder. The folder is
+$KSTORE_KAFKA_JARS, or ~/.cache/kstore/kafka-<version>. Fetching twice costs nothing, and two test
+runs may do it at once. Nothing here starts Java.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+__all__ = [
+    "KAFKA_VERSION",
+    "KafkaUnavailableError",
+    "classpath",
+    "fetch_jars",
+    "jar_folder",
+    "java_program",
+]
+
+POM = Path(__file__).parent / "java" / "pom.xml"
+_VERSION_TAG = "{http://maven.apache.org/POM/4.0.0}kafka.version"
+
+
+def _pom_version() -> str:
+    node = next(ElementTree.parse(POM).getroot().iter(_VERSION_TAG))
+    return (node.text or "").strip()
+
+
+KAFKA_VERSION = _pom_version()
+
+
+class KafkaUnavailableError(RuntimeError):
+    """Kafka cannot be run here; the message says which program or file is missing and what to
+    do.
+    """
+
+
+def jar_folder() -> Path:
+    """Where the jars are, or will be."""
+    named = os.environ.get("KSTORE_KAFKA_JARS")
+    if named:
+        return Path(named)
+    return Path.home() / ".cache" / "kstore" / f"kafka-{KAFKA_VERSION}"
+
+
+def java_program() -> str:
+    """The path of `java`; raises KafkaUnavailableError where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home, "bin", "java"))) if home else None
+    found = found or shutil.which("java")
+    if not found:
+        raise KafkaUnavailableError("no `java` on the PATH: install a Java 17 runtime (or newer)")
+    return found
+
+
+def _is_complete(folder: Path) -> bool:
+    # The folder is put in place by one rename, so the main jars stand for all.
+    names = [f"kafka_2.13-{KAFKA_VERSION}.jar", f"kafka-tools-{KAFKA_VERSION}.jar"]
+    return all((folder / name).is_file() for name in names)
+
+
+def fetch_jars() -> Path:
+    """The folder of jars, fetched first if need be; raises KafkaUnavailableError with the
+    reason.
+    """
+    folder = jar_folder()
+    if _is_complete(folder):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f".{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_complete(folder):
+            _fetch_into(folder)
+    return folder
+
+
+def _fetch_into(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if not maven:
+        raise KafkaUnavailableError(
+            f"Kafka {KAFKA_VERSION}'s jars are not in {folder} and there is no `mvn` to fetch "
+            "them: install Maven, or point KSTORE_KAFKA_JARS at a folder of Kafka's libs"
+        )
+    if folder.exists() and any(folder.iterdir()):
+        raise KafkaUnavailableError(
+            f"{folder} is not empty and lacks Kafka {KAFKA_VERSION}: move it away"
+        )
+    with tempfile.TemporaryDirectory(prefix="kafka-jars-", dir=folder.parent) as scratch:
+        target = Path(scratch) / "jars"
+        command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+        if done.returncode != 0 or not _is_complete(target):
+            said = (done.stdout + done.stderr)[-2000:]
+            raise KafkaUnavailableError(f"Maven did not fetch Kafka {KAFKA_VERSION}:\n{said}")
+        if folder.exists():
+            folder.rmdir()
+        os.replace(target, folder)
+
+
+def classpath() -> str:
+    """All jars as a Java class path, fetched first if need be."""
+    return os.pathsep.join(str(jar) for jar in sorted(fetch_jars().glob("*.jar")))
+
+
+if __name__ == "__main__":
+    try:
+        print(fetch_jars())
+    except KafkaUnavailableError as error:
+        sys.exit(str(error))
