@@ -1,0 +1,246 @@
+"""BrokerConfig: the settings of one broker, each with its typed value and the place it came from.
+
+Precedence, weakest first: default, file, environment, override. This reads a file and the
+environment that it is given; it prints nothing: what a user should hear is in ``warnings``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS
+from kstore.config.definition import ConfigDef, ConfigError
+from kstore.config.ignored import IGNORED, UNSUPPORTED
+from kstore.config.listener import Listener, parse_listeners
+from kstore.config.properties import parse_properties
+from kstore.config.topic_configs import TOPIC_CONFIGS
+
+__all__ = ["BrokerConfig", "ConfigSource", "SourceKind", "environment_name"]
+
+_PREFIX = "KSTORE_"
+# Variables of the build (setup.py); they are no settings of a broker.
+_BUILD_VARIABLES = {"KSTORE_DEBUG", "KSTORE_ASAN", "KSTORE_MODULES"}
+
+
+class SourceKind(StrEnum):
+    """Where a value can come from, weakest first."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    OVERRIDE = "override"
+
+
+class ConfigSource(NamedTuple):
+    """Where a value came from: the kind, and the line of the file or the variable's name."""
+
+    kind: SourceKind
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.detail}" if self.detail else str(self.kind)
+
+
+class _Given(NamedTuple):
+    """One setting as somebody wrote it, before it is checked."""
+
+    name: str
+    text: str
+    source: ConfigSource
+
+
+def environment_name(name: str) -> str:
+    """Return the environment variable of a setting: ``KSTORE_LOG_DIRS`` for ``log.dirs``."""
+    return _PREFIX + name.removeprefix("kstore.").upper().replace(".", "_")
+
+
+class BrokerConfig:
+    """The settings of one broker, read with ``config["num.partitions"]``.
+
+    Made by ``BrokerConfig.load``; the constructor takes checked values, ``log.dirs`` among them.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        sources: Mapping[str, ConfigSource],
+        warnings: Iterable[str] = (),
+    ) -> None:
+        self._values = {name: values.get(name, row.default) for name, row in BROKER_CONFIGS.items()}
+        self._sources = dict(sources)
+        self.warnings = tuple(warnings)
+        self.listeners: tuple[Listener, ...] = parse_listeners(
+            self, "listeners", self._values["listeners"]
+        )
+        self.advertised_listeners: tuple[Listener, ...] = _advertised(self)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """Read the settings; ``environ`` is ``os.environ`` when None.
+
+        Raises ConfigError for a file that can't be read, a bad value anywhere, and an unknown name
+        in ``overrides``. An unknown name in the file or the environment is a warning, since a file
+        may be shared with Kafka.
+        """
+        environ = os.environ if environ is None else environ
+        given = [] if path is None else _from_file(Path(path))
+        given += _from_environment(environ)
+        given += [
+            _Given(name, text, ConfigSource(SourceKind.OVERRIDE))
+            for name, text in (overrides or {}).items()
+        ]
+        values: dict[str, Any] = {}
+        sources: dict[str, ConfigSource] = {}
+        warnings: list[str] = []
+        for name, text, source in given:
+            row = _row(name, source, warnings)
+            if row is None:
+                continue
+            if row.name in sources and sources[row.name].kind is source.kind:
+                warnings.append(
+                    f"{row.name} is set twice ({sources[row.name]}, {source}); the last is used"
+                )
+            values[row.name] = row.parse(text, str(source))
+            sources[row.name] = source
+        if not values.get("log.dirs"):
+            values["log.dirs"] = (_default_log_dir(environ),)
+        return cls(values, sources, warnings)
+
+    def __getitem__(self, name: str) -> Any:
+        name = ALIASES.get(name, name)
+        if name not in self._values:
+            raise KeyError(f"there is no broker config {name!r}{_nearest(name, BROKER_CONFIGS)}")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values or name in ALIASES
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Yield (name, typed value) of every setting, in the order of the table."""
+        return iter(self._values.items())
+
+    def source(self, name: str) -> ConfigSource:
+        """Say where a setting's value came from."""
+        return self._sources.get(ALIASES.get(name, name), ConfigSource(SourceKind.DEFAULT))
+
+    def text(self, name: str) -> str:
+        """Return a setting's value as Kafka writes it; a password is hidden."""
+        name = ALIASES.get(name, name)
+        return BROKER_CONFIGS[name].format(self[name])
+
+    def topic_default(self, name: str) -> tuple[str, ConfigSource]:
+        """Return a topic config's default under this broker, as text, and where it came from."""
+        row = TOPIC_CONFIGS[name]
+        for synonym, factor in row.synonyms:
+            value = self[synonym]
+            if value is not None:
+                if factor != 1 and value >= 0:
+                    value *= factor
+                return row.format(value), self.source(synonym)
+        return row.format(row.default), ConfigSource(SourceKind.DEFAULT)
+
+    def topic_defaults(self) -> dict[str, str]:
+        """Return every topic config's default under this broker, as text (what LogConfig
+        takes).
+        """
+        return {name: self.topic_default(name)[0] for name in TOPIC_CONFIGS}
+
+
+def _default_log_dir(environ: Mapping[str, str]) -> str:
+    home = environ.get("XDG_DATA_HOME", "")
+    # The XDG rules say that a relative path is to be ignored.
+    base = Path(home) if home.startswith("/") else Path.home() / ".local" / "share"
+    return str(base / "kstore" / "data")
+
+
+def _from_file(path: Path) -> list[_Given]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8 at byte {error.start}; save it as UTF-8 or write \\uXXXX there"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror or error}") from None
+    return [
+        _Given(entry.key, entry.value, ConfigSource(SourceKind.FILE, f"{path} line {entry.line}"))
+        for entry in parse_properties(text, str(path))
+    ]
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[_Given]:
+    names = {
+        environment_name(name): name for name in (*BROKER_CONFIGS, *ALIASES, *IGNORED, *UNSUPPORTED)
+    }
+    return [
+        _Given(names.get(variable, variable), text, ConfigSource(SourceKind.ENVIRONMENT, variable))
+        for variable, text in sorted(environ.items())
+        if variable.startswith(_PREFIX) and variable not in _BUILD_VARIABLES
+    ]
+
+
+def _row(name: str, source: ConfigSource, warnings: list[str]) -> ConfigDef | None:
+    """Find the table's row of a given name; None, with a warning, when it has no effect."""
+    row = BROKER_CONFIGS.get(ALIASES.get(name, name))
+    if row is not None:
+        return row
+    if name in IGNORED:
+        warnings.append(f"{name} ({source}) has no effect: {IGNORED[name]}")
+        return None
+    if name in UNSUPPORTED:
+        raise ConfigError(f"{name} ({source}) can't be used: {UNSUPPORTED[name]}", key=name)
+    if source.kind is SourceKind.ENVIRONMENT:
+        known: Iterable[str] = [environment_name(known) for known in BROKER_CONFIGS]
+    else:
+        known = (*BROKER_CONFIGS, *ALIASES)
+    sentence = f"{name} ({source}) is not a broker config{_nearest(name, known)}"
+    if source.kind is SourceKind.OVERRIDE:
+        raise ConfigError(sentence, key=name)
+    warnings.append(sentence + "; it is ignored")
+    return None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only when somebody has mistyped
+
+    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
+    given = config["advertised.listeners"]
+    if given:
+        advertised = parse_listeners(config, "advertised.listeners", given)
+        unknown = {a.name for a in advertised} - {b.name for b in config.listeners}
+        if unknown:
+            raise ConfigError(
+                f"advertised.listeners ({config.source('advertised.listeners')}) names "
+                f"{sorted(unknown)[0]}, "
+                "which is not in listeners",
+                key="advertised.listeners",
+            )
+    else:
+        advertised = config.listeners
+    for listener in advertised:
+        if listener.host in {"", "0.0.0.0", "::"}:
+            key = "advertised.listeners" if given else "listeners"
+            raise ConfigError(
+                f"{key} ({config.source(key)}) has {listener}, to which no client can connect: "
+                "set "
+                f"advertised.listeners to an address that clients reach, such as "
+                f"{listener.name}://localhost:{listener.port}",
+                key=key,
+            )
+    return advertised

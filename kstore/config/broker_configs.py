@@ -1,0 +1,219 @@
+"""The table of broker configs: what a server.properties file, the environment and --override may
+set.
+
+The rows that only give a topic config its default (log.segment.bytes and so on) are made from the
+topic table, so each setting is written down once. Names that Kafka has and that can't matter here
+are in ignored.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kstore.config.definition import (
+    MAX_INT,
+    ConfigDef,
+    ConfigType,
+    Importance,
+    at_least,
+    between,
+    non_empty,
+    one_of,
+)
+from kstore.config.topic_configs import TOPIC_CONFIGS
+
+__all__ = ["ALIASES", "BROKER_CONFIGS"]
+
+_BOOLEAN, _SHORT, _INT = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT
+_LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+# Two names of one setting: a value for the left one is kept under the right one.
+ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+_SERVER = (
+    ConfigDef(
+        "node.id", _INT, 1, "This broker's number in its cluster.", _HIGH, at_least(0)
+    ),
+    ConfigDef(
+        "listeners", _LIST, ("PLAINTEXT://localhost:9092",),
+        "The addresses to listen on, each NAME://host:port; an empty host means every interface,"
+        " port 0 a free port.",
+        _HIGH, non_empty(),
+    ),
+    ConfigDef(
+        "advertised.listeners", _LIST, None,
+        "The addresses that clients are told to connect to; by default those of listeners.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "listener.security.protocol.map", _LIST, ("PLAINTEXT:PLAINTEXT",),
+        "Which security protocol each listener name speaks, each NAME:PROTOCOL; PLAINTEXT is the"
+        " one there is so far.",
+        _LOW,
+    ),
+    ConfigDef(
+        "log.dirs", _LIST, None,
+        "The folders that hold the data; by default kstore/data in the user's data folder.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "socket.request.max.bytes", _INT, 100 * 2**20,
+        "The largest request that is read; a larger one ends its connection.",
+        _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "socket.send.buffer.bytes", _INT, 102_400,
+        "SO_SNDBUF of a client's socket; -1 leaves it to the system.", _HIGH, at_least(-1),
+    ),
+    ConfigDef(
+        "socket.receive.buffer.bytes", _INT, 102_400,
+        "SO_RCVBUF of a client's socket; -1 leaves it to the system.", _HIGH, at_least(-1),
+    ),
+    ConfigDef(
+        "socket.listen.backlog.size", _INT, 50,
+        "How many connections may wait to be accepted.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "connections.max.idle.ms", _LONG, 600_000,
+        "A connection that has been silent for this long is closed.", _MEDIUM, at_least(-1),
+    ),
+    ConfigDef(
+        "max.connections", _INT, MAX_INT,
+        "How many connections the broker holds at once.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "queued.max.request.bytes", _LONG, -1,
+        "How many bytes of requests may wait in memory before reading stops; -1 for no shared "
+        "limit.",
+        _MEDIUM, at_least(-1),
+    ),
+    ConfigDef(
+        "kstore.flush.policy", _STRING, "os",
+        "When a write counts as done: os (in the page cache, as in Kafka), interval (forced to "
+        "disk now and then), "
+        "always (acknowledged only once it is on disk; concurrent writes share one flush).",
+        _HIGH, one_of("os", "interval", "always"),
+    ),
+    ConfigDef(
+        "kstore.flush.interval.ms", _INT, 1000,
+        "How often data is forced to disk under the flush policy interval.", _MEDIUM, at_least(1),
+    ),
+)  # fmt: skip
+
+_TOPICS = (
+    ConfigDef(
+        "auto.create.topics.enable", _BOOLEAN, True,
+        "Create a topic when a client first asks for it and allows that.", _HIGH,
+    ),
+    ConfigDef(
+        "delete.topic.enable", _BOOLEAN, True, "Whether topics may be deleted.", _HIGH
+    ),
+    ConfigDef(
+        "num.partitions", _INT, 1,
+        "How many partitions a topic gets when nobody says.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "default.replication.factor", _INT, 1,
+        "How many replicas a topic gets when nobody says.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "log.retention.check.interval.ms", _LONG, 300_000,
+        "How often segments are checked against the retention settings.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "log.cleaner.enable", _BOOLEAN, True,
+        "Whether logs with cleanup.policy=compact are compacted.", _MEDIUM,
+    ),
+    ConfigDef(
+        "log.cleaner.backoff.ms", _LONG, 15_000,
+        "How long the cleaner rests when there is nothing to clean.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "fetch.max.bytes", _INT, 55 * 2**20,
+        "The most that one fetch is answered with.", _MEDIUM, at_least(1024),
+    ),
+    ConfigDef(
+        "max.incremental.fetch.session.cache.slots", _INT, 1000,
+        "How many fetch sessions are kept.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "producer.id.expiration.ms", _INT, 86_400_000,
+        "A producer id that has not written for this long is forgotten.", _LOW, at_least(1),
+    ),
+)  # fmt: skip
+
+_GROUPS = (
+    ConfigDef(
+        "group.initial.rebalance.delay.ms", _INT, 3000,
+        "How long the first rebalance of a new group waits for more members.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "group.min.session.timeout.ms", _INT, 6000,
+        "The shortest session timeout a member may ask for.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.max.session.timeout.ms", _INT, 1_800_000,
+        "The longest session timeout a member may ask for.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.max.size", _INT, MAX_INT,
+        "How many members a group may have.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "offset.metadata.max.bytes", _INT, 4096,
+        "The most metadata that may go with a committed offset.", _HIGH, at_least(0),
+    ),
+    ConfigDef(
+        "offsets.retention.minutes", _INT, 10_080,
+        "How long an empty group's offsets are kept.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.retention.check.interval.ms", _LONG, 600_000,
+        "How often expired offsets are looked for.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.num.partitions", _INT, 50,
+        "Partitions of __consumer_offsets; it can't be changed once that topic exists.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.replication.factor", _SHORT, 1,
+        "Replicas of __consumer_offsets; 1 here, where Kafka has 3, because one broker is the "
+        "usual start.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.segment.bytes", _INT, 100 * 2**20,
+        "Segment size of __consumer_offsets; small, so that it is compacted and loaded quickly.",
+        _HIGH, between(14, MAX_INT),
+    ),
+)  # fmt: skip
+
+
+def _topic_defaults() -> Iterator[ConfigDef]:
+    """Make the broker rows that set the topic configs' defaults.
+
+    Where one default has several units (retention in ms, minutes and hours), the coarsest carries
+    the default and the finer ones, which win when given, are unset.
+    """
+    for topic in TOPIC_CONFIGS.values():
+        *finer, (coarsest, factor) = topic.synonyms
+        for name, _ in finer:
+            yield ConfigDef(
+                name, topic.type, None,
+                f"As {topic.synonyms[-1][0]}, which it overrides: the default of {topic.name}.",
+                topic.importance, topic.validator,
+            )  # fmt: skip
+        default = topic.default if factor == 1 else topic.default // factor
+        kind = topic.type if factor == 1 else ConfigType.INT
+        yield ConfigDef(
+            coarsest, kind, default,
+            f"The default of the topic config {topic.name}. {topic.documentation}",
+            topic.importance, topic.validator,
+        )  # fmt: skip
+
+
+BROKER_CONFIGS: dict[str, ConfigDef] = {
+    row.name: row for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *_GROUPS)
+}

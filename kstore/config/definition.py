@@ -1,0 +1,205 @@
+"""What one configuration is: its name, type, default, what is allowed, and what it does.
+
+The tables are in broker_configs.py and topic_configs.py; this file holds the shape of a row, the
+types that Kafka gives its settings, and how a value is read from text and written back. It reads
+no file and knows no particular setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
+
+__all__ = [
+    "MAX_INT",
+    "MAX_LONG",
+    "ConfigDef",
+    "ConfigError",
+    "ConfigType",
+    "Importance",
+    "Validator",
+    "at_least",
+    "between",
+    "each_one_of",
+    "non_empty",
+    "one_of",
+]
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """The types of Kafka's settings; the numbers are those of the DescribeConfigs response."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    PASSWORD = 9
+
+
+class Importance(StrEnum):
+    """How soon a user should look at a setting."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class ConfigError(ValueError):
+    """A setting that can't be used: the sentence names the key, the value, what is allowed, and
+    the source.
+
+    ``key`` is None when the whole source is at fault (a file that can't be read).
+    """
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class Validator(NamedTuple):
+    """A check on a parsed value, and the words for what it allows."""
+
+    check: Callable[[Any], bool]
+    allowed: str
+
+
+def at_least(low: float) -> Validator:
+    """Allow numbers from ``low`` up."""
+    return Validator(lambda value: value >= low, f"a number of at least {low}")
+
+
+def between(low: float, high: float) -> Validator:
+    """Allow numbers from ``low`` to ``high``, both included."""
+    return Validator(lambda value: low <= value <= high, f"a number from {low} to {high}")
+
+
+def one_of(*choices: str) -> Validator:
+    """Allow exactly the given words."""
+    return Validator(lambda value: value in choices, "one of " + ", ".join(choices))
+
+
+def each_one_of(*choices: str) -> Validator:
+    """Allow non-empty lists whose items are all among the given words."""
+    words = "a list of " + ", ".join(choices)
+    return Validator(lambda value: bool(value) and all(v in choices for v in value), words)
+
+
+def non_empty() -> Validator:
+    """Allow any string or list that is not empty."""
+    return Validator(bool, "not empty")
+
+
+_INTEGER_RANGE = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), MAX_INT),
+    ConfigType.LONG: (-(2**63), MAX_LONG),
+}
+_TYPE_WORDS = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.SHORT: "a 16-bit integer",
+    ConfigType.INT: "a 32-bit integer",
+    ConfigType.LONG: "a 64-bit integer",
+    ConfigType.DOUBLE: "a number",
+    ConfigType.STRING: "text",
+    ConfigType.LIST: "a comma-separated list",
+    ConfigType.PASSWORD: "text",
+}
+
+
+class ConfigDef(NamedTuple):
+    """One row of a settings table.
+
+    ``synonyms`` is only used by topic configs: the broker configs that give the topic's default,
+    most specific first, each with the factor that turns its unit into the topic config's. A
+    ``default`` of None means "not set".
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    documentation: str
+    importance: Importance = Importance.LOW
+    validator: Validator | None = None
+    synonyms: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """Say in words which values may stand here."""
+        words = _TYPE_WORDS[self.type]
+        return words if self.validator is None else f"{words}, {self.validator.allowed}"
+
+    def parse(self, text: str, source: str) -> Any:
+        """Return the typed value of ``text``; ``source`` is named in the ConfigError for a bad
+        one.
+        """
+        try:
+            value = _PARSERS[self.type](text.strip())
+            low, high = _INTEGER_RANGE.get(self.type, (0, 0))
+            valid = high == 0 or low <= value <= high
+        except ValueError:
+            valid = False
+        if valid and self.validator is not None:
+            valid = self.validator.check(value)
+        if not valid:
+            raise ConfigError(
+                f"{self.name} is {self.format(text)!r} in {source}; it must be {self.allowed}",
+                key=self.name,
+            )
+        return value
+
+    def format(self, value: Any) -> str:
+        """Write a value as Kafka shows it: ``true``, ``a,b``, a hidden password, nothing for
+        None.
+        """
+        if self.type is ConfigType.PASSWORD and value is not None:
+            return "[hidden]"
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def _integer(text: str) -> int:
+    if not text.isascii() or not text.removeprefix("-").removeprefix("+").isdigit():
+        raise ValueError(text)
+    return int(text)
+
+
+def _double(text: str) -> float:
+    value = float(text)
+    if value != value:
+        raise ValueError(text)
+    return value
+
+
+def _items(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+_PARSERS: dict[ConfigType, Callable[[str], Any]] = {
+    ConfigType.BOOLEAN: _boolean,
+    ConfigType.SHORT: _integer,
+    ConfigType.INT: _integer,
+    ConfigType.LONG: _integer,
+    ConfigType.DOUBLE: _double,
+    ConfigType.STRING: str,
+    ConfigType.PASSWORD: str,
+    ConfigType.LIST: _items,
+}

@@ -1,0 +1,95 @@
+"""A listener's address: ``NAME://host:port``, as in listeners and advertised.listeners. Parsing
+only; nothing is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.config.definition import ConfigError
+
+if TYPE_CHECKING:
+    from kstore.config.broker import BrokerConfig
+
+__all__ = ["Listener", "parse_listeners"]
+
+_SUPPORTED = {"PLAINTEXT"}
+
+
+class Listener(NamedTuple):
+    """Where to listen, or what clients are told; port 0 asks for a free port, an empty host for
+    every interface.
+
+    ``localhost`` may be an IPv4 and an IPv6 address: who binds it with port 0 must see to it that
+    both get one port.
+    """
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(config: BrokerConfig, key: str, items: Iterable[str]) -> tuple[Listener, ...]:
+    """Read the items of ``listeners`` or ``advertised.listeners``.
+
+    Raises ConfigError for an address that is not NAME://host:port, a name or port given twice, and
+    a security protocol that is not supported.
+    """
+    protocols = _protocols(config)
+    found: list[Listener] = []
+    for item in items:
+        listener = _parse(config, key, item, protocols)
+        for other in found:
+            same_port = listener.port and (other.host, other.port) == (listener.host, listener.port)
+            if other.name == listener.name or same_port:
+                raise _error(config, key, item, f"uses the name or port of {other} again")
+        found.append(listener)
+    return tuple(found)
+
+
+def _protocols(config: BrokerConfig) -> dict[str, str]:
+    key = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for item in config[key]:
+        name, colon, protocol = item.partition(":")
+        if not colon:
+            raise _error(config, key, item, "must be NAME:PROTOCOL")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _parse(config: BrokerConfig, key: str, item: str, protocols: dict[str, str]) -> Listener:
+    name, slashes, address = item.partition("://")
+    host, colon, port = address.rpartition(":")
+    name = name.upper()
+    if not slashes or not colon or not name or not port.isascii() or not port.isdigit():
+        raise _error(
+            config, key, item, "must be NAME://host:port, such as PLAINTEXT://localhost:9092"
+        )
+    if int(port) > 65535:
+        raise _error(config, key, item, "has a port above 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise _error(
+            config, key, item, "must have its IPv6 address in brackets, as in NAME://[::1]:9092"
+        )
+    protocol = protocols.get(name, name)
+    if protocol not in _SUPPORTED:
+        known = ", ".join(sorted(_SUPPORTED))
+        raise _error(
+            config, key, item,
+            f"asks for the security protocol {protocol}; what there is: {known} "
+            "(listener.security.protocol.map gives a name its protocol)",
+        )  # fmt: skip
+    return Listener(name, protocol, host, int(port))
+
+
+def _error(config: BrokerConfig, key: str, item: str, problem: str) -> ConfigError:
+    return ConfigError(f"{key} ({config.source(key)}): {item} {problem}", key=key)
