@@ -1,0 +1,259 @@
+"""The contract of the coordination store: ZooKeeper's semantics, as much of them as brokers use.
+
+A store is one session on a tree of versioned nodes. This file holds the contract, its operations
+and its errors; the implementations are beside it. Calls are synchronous, thread-safe and may block
+for milliseconds (a durable commit), so the broker makes them from a worker thread once it is
+serving.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+__all__ = [
+    "ANY_VERSION",
+    "BadPathError",
+    "BadVersionError",
+    "Check",
+    "Create",
+    "Delete",
+    "EphemeralParentError",
+    "NoNodeError",
+    "NodeExistsError",
+    "NotEmptyError",
+    "Op",
+    "Set",
+    "Stat",
+    "Store",
+    "StoreClosedError",
+    "StoreError",
+    "StoreLockedError",
+    "Watch",
+    "WatchEvent",
+    "validate_path",
+]
+
+ANY_VERSION = -1
+MAX_PATH_BYTES = 500
+"""LMDB's keys hold 511 bytes; ZooKeeper would take more, but every store keeps to the same limit.
+"""
+
+
+class StoreError(Exception):
+    """Base of the store's errors. ``op_index`` is the failing operation's place in a multi."""
+
+    op_index: int = 0
+
+
+class NoNodeError(StoreError):
+    """The node, or the parent of a node to create, does not exist."""
+
+
+class NodeExistsError(StoreError):
+    """The node to create is there already."""
+
+
+class BadVersionError(StoreError):
+    """The node's version is not the one the caller named: somebody else wrote it in between."""
+
+
+class NotEmptyError(StoreError):
+    """The node to delete has children."""
+
+
+class EphemeralParentError(StoreError):
+    """An ephemeral node can't have children."""
+
+
+class BadPathError(StoreError):
+    """The path is not absolute, or not in the one form that paths have."""
+
+
+class StoreClosedError(StoreError):
+    """The session is over; its ephemeral nodes are gone."""
+
+
+class StoreLockedError(StoreError):
+    """Another process or session set has the store's folder open."""
+
+
+class Stat(NamedTuple):
+    """What a node carries beside its data. ``czxid`` and ``mzxid`` are the transactions that
+    created and last wrote it.
+
+    They grow over the whole tree, so the czxid of ``/brokers/ids/N`` is the broker epoch (KIP-380).
+    ``ephemeral_owner`` is a session id, 0 for a persistent node.
+    """
+
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeral_owner: int
+
+
+class Create(NamedTuple):
+    """Create a node with version 0. Sequential: ten digits, larger with every child, are put after
+    the path.
+    """
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class Set(NamedTuple):
+    """Write a node's data, if its version is the given one (or any)."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Delete a childless node, if its version is the given one (or any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Change nothing; fail the multi unless the node exists with the given version (or any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Op: TypeAlias = Create | Set | Delete | Check
+
+
+class WatchEvent(NamedTuple):
+    """That something happened to ``path``; ``kind`` is created, changed or deleted. Read the node
+    again to see what is there.
+    """
+
+    kind: str
+    path: str
+
+
+WatchCallback: TypeAlias = Callable[[WatchEvent], None]
+
+
+class Watch(ABC):
+    """A standing watch, until it is cancelled or its session is closed."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Deliver nothing more. Safe to call twice, and from the callback."""
+
+
+class Store(ABC):
+    """One session on a tree of nodes. The root ``/`` always exists and is never deleted."""
+
+    @property
+    @abstractmethod
+    def session_id(self) -> int:
+        """This session's id, never used before on this tree, and never 0."""
+
+    @abstractmethod
+    def get(self, path: str) -> tuple[bytes, int]:
+        """The node's data and version; NoNodeError."""
+
+    @abstractmethod
+    def stat(self, path: str) -> Stat | None:
+        """The node's transaction ids, version and owner; None if it does not exist."""
+
+    @abstractmethod
+    def children(self, path: str) -> list[str]:
+        """The names (not paths) of the node's children, sorted; NoNodeError."""
+
+    @abstractmethod
+    def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
+        """Do all operations in order as one durable transaction, or none of them.
+
+        Returns per operation: the created path, the new version, None. Raises the first failing
+        operation's error with its ``op_index``. Later operations see the earlier ones' effects.
+        """
+
+    @abstractmethod
+    def watch(self, path: str, callback: WatchCallback) -> Watch:
+        """Call back after every later change at ``path`` and anywhere below it, in the order of the
+        changes.
+
+        The node need not exist. Several changes to one node may be told as one. The callback runs
+        on a thread of the store's choosing, possibly the writer's, outside any lock: hand over to
+        the loop and return.
+        """
+
+    @abstractmethod
+    def new_session(self) -> Store:
+        """Another session on the same tree, as another broker would have."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session: its watches stop and its ephemeral nodes are deleted. Safe to call
+        twice.
+        """
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        parents: bool = False,
+    ) -> str:
+        """Create a node and return its path; NodeExistsError, NoNodeError, EphemeralParentError.
+
+        With ``parents``, missing persistent ancestors are created first, each in a transaction of
+        its own.
+        """
+        if parents:
+            self.ensure(path.rpartition("/")[0])
+        return str(self.multi([Create(path, data, ephemeral, sequential)])[0])
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Write a node's data and return its new version; NoNodeError, BadVersionError."""
+        result = self.multi([Set(path, data, version)])[0]
+        assert isinstance(result, int)
+        return result
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a childless node; NoNodeError, BadVersionError, NotEmptyError."""
+        self.multi([Delete(path, version)])
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a node."""
+        return self.stat(path) is not None
+
+    def ensure(self, path: str) -> None:
+        """Create the node and its ancestors, empty and persistent, where they are missing."""
+        if path in {"", "/"} or self.exists(path):
+            return
+        self.ensure(path.rpartition("/")[0])
+        try:
+            self.multi([Create(path)])
+        except NodeExistsError:
+            return  # another session was quicker, which is as good
+
+
+def validate_path(path: str) -> str:
+    """The path itself, or BadPathError: absolute, ``/`` between names, no empty, ``.`` or ``..``
+    name, no control characters.
+    """
+    if path == "/":
+        return path
+    names = path.split("/")
+    if (
+        len(names) < 2
+        or names[0] != ""
+        or any(name in {"", ".", ".."} for name in names[1:])
+        or any(ord(character) < 0x20 for character in path)
+    ):
+        raise BadPathError(f"{path!r} is not a node path; use one like /brokers/topics/orders")
+    if len(path.encode()) > MAX_PATH_BYTES:
+        raise BadPathError(f"the path {path[:60]!r}... is longer than {MAX_PATH_BYTES} bytes")
+    return path

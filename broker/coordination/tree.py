@@ -1,0 +1,328 @@
+"""ZooKeeper's rules for a tree of versioned nodes, over any transactional map from path to node.
+
+What memory_store and lmdb_store share: operations, versions, sequential names, sessions with their
+ephemeral nodes, watches. It stores nothing itself: a backend gives it transactions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from threading import Lock, RLock
+from typing import NamedTuple
+
+from kstore.broker.coordination.store import (
+    ANY_VERSION,
+    BadPathError,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    EphemeralParentError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    Set,
+    Stat,
+    Store,
+    StoreClosedError,
+    StoreError,
+    Watch,
+    WatchCallback,
+    WatchEvent,
+    validate_path,
+)
+
+__all__ = ["Backend", "Node", "ReadTransaction", "TreeStore", "WriteTransaction"]
+
+
+class Node(NamedTuple):
+    """A stored node. ``created_children`` numbers its sequential children and never goes back."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeral_owner: int
+    created_children: int
+
+
+class ReadTransaction(ABC):
+    """One consistent view of the map."""
+
+    @abstractmethod
+    def get(self, path: str) -> Node | None:
+        """The node, or None."""
+
+    @abstractmethod
+    def children(self, path: str) -> list[str]:
+        """Sorted names of the nodes one level below ``path``."""
+
+
+class WriteTransaction(ReadTransaction):
+    """The one writer's view: it sees its own writes; all of them are kept, or none if it ends with
+    an exception.
+    """
+
+    @abstractmethod
+    def put(self, path: str, node: Node) -> None:
+        """Insert or replace."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove a node that is there."""
+
+    @abstractmethod
+    def owned(self, session_id: int) -> list[str]:
+        """Paths of the session's ephemeral nodes."""
+
+    @abstractmethod
+    def next_counter(self, name: str) -> int:
+        """Add one to a named durable counter and return it; the first answer is 1."""
+
+
+class Backend(ABC):
+    """The transactional map, shared by all sessions of this process."""
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[ReadTransaction]:
+        """Begin a read transaction."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[WriteTransaction]:
+        """Begin a write transaction; it is durable when the context ends without an exception."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the backend holds; the last session calls it."""
+
+
+class _TreeWatch(Watch):
+    def __init__(self, tree: _SharedTree, path: str, callback: WatchCallback) -> None:
+        self._tree = tree
+        self._prefix = path if path == "/" else path + "/"
+        self.path = path
+        self.callback = callback
+        self.active = True
+
+    def covers(self, path: str) -> bool:
+        """Whether a change of ``path`` is this watch's business."""
+        return path == self.path or path.startswith(self._prefix)
+
+    def cancel(self) -> None:
+        """Stop; see the contract."""
+        self.active = False
+        self._tree.forget(self)
+
+
+class _SharedTree:
+    """The backend and what the sessions of one process share: the write lock, the watches, the
+    undelivered events.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.sessions = 0
+        self._write_lock = RLock()
+        self._watches: list[_TreeWatch] = []
+        self._pending: deque[WatchEvent] = deque()
+        self._delivering = Lock()
+
+    def commit(self, session_id: int, ops: Sequence[Op]) -> list[str | int | None]:
+        """Run the operations as one transaction, then tell the watches."""
+        events: list[WatchEvent] = []
+        with self._write_lock:
+            with self.backend.write() as txn:
+                results = _apply_all(txn, session_id, ops, events)
+            self._pending.extend(events)
+        self._deliver()
+        return results
+
+    def open_session(self) -> int:
+        """A new session's id."""
+        with self._write_lock, self.backend.write() as txn:
+            self.sessions += 1
+            return txn.next_counter("session")
+
+    def close_session(self, session_id: int) -> None:
+        """Delete the session's ephemeral nodes; the last session closes the backend."""
+        with self._write_lock:
+            with self.backend.write() as txn:
+                owned = txn.owned(session_id)
+                for path in owned:
+                    txn.remove(path)
+            self._pending.extend(WatchEvent("deleted", path) for path in owned)
+            self.sessions -= 1
+            last = self.sessions == 0
+        self._deliver()
+        if last:
+            self.backend.close()
+
+    def add(self, path: str, callback: WatchCallback) -> _TreeWatch:
+        """Register a watch."""
+        watch = _TreeWatch(self, path, callback)
+        with self._write_lock:
+            self._watches = [*self._watches, watch]
+        return watch
+
+    def forget(self, watch: _TreeWatch) -> None:
+        """Unregister a watch, if it is registered."""
+        with self._write_lock:
+            self._watches = [other for other in self._watches if other is not watch]
+
+    def _deliver(self) -> None:
+        # One thread delivers at a time, so events keep the order of their transactions; whoever
+        # finds it busy leaves the events to it (also a callback that writes). The loop looks again,
+        # as one may come while it stops.
+        while self._pending and self._delivering.acquire(blocking=False):
+            try:
+                while self._pending:
+                    event = self._pending.popleft()
+                    for watch in self._watches:
+                        if watch.active and watch.covers(event.path):
+                            watch.callback(event)
+            finally:
+                self._delivering.release()
+
+
+class TreeStore(Store):
+    """A session on a tree kept by a Backend; see Store for the contract."""
+
+    def __init__(self, backend: Backend, *, _tree: _SharedTree | None = None) -> None:
+        self._tree = _tree if _tree is not None else _SharedTree(backend)
+        self._session_id = self._tree.open_session()
+        self._own_watches: list[Watch] = []
+        self._closed = False
+
+    @property
+    def session_id(self) -> int:
+        """See Store."""
+        return self._session_id
+
+    def get(self, path: str) -> tuple[bytes, int]:
+        """See Store."""
+        node = self._node(path)
+        if node is None:
+            raise NoNodeError(f"there is no node {path}")
+        return node.data, node.version
+
+    def stat(self, path: str) -> Stat | None:
+        """See Store."""
+        node = self._node(path)
+        if node is None:
+            return None
+        return Stat(node.czxid, node.mzxid, node.version, node.ephemeral_owner)
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        self._check_open()
+        with self._tree.backend.read() as txn:
+            if txn.get(validate_path(path)) is None:
+                raise NoNodeError(f"there is no node {path}")
+            return txn.children(path)
+
+    def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
+        """See Store."""
+        self._check_open()
+        return self._tree.commit(self._session_id, ops)
+
+    def watch(self, path: str, callback: WatchCallback) -> Watch:
+        """See Store."""
+        self._check_open()
+        watch = self._tree.add(validate_path(path), callback)
+        self._own_watches.append(watch)
+        return watch
+
+    def new_session(self) -> Store:
+        """See Store."""
+        self._check_open()
+        return TreeStore(self._tree.backend, _tree=self._tree)
+
+    def close(self) -> None:
+        """See Store."""
+        if self._closed:
+            return
+        self._closed = True
+        for watch in self._own_watches:
+            watch.cancel()
+        self._tree.close_session(self._session_id)
+
+    def _node(self, path: str) -> Node | None:
+        self._check_open()
+        with self._tree.backend.read() as txn:
+            return txn.get(validate_path(path))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(
+                f"session {self._session_id} of the store is closed; open a new one"
+            )
+
+
+def _apply_all(
+    txn: WriteTransaction, session_id: int, ops: Sequence[Op], events: list[WatchEvent]
+) -> list[str | int | None]:
+    zxid = txn.next_counter("zxid")
+    results: list[str | int | None] = []
+    for index, op in enumerate(ops):
+        try:
+            results.append(_apply(txn, session_id, zxid, op, events))
+        except StoreError as error:
+            error.op_index = index
+            raise
+    return results
+
+
+def _apply(
+    txn: WriteTransaction, session_id: int, zxid: int, op: Op, events: list[WatchEvent]
+) -> str | int | None:
+    validate_path(op.path)
+    if isinstance(op, Create):
+        return _create(txn, session_id, zxid, op, events)
+    node = txn.get(op.path)
+    if node is None:
+        raise NoNodeError(f"there is no node {op.path}")
+    if op.version not in (ANY_VERSION, node.version):
+        raise BadVersionError(
+            f"{op.path} is at version {node.version}, not at {op.version}; read it again"
+        )
+    if isinstance(op, Set):
+        txn.put(op.path, node._replace(data=bytes(op.data), mzxid=zxid, version=node.version + 1))
+        events.append(WatchEvent("changed", op.path))
+        return node.version + 1
+    if isinstance(op, Delete):
+        if op.path == "/":
+            raise BadPathError("the root can't be deleted")
+        if txn.children(op.path):
+            raise NotEmptyError(f"{op.path} has children; delete them first")
+        txn.remove(op.path)
+        events.append(WatchEvent("deleted", op.path))
+        return None
+    assert isinstance(op, Check)
+    return None
+
+
+def _create(
+    txn: WriteTransaction, session_id: int, zxid: int, op: Create, events: list[WatchEvent]
+) -> str:
+    if op.path == "/":
+        raise NodeExistsError("the root is always there")
+    parent_path = op.path.rpartition("/")[0] or "/"
+    parent = txn.get(parent_path)
+    if parent is None:
+        raise NoNodeError(f"there is no node {parent_path} to create {op.path} in")
+    if parent.ephemeral_owner:
+        raise EphemeralParentError(f"{parent_path} is ephemeral and can't have children")
+    path = op.path
+    if op.sequential:
+        path = validate_path(f"{path}{parent.created_children:010d}")
+    if txn.get(path) is not None:
+        raise NodeExistsError(f"{path} exists already")
+    txn.put(parent_path, parent._replace(created_children=parent.created_children + 1))
+    owner = session_id if op.ephemeral else 0
+    txn.put(path, Node(bytes(op.data), zxid, zxid, 0, owner, 0))
+    events.append(WatchEvent("created", path))
+    return path
