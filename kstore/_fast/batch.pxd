@@ -8,6 +8,20 @@ cdef enum:
     BATCH_CRC_START = 21            # the CRC covers attributes .. end
     MAGIC_V2 = 2
 
+cdef enum:                          # where the header's fields lie
+    BATCH_LENGTH_AT = 8
+    BATCH_LEADER_EPOCH_AT = 12
+    BATCH_MAGIC_AT = 16
+    BATCH_CRC_AT = 17
+    BATCH_ATTRIBUTES_AT = 21
+    BATCH_LAST_OFFSET_DELTA_AT = 23
+    BATCH_BASE_TIMESTAMP_AT = 27
+    BATCH_MAX_TIMESTAMP_AT = 35
+    BATCH_PRODUCER_ID_AT = 43
+    BATCH_PRODUCER_EPOCH_AT = 51
+    BATCH_BASE_SEQUENCE_AT = 53
+    BATCH_COUNT_AT = 57
+
 cdef enum:                          # attributes
     COMPRESSION_MASK = 0x07
     TIMESTAMP_TYPE_MASK = 0x08
@@ -25,7 +39,7 @@ cdef enum BatchStatus:
     BATCH_BAD_ATTRIBUTES = 5        # unknown compression, or bits that this format does not have
     BATCH_BAD_COUNT = 6             # records count and last offset delta disagree, or zero or negative
     BATCH_BAD_OFFSET_DELTA = 7      # offset deltas are not 0..n-1
-    BATCH_BAD_TIMESTAMP = 8         # max timestamp is not the largest of the records'
+    BATCH_BAD_TIMESTAMP = 8         # max timestamp is not the largest of the records'; all else is good
     BATCH_BAD_RECORD = 9            # a record's framing (length, key, value, headers) does not fit
     BATCH_BAD_PRODUCER = 10         # producer id, epoch and sequence do not go together
     BATCH_BAD_COMPRESSION = 11      # cannot be decompressed, or to more than the bound
@@ -50,21 +64,35 @@ cdef struct BatchInfo:
 cdef int read_batch_header(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
 # One full pass over one batch: header, CRC, attributes, count, deltas, timestamps, framing, producer fields.
-# A compressed batch is checked up to its header and CRC here; needs_decompression(out) then says that
+# A compressed batch is checked up to its header and CRC here; is_compressed(out) then says that
 # validate_compressed (below) has to walk its records.
+# BATCH_BAD_TIMESTAMP comes last: all else is good and out.max_timestamp is the records' true maximum, so a
+# caller may do as Kafka does and put it right (assign_max_timestamp) instead of refusing the batch.
 cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
 # The same walk over decompressed record bytes. Takes the GIL (cramjam); bounded by max_decompressed_bytes.
 cdef int validate_compressed(
-    const uint8_t* p, const BatchInfo* info, int64_t max_decompressed_bytes) except -1
+    const uint8_t* p, BatchInfo* info, int64_t max_decompressed_bytes) except -1
 
 # Header and CRC alone (recovery, replicas): no walk over the records.
 cdef int check_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
+
+# The walk alone: count records in p..end with offset deltas 0..count-1. max_timestamp is an output.
+cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64_t base_timestamp,
+                      int64_t* max_timestamp) noexcept nogil
 
 # In place; neither field is under the CRC.
 cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset, int32_t leader_epoch) noexcept nogil
 # In place, CRC made anew: LogAppendTime.
 cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil
+# In place, CRC made anew: CreateTime with the true maximum.
+cdef void assign_max_timestamp(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil
+
+# Kafka's error code for a BatchStatus (0 for BATCH_OK).
+cdef int16_t batch_error_code(int status) noexcept nogil
+
+# Writes all 61 bytes, CRC included; the records lie behind them already. info.crc is ignored.
+cdef void write_batch_header(uint8_t* p, const BatchInfo* info) noexcept nogil
 
 cdef inline bint is_compressed(const BatchInfo* info) noexcept nogil:
     return (info.attributes & COMPRESSION_MASK) != 0
@@ -74,3 +102,20 @@ cdef inline bint is_transactional(const BatchInfo* info) noexcept nogil:
 
 cdef inline bint is_control(const BatchInfo* info) noexcept nogil:
     return (info.attributes & CONTROL_MASK) != 0
+
+cdef inline bint is_log_append_time(const BatchInfo* info) noexcept nogil:
+    return (info.attributes & TIMESTAMP_TYPE_MASK) != 0
+
+# Given-offset mode: the batch starts at or after expected_offset and its last offset fits in 64 bits.
+cdef inline int check_monotonic(const BatchInfo* info, int64_t expected_offset) noexcept nogil:
+    if info.base_offset < expected_offset or info.base_offset < 0:
+        return BATCH_NOT_MONOTONIC
+    if info.base_offset > <int64_t>0x7FFFFFFF00000000 - info.last_offset_delta:
+        return BATCH_NOT_MONOTONIC
+    return BATCH_OK
+
+# A batch's header and where it lies in the buffer that it keeps alive.
+cdef class BatchView:
+    cdef BatchInfo info
+    cdef readonly Py_ssize_t position
+    cdef const uint8_t[::1] _buffer

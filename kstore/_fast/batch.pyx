@@ -1,0 +1,471 @@
+# The record batch (magic 2): header, CRC, the walk over every record that proves its framing, and in-place
+# assignment of what a broker sets. It opens no file and makes no Python object per record; decoding is
+# records.pyx, building is builder.pyx.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kstore._fast.buffer cimport (
+    load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16, store_int32,
+    store_int64, store_uint32)
+from kstore._fast.compression cimport COMPRESSION_ZSTD, decompress_memory
+from kstore._fast.crc32c cimport crc32c
+
+from kstore._fast.compression import CompressionError
+
+cdef enum:
+    KNOWN_ATTRIBUTES = 0x7F
+    SMALLEST_RECORD = 7                 # length, attributes, two deltas, key, value, header count
+    RELEASE_GIL_ABOVE = 32768
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+
+# BatchStatus -> (name, what was wrong and what to do, Kafka's error code)
+STATUSES = (
+    ("OK", "the batch is good", 0),
+    ("TRUNCATED", "the batch ends before its length says: send or fetch it whole", 2),
+    ("BAD_LENGTH", "the length is smaller than a batch header: the bytes are not a record batch", 2),
+    ("BAD_MAGIC", "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)", 43),
+    ("BAD_CRC", "the checksum does not match: the bytes were damaged on their way", 2),
+    ("BAD_ATTRIBUTES", "the attributes name an unknown compression type or unknown bits", 76),
+    ("BAD_COUNT", "records count and last offset delta do not agree, or the batch is empty", 87),
+    ("BAD_OFFSET_DELTA", "the records' offset deltas are not 0, 1, 2 and so on", 87),
+    ("BAD_TIMESTAMP", "the max timestamp is not the largest timestamp of the records", 32),
+    ("BAD_RECORD", "a record's length, key, value or headers do not fit its bytes", 87),
+    ("BAD_PRODUCER", "producer id, epoch and base sequence do not go together", 87),
+    ("BAD_COMPRESSION", "the records cannot be decompressed, or hold more than the bound", 87),
+    ("NOT_MONOTONIC", "the base offset is below the offset that is next in the log", 77),
+    ("TOO_LARGE", "the batch is larger than the limit", 10),
+)
+STATUS_NAMES = tuple(row[0] for row in STATUSES)
+
+
+class InvalidBatchError(ValueError):
+    def __init__(self, int status, Py_ssize_t position, str detail=""):
+        name, sentence, code = STATUSES[status]
+        text = f"record batch at byte {position} is invalid ({name}): {sentence}"
+        super().__init__(f"{text} ({detail})" if detail else text)
+        self.status = name
+        self.error_code = code
+        self.position = position
+
+
+cdef int read_batch_header(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil:
+    cdef Py_ssize_t available = end - p
+    cdef int32_t length
+    if available < BATCH_PREFIX_SIZE:
+        return BATCH_TRUNCATED
+    length = load_int32(p + BATCH_LENGTH_AT)
+    if available > BATCH_MAGIC_AT and length > BATCH_MAGIC_AT - BATCH_PREFIX_SIZE:
+        if p[BATCH_MAGIC_AT] != MAGIC_V2:
+            return BATCH_BAD_MAGIC
+    if length < BATCH_HEADER_SIZE - BATCH_PREFIX_SIZE or length > 0x7FFFFFFF - BATCH_PREFIX_SIZE:
+        return BATCH_BAD_LENGTH
+    if available < BATCH_HEADER_SIZE:
+        return BATCH_TRUNCATED
+    out.base_offset = load_int64(p)
+    out.size_bytes = length + BATCH_PREFIX_SIZE
+    out.partition_leader_epoch = load_int32(p + BATCH_LEADER_EPOCH_AT)
+    out.crc = load_uint32(p + BATCH_CRC_AT)
+    out.attributes = load_int16(p + BATCH_ATTRIBUTES_AT)
+    out.last_offset_delta = load_int32(p + BATCH_LAST_OFFSET_DELTA_AT)
+    out.base_timestamp = load_int64(p + BATCH_BASE_TIMESTAMP_AT)
+    out.max_timestamp = load_int64(p + BATCH_MAX_TIMESTAMP_AT)
+    out.producer_id = load_int64(p + BATCH_PRODUCER_ID_AT)
+    out.producer_epoch = load_int16(p + BATCH_PRODUCER_EPOCH_AT)
+    out.base_sequence = load_int32(p + BATCH_BASE_SEQUENCE_AT)
+    out.records_count = load_int32(p + BATCH_COUNT_AT)
+    return BATCH_TRUNCATED if out.size_bytes > available else BATCH_OK
+
+
+cdef int check_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil:
+    cdef int status = read_batch_header(p, end, out)
+    if status != BATCH_OK:
+        return status
+    if out.crc != crc32c(p + BATCH_CRC_START, out.size_bytes - BATCH_CRC_START):
+        return BATCH_BAD_CRC
+    return BATCH_OK
+
+
+cdef inline int _check_count(const BatchInfo* info) noexcept nogil:
+    if info.records_count <= 0 or info.records_count - 1 != info.last_offset_delta:
+        return BATCH_BAD_COUNT
+    if not is_compressed(info):
+        if info.records_count > (info.size_bytes - BATCH_HEADER_SIZE) // SMALLEST_RECORD:
+            return BATCH_BAD_COUNT
+    return BATCH_OK
+
+
+# Without a producer id, epoch and sequence mean nothing (clients send 0 or -1). A coordinator's batch may be
+# transactional without a sequence, and control batches have none.
+cdef inline int _check_producer(const BatchInfo* info) noexcept nogil:
+    if info.producer_id == -1:
+        return BATCH_BAD_PRODUCER if is_transactional(info) else BATCH_OK
+    if info.producer_id < 0 or info.producer_epoch < 0 or info.base_sequence < -1:
+        return BATCH_BAD_PRODUCER
+    if info.base_sequence == -1 and not (is_transactional(info) or is_control(info)):
+        return BATCH_BAD_PRODUCER
+    return BATCH_OK
+
+
+cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil:
+    cdef int64_t max_timestamp
+    cdef int status = check_batch(p, end, out)
+    if status != BATCH_OK:
+        return status
+    if (out.attributes & ~KNOWN_ATTRIBUTES) or (out.attributes & COMPRESSION_MASK) > COMPRESSION_ZSTD:
+        return BATCH_BAD_ATTRIBUTES
+    status = _check_count(out)
+    if status == BATCH_OK:
+        status = _check_producer(out)
+    if status != BATCH_OK or is_compressed(out):
+        return status
+    status = walk_records(p + BATCH_HEADER_SIZE, p + out.size_bytes, out.records_count,
+                          out.base_timestamp, &max_timestamp)
+    return _check_max_timestamp(out, max_timestamp) if status == BATCH_OK else status
+
+
+# With LogAppendTime every record's time is the max timestamp, whatever its delta says.
+cdef inline int _check_max_timestamp(BatchInfo* info, int64_t max_timestamp) noexcept nogil:
+    if is_log_append_time(info) or info.max_timestamp == max_timestamp:
+        return BATCH_OK
+    info.max_timestamp = max_timestamp
+    return BATCH_BAD_TIMESTAMP
+
+
+# A varint size and its bytes; -1 is null where nullable. Returns what follows, or NULL.
+cdef inline const uint8_t* _skip_bytes(const uint8_t* p, const uint8_t* end, int32_t least) noexcept nogil:
+    cdef int32_t size
+    cdef int n = read_varint(p, end, &size)
+    if n == 0 or size < least:
+        return NULL
+    p += n
+    if size > end - p:
+        return NULL
+    return p + size if size > 0 else p
+
+
+cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end, int32_t count) noexcept nogil:
+    cdef int32_t i
+    for i in range(count):
+        p = _skip_bytes(p, end, 0)
+        if p == NULL:
+            return NULL
+        p = _skip_bytes(p, end, -1)
+        if p == NULL:
+            return NULL
+    return p
+
+
+cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64_t base_timestamp,
+                      int64_t* max_timestamp) noexcept nogil:
+    cdef int64_t largest = 0
+    cdef int64_t timestamp_delta
+    cdef int32_t length, offset_delta, headers
+    cdef const uint8_t* stop
+    cdef int32_t i
+    cdef int n
+    for i in range(count):
+        n = read_varint(p, end, &length)
+        if n == 0 or length < SMALLEST_RECORD - 1 or length > end - p - n:
+            return BATCH_BAD_RECORD
+        p += n
+        stop = p + length
+        p += 1                              # the record's attributes: unused, any value
+        n = read_varlong(p, stop, &timestamp_delta)
+        if n == 0:
+            return BATCH_BAD_RECORD
+        p += n
+        if i == 0 or timestamp_delta > largest:
+            largest = timestamp_delta
+        n = read_varint(p, stop, &offset_delta)
+        if n == 0:
+            return BATCH_BAD_RECORD
+        if offset_delta != i:
+            return BATCH_BAD_OFFSET_DELTA
+        p = _skip_bytes(p + n, stop, -1)
+        if p == NULL:
+            return BATCH_BAD_RECORD
+        p = _skip_bytes(p, stop, -1)
+        if p == NULL:
+            return BATCH_BAD_RECORD
+        n = read_varint(p, stop, &headers)
+        if n == 0 or headers < 0:
+            return BATCH_BAD_RECORD
+        p += n
+        if headers:
+            p = _skip_headers(p, stop, headers)
+        if p != stop:
+            return BATCH_BAD_RECORD
+    if p != end:
+        return BATCH_BAD_RECORD
+    # As in Java: wraps around, and a batch without times (-1) has deltas of 0.
+    max_timestamp[0] = <int64_t>(<uint64_t>base_timestamp + <uint64_t>largest)
+    return BATCH_OK
+
+
+cdef int validate_compressed(
+        const uint8_t* p, BatchInfo* info, int64_t max_decompressed_bytes) except -1:
+    cdef int64_t max_timestamp
+    cdef int status
+    cdef bytearray records
+    cdef const uint8_t* start
+    cdef Py_ssize_t size
+    try:
+        records = decompress_memory(info.attributes & COMPRESSION_MASK, p + BATCH_HEADER_SIZE,
+                                    info.size_bytes - BATCH_HEADER_SIZE, max_decompressed_bytes)
+    except CompressionError:
+        return BATCH_BAD_COMPRESSION
+    start = <const uint8_t*><char*>records
+    size = len(records)
+    if size > RELEASE_GIL_ABOVE:
+        with nogil:
+            status = walk_records(start, start + size, info.records_count, info.base_timestamp,
+                                  &max_timestamp)
+    else:
+        status = walk_records(start, start + size, info.records_count, info.base_timestamp, &max_timestamp)
+    return _check_max_timestamp(info, max_timestamp) if status == BATCH_OK else status
+
+
+cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
+    store_int64(p, base_offset)
+    store_int32(p + BATCH_LEADER_EPOCH_AT, leader_epoch)
+
+
+cdef inline void _store_crc(uint8_t* p, int32_t size_bytes) noexcept nogil:
+    store_uint32(p + BATCH_CRC_AT, crc32c(p + BATCH_CRC_START, size_bytes - BATCH_CRC_START))
+
+
+cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil:
+    cdef int16_t attributes = load_int16(p + BATCH_ATTRIBUTES_AT)
+    store_int16(p + BATCH_ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_MASK)
+    store_int64(p + BATCH_MAX_TIMESTAMP_AT, timestamp_ms)
+    _store_crc(p, size_bytes)
+
+
+cdef void assign_max_timestamp(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil:
+    cdef int16_t attributes = load_int16(p + BATCH_ATTRIBUTES_AT)
+    store_int16(p + BATCH_ATTRIBUTES_AT, attributes & ~TIMESTAMP_TYPE_MASK)
+    store_int64(p + BATCH_MAX_TIMESTAMP_AT, timestamp_ms)
+    _store_crc(p, size_bytes)
+
+
+cdef void write_batch_header(uint8_t* p, const BatchInfo* info) noexcept nogil:
+    store_int64(p, info.base_offset)
+    store_int32(p + BATCH_LENGTH_AT, info.size_bytes - BATCH_PREFIX_SIZE)
+    store_int32(p + BATCH_LEADER_EPOCH_AT, info.partition_leader_epoch)
+    p[BATCH_MAGIC_AT] = MAGIC_V2
+    store_int16(p + BATCH_ATTRIBUTES_AT, info.attributes)
+    store_int32(p + BATCH_LAST_OFFSET_DELTA_AT, info.last_offset_delta)
+    store_int64(p + BATCH_BASE_TIMESTAMP_AT, info.base_timestamp)
+    store_int64(p + BATCH_MAX_TIMESTAMP_AT, info.max_timestamp)
+    store_int64(p + BATCH_PRODUCER_ID_AT, info.producer_id)
+    store_int16(p + BATCH_PRODUCER_EPOCH_AT, info.producer_epoch)
+    store_int32(p + BATCH_BASE_SEQUENCE_AT, info.base_sequence)
+    store_int32(p + BATCH_COUNT_AT, info.records_count)
+    _store_crc(p, info.size_bytes)
+
+
+cdef int16_t batch_error_code(int status) noexcept nogil:
+    if status == BATCH_OK:
+        return 0
+    if status == BATCH_BAD_MAGIC:
+        return 43                           # UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if status == BATCH_BAD_ATTRIBUTES:
+        return 76                           # UNSUPPORTED_COMPRESSION_TYPE
+    if status == BATCH_BAD_TIMESTAMP:
+        return 32                           # INVALID_TIMESTAMP
+    if status == BATCH_NOT_MONOTONIC:
+        return 77                           # INVALID_PRODUCE_OFFSET (KIP-391)
+    if status == BATCH_TOO_LARGE:
+        return 10                           # MESSAGE_TOO_LARGE
+    if status == BATCH_TRUNCATED or status == BATCH_BAD_LENGTH or status == BATCH_BAD_CRC:
+        return 2                            # CORRUPT_MESSAGE
+    return 87                               # INVALID_RECORD
+
+
+# The whole check of one batch, decompression included.
+cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info, int64_t max_decompressed_bytes,
+                       int64_t expected_offset) except -1:
+    cdef int status
+    with nogil:
+        status = validate_batch(p, end, info)
+    if status == BATCH_OK and is_compressed(info):
+        status = validate_compressed(p, info, max_decompressed_bytes)
+    if status == BATCH_OK and expected_offset >= 0:
+        status = check_monotonic(info, expected_offset)
+    return status
+
+
+def validate(const uint8_t[::1] buffer, *, expected_offset=None,
+             int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES):
+    cdef Py_ssize_t size = buffer.shape[0]
+    cdef const uint8_t* start = &buffer[0] if size else NULL
+    cdef Py_ssize_t position = 0
+    cdef int64_t expected = -1 if expected_offset is None else expected_offset
+    cdef BatchInfo info
+    cdef int status
+    cdef list found = []
+    while position < size:
+        status = _validate_one(start + position, start + size, &info, max_decompressed_bytes, expected)
+        if status != BATCH_OK:
+            raise InvalidBatchError(status, position, _detail(status, &info, expected))
+        found.append(_make_view(buffer, position, &info))
+        position += info.size_bytes
+        if expected >= 0:
+            expected = info.base_offset + info.last_offset_delta + 1
+    return found
+
+
+cdef str _detail(int status, const BatchInfo* info, int64_t expected):
+    if status == BATCH_NOT_MONOTONIC:
+        return f"base offset {info.base_offset}, expected at least {expected}"
+    if status == BATCH_BAD_COUNT:
+        return f"count {info.records_count}, last offset delta {info.last_offset_delta}"
+    if status == BATCH_BAD_ATTRIBUTES:
+        return f"attributes {info.attributes:#x}"
+    if status == BATCH_BAD_PRODUCER:
+        return (f"producer id {info.producer_id}, epoch {info.producer_epoch}, "
+                f"sequence {info.base_sequence}")
+    return ""
+
+
+cdef BatchView _make_view(const uint8_t[::1] buffer, Py_ssize_t position, const BatchInfo* info):
+    cdef BatchView view = BatchView.__new__(BatchView)
+    view.info = info[0]
+    view.position = position
+    view._buffer = buffer
+    return view
+
+
+def batches(const uint8_t[::1] buffer, *, bint verify=False, Py_ssize_t position=0):
+    cdef Py_ssize_t size = buffer.shape[0]
+    cdef const uint8_t* start = &buffer[0] if size else NULL
+    cdef BatchInfo info
+    cdef int status
+    if position < 0:
+        raise ValueError(f"position is {position}: pass 0 or more")
+    while position < size:
+        status = read_batch_header(start + position, start + size, &info)
+        if status == BATCH_TRUNCATED:
+            return
+        if status == BATCH_OK and verify:
+            with nogil:
+                status = check_batch(start + position, start + size, &info)
+        if status != BATCH_OK:
+            raise InvalidBatchError(status, position)
+        yield _make_view(buffer, position, &info)
+        position += info.size_bytes
+
+
+cdef class BatchView:
+    def __init__(self):
+        raise TypeError("batch views are made by batches() and validate()")
+
+    @property
+    def base_offset(self):
+        return self.info.base_offset
+
+    @property
+    def last_offset(self):
+        return self.info.base_offset + self.info.last_offset_delta
+
+    @property
+    def next_offset(self):
+        return self.info.base_offset + self.info.last_offset_delta + 1
+
+    @property
+    def size_bytes(self):
+        return self.info.size_bytes
+
+    @property
+    def leader_epoch(self):
+        return self.info.partition_leader_epoch
+
+    @property
+    def crc(self):
+        return self.info.crc
+
+    @property
+    def attributes(self):
+        return self.info.attributes
+
+    @property
+    def compression(self):
+        return self.info.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self):
+        return 1 if is_log_append_time(&self.info) else 0
+
+    @property
+    def is_transactional(self):
+        return bool(is_transactional(&self.info))
+
+    @property
+    def is_control(self):
+        return bool(is_control(&self.info))
+
+    @property
+    def delete_horizon_ms(self):
+        return self.info.base_timestamp if self.info.attributes & DELETE_HORIZON_MASK else None
+
+    @property
+    def base_timestamp(self):
+        return self.info.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self.info.max_timestamp
+
+    @property
+    def producer_id(self):
+        return self.info.producer_id
+
+    @property
+    def producer_epoch(self):
+        return self.info.producer_epoch
+
+    @property
+    def base_sequence(self):
+        return self.info.base_sequence
+
+    @property
+    def records_count(self):
+        return self.info.records_count
+
+    @property
+    def data(self):
+        return self._buffer[self.position:self.position + self.info.size_bytes]
+
+    def __repr__(self):
+        return (f"BatchView(offsets {self.base_offset}..{self.last_offset}, {self.records_count} records, "
+                f"{self.size_bytes} bytes, leader epoch {self.leader_epoch})")
+
+
+def assign(uint8_t[::1] batch, *, int64_t base_offset, int32_t leader_epoch, log_append_time=None):
+    cdef BatchInfo info
+    cdef Py_ssize_t size = batch.shape[0]
+    cdef uint8_t* start = &batch[0] if size else NULL
+    cdef int status = read_batch_header(start, start + size, &info)
+    if status != BATCH_OK:
+        raise InvalidBatchError(status, 0)
+    assign_offset_and_epoch(start, base_offset, leader_epoch)
+    if log_append_time is not None:
+        assign_log_append_time(start, log_append_time, info.size_bytes)
+
+
+def seconds_to_validate(const uint8_t[::1] batch, int repeat):
+    from time import perf_counter
+
+    cdef BatchInfo info
+    cdef const uint8_t* start = &batch[0]
+    cdef Py_ssize_t size = batch.shape[0]
+    cdef int status = BATCH_OK
+    cdef int i
+    begin = perf_counter()
+    for i in range(repeat):
+        status = validate_batch(start, start + size, &info)
+    elapsed = perf_counter() - begin
+    if status != BATCH_OK:
+        raise InvalidBatchError(status, 0)
+    return elapsed

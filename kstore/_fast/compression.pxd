@@ -1,0 +1,15 @@
+# Kafka's compression types over raw memory, always with a bound on what comes out.
+
+from libc.stdint cimport int64_t, uint8_t
+
+cdef enum:
+    COMPRESSION_NONE = 0
+    COMPRESSION_GZIP = 1
+    COMPRESSION_SNAPPY = 2
+    COMPRESSION_LZ4 = 3
+    COMPRESSION_ZSTD = 4
+
+# The decompressed bytes, exactly sized; raises CompressionError when the data is bad or holds more than
+# max_bytes (never allocating more than that).
+cdef bytearray decompress_memory(int codec, const uint8_t* data, Py_ssize_t size, int64_t max_bytes)
+cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_t size)

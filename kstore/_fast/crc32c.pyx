@@ -1,0 +1,56 @@
+# CRC-32C for record batches. The work is in crc32c_impl.h, which picks the CPU's instructions at import;
+# this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
+
+from libc.stdint cimport uint8_t, uint32_t
+
+
+cdef extern from "crc32c_impl.h" nogil:
+    const char* kstore_crc32c_init()
+    uint32_t kstore_crc32c_run(uint32_t crc, const uint8_t* data, size_t size)
+    uint32_t kstore_crc32c_run_portable(uint32_t crc, const uint8_t* data, size_t size)
+
+
+IMPLEMENTATION = kstore_crc32c_init().decode()
+
+
+cdef uint32_t crc32c(const uint8_t* data, size_t size) noexcept nogil:
+    return kstore_crc32c_run(0, data, size)
+
+
+cdef uint32_t crc32c_update(uint32_t crc, const uint8_t* data, size_t size) noexcept nogil:
+    return kstore_crc32c_run(crc, data, size)
+
+
+def checksum(const uint8_t[::1] data, uint32_t crc=0):
+    cdef size_t size = data.shape[0]
+    cdef const uint8_t* start
+    if size == 0:
+        return crc
+    start = &data[0]
+    if size > 65536:
+        with nogil:
+            crc = kstore_crc32c_run(crc, start, size)
+        return crc
+    return kstore_crc32c_run(crc, start, size)
+
+
+def checksum_portable(const uint8_t[::1] data, uint32_t crc=0):
+    cdef size_t size = data.shape[0]
+    if size == 0:
+        return crc
+    return kstore_crc32c_run_portable(crc, &data[0], size)
+
+
+def seconds_for(const uint8_t[::1] data, int repeat):
+    """For the benchmark: the seconds that repeat checksums over data take, without Python between them."""
+    from time import perf_counter
+
+    cdef size_t size = data.shape[0]
+    cdef uint32_t crc = 0
+    cdef int i
+    if size == 0:
+        raise ValueError("seconds_for needs at least one byte")
+    start = perf_counter()
+    for i in range(repeat):
+        crc = kstore_crc32c_run(crc, &data[0], size)
+    return perf_counter() - start
