@@ -1,0 +1,68 @@
+"""The brokers that conformance tests run against: one `kstore serve` and, where asked for, one real
+Kafka, each started once per session. KSTORE_CONFORMANCE_AGAINST=kafka runs every test of an
+unmodified client against Kafka itself, which tests the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
+from tests.conformance.kstore_broker import KstoreBroker
+
+AGAINST_KAFKA = os.environ.get("KSTORE_CONFORMANCE_AGAINST", "kstore") == "kafka"
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """Kafka's jars; without Java or Maven the test is skipped, except in CI, where it fails."""
+    try:
+        java_program()
+        return fetch_jars()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A real single-node Kafka for the whole session."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def peer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreBroker | KafkaBroker]:
+    """The broker under test, shared by the session's tests: use topics of your own."""
+    if AGAINST_KAFKA:
+        yield request.getfixturevalue("kafka")
+        return
+    with KstoreBroker(tmp_path_factory.mktemp("kstore")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_broker(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[KstoreBroker | KafkaBroker]:
+    """A broker under test for one test alone, which may stop and kill it."""
+    if AGAINST_KAFKA:
+        request.getfixturevalue("kafka_jars")
+    running = KafkaBroker(tmp_path) if AGAINST_KAFKA else KstoreBroker(tmp_path)
+    with running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses; the topic does not exist yet."""
+    return f"t-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,392 @@
+"""One driver per unmodified Python client: the same few verbs (create a topic, send, read, commit
+in a group) spoken through confluent-kafka, kafka-python and aiokafka. No assertions here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from tests.conformance.samples import Sample
+
+__all__ = ["PYTHON_CLIENTS", "Client", "Read"]
+
+DEADLINE_S = 40.0
+
+
+class Read(NamedTuple):
+    """A record as a consumer saw it."""
+
+    partition: int
+    offset: int
+    sample: Sample
+
+
+class Client(Protocol):
+    """What a driver does."""
+
+    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """Creates a topic through the client's own admin interface."""
+
+    def send(
+        self,
+        topic: str,
+        records: Sequence[Sample],
+        *,
+        codec: str = "none",
+        idempotent: bool = False,
+        partition: int | None = 0,
+        acks: str = "all",
+    ) -> list[int]:
+        """Sends in order and waits for every acknowledgement; returns the offsets (-1 for
+        acks=0).
+        """
+
+    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
+        """Reads `count` records from the beginning of the topic's first partitions, without a
+        group.
+        """
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
+        """Joins a group, reads `count` records from where it stands, commits and leaves."""
+
+
+class ConfluentClient:
+    """confluent-kafka, that is librdkafka."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """See Client."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        new = NewTopic(topic, partitions, 1, config=_dotted(configs))
+        admin.create_topics([new])[topic].result(30)
+
+    def send(
+        self,
+        topic: str,
+        records: Sequence[Sample],
+        *,
+        codec: str = "none",
+        idempotent: bool = False,
+        partition: int | None = 0,
+        acks: str = "all",
+    ) -> list[int]:
+        """See Client."""
+        from confluent_kafka import Producer
+
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "compression.type": codec,
+            "enable.idempotence": idempotent,
+            "linger.ms": 20,
+            "acks": acks,
+        }
+        offsets: list[int] = [-2] * len(records)
+        failures: list[Any] = []
+        producer = Producer(settings)
+
+        def delivered(index: int, error: Any, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets[index] = -1 if message.offset() is None else message.offset()
+
+        for index, record in enumerate(records):
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                -1 if partition is None else partition,
+                on_delivery=partial(delivered, index),
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers),
+            )
+        left = producer.flush(DEADLINE_S)
+        if left or failures:
+            raise RuntimeError(f"{left} records not delivered, errors {failures[:3]}")
+        return offsets
+
+    def _consumer(self, group: str) -> Any:
+        from confluent_kafka import Consumer
+
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "check.crcs": True,
+            }
+        )
+
+    def _poll(self, consumer: Any, count: int) -> list[Read]:
+        found: list[Read] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(found) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            if message.error():
+                raise RuntimeError(str(message.error()))
+            sample = Sample(
+                message.key(), message.value(), message.timestamp()[1], _pairs(message.headers())
+            )
+            found.append(Read(message.partition(), message.offset(), sample))
+        return found
+
+    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
+        """See Client."""
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        consumer = self._consumer("no-group")
+        try:
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+            return self._poll(consumer, count)
+        finally:
+            consumer.close()
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
+        """See Client."""
+        consumer = self._consumer(group)
+        try:
+            consumer.subscribe([topic])
+            found = self._poll(consumer, count)
+            if found:
+                consumer.commit(asynchronous=False)
+            return found
+        finally:
+            consumer.close()
+
+
+class KafkaPythonClient:
+    """kafka-python, pure Python."""
+
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """See Client."""
+        from kafka.admin import KafkaAdminClient, NewTopic
+
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=_dotted(configs))])
+        finally:
+            admin.close()
+
+    def send(
+        self,
+        topic: str,
+        records: Sequence[Sample],
+        *,
+        codec: str = "none",
+        idempotent: bool = False,
+        partition: int | None = 0,
+        acks: str = "all",
+    ) -> list[int]:
+        """See Client."""
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            linger_ms=20,
+            acks=acks if acks == "all" else int(acks),
+        )
+        try:
+            futures = [
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(DEADLINE_S)
+            return [future.get(DEADLINE_S).offset for future in futures]
+        finally:
+            producer.close(timeout=5)
+
+    def _consumer(self, group: str | None) -> Any:
+        from kafka import KafkaConsumer
+
+        return KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            check_crcs=True,
+        )
+
+    def _poll(self, consumer: Any, count: int) -> list[Read]:
+        found: list[Read] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(found) < count and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=500).values():
+                found.extend(_read(record) for record in records)
+        return found
+
+    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
+        """See Client."""
+        from kafka import TopicPartition
+
+        consumer = self._consumer(None)
+        try:
+            consumer.assign([TopicPartition(topic, p) for p in range(partitions)])
+            consumer.seek_to_beginning()
+            return self._poll(consumer, count)
+        finally:
+            consumer.close()
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
+        """See Client."""
+        consumer = self._consumer(group)
+        try:
+            consumer.subscribe([topic])
+            found = self._poll(consumer, count)
+            if found:
+                consumer.commit()
+            return found
+        finally:
+            consumer.close()
+
+
+class AiokafkaClient:
+    """aiokafka, asyncio."""
+
+    name = "aiokafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """See Client."""
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+        from aiokafka.errors import for_code
+
+        async def run() -> None:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            await admin.start()
+            try:
+                new = NewTopic(topic, partitions, 1, topic_configs=_dotted(configs))
+                answer = await admin.create_topics([new])
+                for name, code, *message in answer.topic_errors:
+                    if code:
+                        raise RuntimeError(f"{name}: {for_code(code).__name__} {message}")
+            finally:
+                await admin.close()
+
+        asyncio.run(run())
+
+    def send(
+        self,
+        topic: str,
+        records: Sequence[Sample],
+        *,
+        codec: str = "none",
+        idempotent: bool = False,
+        partition: int | None = 0,
+        acks: str = "all",
+    ) -> list[int]:
+        """See Client."""
+        from aiokafka import AIOKafkaProducer
+
+        async def run() -> list[int]:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                compression_type=None if codec == "none" else codec,
+                enable_idempotence=idempotent,
+                linger_ms=20,
+                acks=acks if acks == "all" else int(acks),
+            )
+            await producer.start()
+            try:
+                futures = [
+                    await producer.send(
+                        topic,
+                        value=record.value,
+                        key=record.key,
+                        headers=list(record.headers),
+                        partition=partition,
+                        timestamp_ms=record.timestamp_ms,
+                    )
+                    for record in records
+                ]
+                done = await asyncio.wait_for(asyncio.gather(*futures), DEADLINE_S)
+                return [-1 if metadata is None else metadata.offset for metadata in done]
+            finally:
+                await producer.stop()
+
+        return asyncio.run(run())
+
+    async def _consume(
+        self, topic: str, count: int, group: str | None, partitions: int
+    ) -> list[Read]:
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            check_crcs=True,
+        )
+        if group is None:
+            consumer.assign([TopicPartition(topic, p) for p in range(partitions)])
+        else:
+            consumer.subscribe([topic])
+        await consumer.start()
+        found: list[Read] = []
+        deadline = time.monotonic() + DEADLINE_S
+        try:
+            if group is None:
+                await consumer.seek_to_beginning()
+            while len(found) < count and time.monotonic() < deadline:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    found.extend(_read(record) for record in records)
+            if group is not None and found:
+                await consumer.commit()
+        finally:
+            await consumer.stop()
+        return found
+
+    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
+        """See Client."""
+        return asyncio.run(self._consume(topic, count, None, partitions))
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
+        """See Client."""
+        return asyncio.run(self._consume(topic, count, group, 0))
+
+
+PYTHON_CLIENTS = {
+    client.name: client for client in (ConfluentClient, KafkaPythonClient, AiokafkaClient)
+}
+
+
+def _dotted(configs: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in configs.items()}
+
+
+def _pairs(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((name, value) for name, value in headers or ())
+
+
+def _read(record: Any) -> Read:
+    sample = Sample(record.key, record.value, record.timestamp, _pairs(record.headers))
+    return Read(record.partition, record.offset, sample)
