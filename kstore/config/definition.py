@@ -72,12 +72,12 @@ class Validator(NamedTuple):
 
 def at_least(low: float) -> Validator:
     """Allow numbers from ``low`` up."""
-    return Validator(lambda value: value >= low, f"a number of at least {low}")
+    return Validator(lambda value: value >= low, f"at least {low}")
 
 
 def between(low: float, high: float) -> Validator:
     """Allow numbers from ``low`` to ``high``, both included."""
-    return Validator(lambda value: low <= value <= high, f"a number from {low} to {high}")
+    return Validator(lambda value: low <= value <= high, f"from {low} to {high}")
 
 
 def one_of(*choices: str) -> Validator:
@@ -87,7 +87,7 @@ def one_of(*choices: str) -> Validator:
 
 def each_one_of(*choices: str) -> Validator:
     """Allow non-empty lists whose items are all among the given words."""
-    words = "a list of " + ", ".join(choices)
+    words = "with one or more of " + ", ".join(choices)
     return Validator(lambda value: bool(value) and all(v in choices for v in value), words)
 
 
@@ -149,7 +149,7 @@ class ConfigDef(NamedTuple):
             valid = self.validator.check(value)
         if not valid:
             raise ConfigError(
-                f"{self.name} is {self.format(text)!r} in {source}; it must be {self.allowed}",
+                f"{self.name} ({source}) is {self.format(text)!r}; it must be {self.allowed}",
                 key=self.name,
             )
         return value

@@ -1,0 +1,5 @@
+"""The commands of ``kstore``. serve.py starts a broker with as few imports as possible; app.py
+holds all the others.
+
+Nothing below kstore.__main__ imports this package.
+"""

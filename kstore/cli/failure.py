@@ -1,0 +1,53 @@
+"""How a command fails: one sentence on stderr and an exit code; a traceback only for a defect of
+kstore's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["FAILED", "USAGE_ERROR", "explain", "fail"]
+
+FAILED = 1
+USAGE_ERROR = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def fail(sentence: str, code: int = FAILED) -> int:
+    """Write the sentence to stderr, after the command's name, and return the exit code."""
+    print(f"kstore: {sentence}", file=sys.stderr)
+    return code
+
+
+def explain(error: BaseException) -> int:
+    """Turn an error that a user can do something about into a sentence and an exit code.
+
+    Raises the error again if it is none of those: then it is a defect, and the traceback helps.
+    """
+    from kstore.config import ConfigError
+
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output has gone (`kstore consume | head`). Nothing may be written at
+        # exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    if isinstance(error, ConfigError):
+        return fail(str(error), USAGE_ERROR)
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return fail(f"{name}{error.strerror or error}")
+    if _is_ours(error):
+        return fail(str(error))
+    raise error
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the error is one of the typed errors of the log or of the protocol, whose text is
+    for users.
+    """
+    modules = ("kstore.errors", "kstore.log.errors", "kstore.clients", "kstore.protocol")
+    return type(error).__module__.startswith(modules)
