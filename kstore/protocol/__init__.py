@@ -1,0 +1,10 @@
+"""The Kafka wire protocol: messages as typed classes, a module per API family, a registry.
+
+Nothing is imported here but the error type, so that importing one family costs only that family.
+"""
+
+from __future__ import annotations
+
+from kstore.errors import ProtocolError
+
+__all__ = ["ProtocolError"]

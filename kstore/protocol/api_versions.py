@@ -1,0 +1,67 @@
+"""ApiVersions: what a broker can do, asked first on a connection. In versions before 3 there are
+no features, in version 0 no throttle time. The answer's header is always version 0.
+"""
+
+from __future__ import annotations
+
+from kstore.protocol.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    field,
+)
+
+__all__ = [
+    "ApiVersion",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "FinalizedFeatureKey",
+    "SupportedFeatureKey",
+]
+
+
+class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+    """Asks which APIs, versions and features the broker has; names the client from version 3 on."""
+
+    client_software_name: String = field("3+", default="", ignorable=True)
+    client_software_version: String = field("3+", default="", ignorable=True)
+
+
+class ApiVersion(Struct):
+    """One entry of `api_keys` in ApiVersionsResponse."""
+
+    api_key: Int16 = field("0+", default=0)
+    min_version: Int16 = field("0+", default=0)
+    max_version: Int16 = field("0+", default=0)
+
+
+class SupportedFeatureKey(Struct):
+    """One entry of `supported_features` in ApiVersionsResponse."""
+
+    name: String = field("3+", default="")
+    min_version: Int16 = field("3+", default=0)
+    max_version: Int16 = field("3+", default=0)
+
+
+class FinalizedFeatureKey(Struct):
+    """One entry of `finalized_features` in ApiVersionsResponse."""
+
+    name: String = field("3+", default="")
+    max_version_level: Int16 = field("3+", default=0)
+    min_version_level: Int16 = field("3+", default=0)
+
+
+class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
+    """The answer to ApiVersionsRequest."""
+
+    error_code: Int16 = field("0+", default=0)
+    api_keys: list[ApiVersion] = field("0+", default=[])
+    throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = field("3+", default=[], tag=0, ignorable=True)
+    finalized_features_epoch: Int64 = field("3+", default=-1, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = field("3+", default=[], tag=2, ignorable=True)
+    zk_migration_ready: Bool = field("3+", default=False, tag=3, ignorable=True)

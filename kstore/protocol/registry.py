@@ -1,0 +1,157 @@
+"""The table of APIs: key, name, versions, message classes; and frames of header and message.
+
+Message modules are imported when an API's class is first asked for. What a broker serves is not
+decided here but in its own table.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TypeVar
+
+from kstore.errors import ProtocolError
+from kstore.protocol.headers import RequestHeader, ResponseHeader
+from kstore.protocol.schema import Message
+
+__all__ = [
+    "APIS",
+    "API_VERSIONS",
+    "Api",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "request_header_version",
+    "response_header_version",
+]
+
+M = TypeVar("M", bound=Message)
+
+API_VERSIONS = 18
+
+
+class Api:
+    """One API: its key and name, its version range, and its two message classes."""
+
+    __slots__ = ("_request", "_response", "flexible_from", "key", "max_version", "min_version",
+                 "module", "name")  # fmt: skip
+
+    def __init__(
+        self, key: int, name: str, versions: tuple[int, int], flexible_from: int, module: str
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.min_version, self.max_version = versions
+        self.flexible_from = flexible_from
+        self.module = module
+        self._request: type[Message] | None = None
+        self._response: type[Message] | None = None
+
+    def __repr__(self) -> str:
+        return f"Api({self.key}, {self.name!r}, {self.min_version}-{self.max_version})"
+
+    @property
+    def request(self) -> type[Message]:
+        """The request's class."""
+        if self._request is None:
+            self._request = self._load("Request")
+        return self._request
+
+    @property
+    def response(self) -> type[Message]:
+        """The response's class."""
+        if self._response is None:
+            self._response = self._load("Response")
+        return self._response
+
+    def _load(self, suffix: str) -> type[Message]:
+        module = import_module(f"kstore.protocol.{self.module}")
+        cls: type[Message] = getattr(module, self.name + suffix)
+        return cls
+
+
+# A flexible_from above the last version: never flexible.
+NEVER = 32767
+APIS: dict[int, Api] = {
+    row[0]: Api(*row)
+    for row in (
+        (0, "Produce", (3, 13), 9, "produce"),
+        (1, "Fetch", (4, 18), 12, "fetch"),
+        (2, "ListOffsets", (1, 11), 6, "list_offsets"),
+        (3, "Metadata", (0, 13), 9, "metadata"),
+        (8, "OffsetCommit", (2, 10), 8, "offsets"),
+        (9, "OffsetFetch", (1, 10), 6, "offsets"),
+        (10, "FindCoordinator", (0, 6), 3, "coordinator"),
+        (11, "JoinGroup", (0, 9), 6, "groups"),
+        (12, "Heartbeat", (0, 4), 4, "groups"),
+        (13, "LeaveGroup", (0, 5), 4, "groups"),
+        (14, "SyncGroup", (0, 5), 4, "groups"),
+        (15, "DescribeGroups", (0, 6), 5, "group_admin"),
+        (16, "ListGroups", (0, 5), 3, "group_admin"),
+        (18, "ApiVersions", (0, 4), 3, "api_versions"),
+        (19, "CreateTopics", (2, 7), 5, "topics"),
+        (20, "DeleteTopics", (1, 6), 4, "topics"),
+        (21, "DeleteRecords", (0, 2), 2, "delete_records"),
+        (22, "InitProducerId", (0, 6), 2, "producer_ids"),
+        (23, "OffsetForLeaderEpoch", (2, 4), 4, "list_offsets"),
+        (32, "DescribeConfigs", (1, 4), 4, "configs"),
+        (37, "CreatePartitions", (0, 3), 2, "topics"),
+        (42, "DeleteGroups", (0, 2), 2, "group_admin"),
+        (44, "IncrementalAlterConfigs", (0, 1), 1, "configs"),
+        (60, "DescribeCluster", (0, 2), 0, "cluster"),
+        (75, "DescribeTopicPartitions", (0, 0), 0, "metadata"),
+    )
+}
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """2 for flexible versions, else 1."""
+    return 2 if version >= APIS[api_key].flexible_from else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """1 for flexible versions, else 0; always 0 for ApiVersions, which any client must read."""
+    return 1 if version >= APIS[api_key].flexible_from and api_key != API_VERSIONS else 0
+
+
+def encode_request(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A whole request frame: length, header, message."""
+    key = message.API_KEY
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    header_plan = RequestHeader.plan_for(request_header_version(key, version))
+    return message.plan_for(version).encode_frame(message, header_plan, header)
+
+
+def encode_response(message: Message, version: int, correlation_id: int) -> bytes:
+    """A whole response frame: length, header, message."""
+    header_plan = ResponseHeader.plan_for(response_header_version(message.API_KEY, version))
+    header = ResponseHeader(correlation_id=correlation_id)
+    return message.plan_for(version).encode_frame(message, header_plan, header)
+
+
+def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
+    """Header and message of a request frame without its length prefix.
+
+    Raises ProtocolError, also for an API or version that the table does not have.
+    """
+    prefix, _ = RequestHeader.decode_prefix(frame, 1)
+    api = APIS.get(prefix.request_api_key)
+    version = prefix.request_api_version
+    if api is None:
+        raise ProtocolError(f"there is no API with key {prefix.request_api_key}")
+    header, offset = RequestHeader.decode_prefix(frame, request_header_version(api.key, version))
+    return header, api.request.decode(frame, version, offset=offset)
+
+
+def decode_response(frame: bytes, response: type[M], version: int) -> tuple[int, M]:
+    """Correlation id and message of a response frame without its length prefix."""
+    header_version = response_header_version(response.API_KEY, version)
+    header, offset = ResponseHeader.decode_prefix(frame, header_version)
+    return header.correlation_id, response.decode(frame, version, offset=offset)
