@@ -186,7 +186,7 @@ cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_
         # Kafka's Java reader refuses frames whose blocks refer to each other.
         frame = _library().lz4.Compressor(
             level=4 if level < 0 else level, content_checksum=False, block_linked=False)
-        frame.compress(source)
+        frame.compress(bytes(source))
         return frame.finish()
     if codec == COMPRESSION_ZSTD:
         return _library().zstd.compress(source, 3 if level < 0 else level)
