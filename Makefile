@@ -1,0 +1,110 @@
+# Everything a newcomer types. `make run` and `make test` start from nothing but Python, a C compiler and make.
+#
+#   make run            build, start a broker, load a real file through an unmodified client, compare, stay up
+#   make run ONCE=1     the same, and stop the broker at the end
+#   make run FILE=path  load that file, one record per line
+#   make test           install what the tests need and run all of them
+#   make check          lint, types, house rules and the quick tests, in a few minutes
+#   make bench          measure, and write the table and the plots
+
+PYTHON ?= python3
+VENV ?= .venv
+DATA ?= data
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet
+BUILD_TOOLS := 'setuptools>=77' 'cython>=3.1'
+SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) setup.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check quick bench build build-test prepare-test lint types tidy debug asan dist clean
+
+help:
+	@sed -n '3,8s/^# *//p' Makefile
+
+# --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
+
+$(PY):
+	@PYTHON="$(PYTHON)" .ci/prepare build
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip $(BUILD_TOOLS)
+
+$(VENV)/.run: pyproject.toml | $(PY)
+	@echo "Installing kstore and what it runs on into $(VENV) ..."
+	$(PIP) --no-build-isolation -e '.[run]'
+	@touch $@ $(VENV)/.built
+
+$(VENV)/.test: pyproject.toml | $(PY)
+	@echo "Installing kstore and what its tests need into $(VENV) ..."
+	$(PIP) --no-build-isolation -e '.[test]'
+	@touch $@ $(VENV)/.run $(VENV)/.built
+
+$(VENV)/.bench: pyproject.toml | $(PY)
+	$(PIP) --no-build-isolation -e '.[bench]'
+	@touch $@ $(VENV)/.test $(VENV)/.run $(VENV)/.built
+
+$(VENV)/.built: $(SOURCES)
+	@echo "Building the Cython modules ..."
+	@flock .build.lock $(PY) setup.py -q build_ext --inplace
+	@touch $@
+
+build: $(VENV)/.run $(VENV)/.built
+
+build-test: $(VENV)/.test $(VENV)/.built
+
+prepare-test:
+	@PYTHON="$(PYTHON)" .ci/prepare test
+
+# --- What it is for.
+
+run: build
+	@exec $(PY) -m kstore.pipeline.jobs.run --data '$(DATA)' $(if $(FILE),--file '$(FILE)') \
+		$(if $(TOPIC),--topic '$(TOPIC)') $(if $(ONCE),--once)
+
+test: prepare-test build-test
+	$(PY) -m pytest
+
+check: build-test lint types
+	$(PY) -m pytest -q -m 'not slow and not java'
+
+quick: build-test
+	$(PY) -m pytest -q -m 'not slow and not java'
+
+lint: build-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: build-test
+	$(PY) -m mypy
+
+tidy: build-test
+	$(PY) -m pytest -q tests/test_tidy.py
+
+bench: $(VENV)/.bench $(VENV)/.built
+	$(PY) -m bench
+
+# --- Other builds, each in a copy of the tree, so that the usual build stays as it is.
+
+COPY = rm -rf $(1) && mkdir -p $(1) && \
+	tar -c --exclude='*.so' --exclude='*.c' --exclude=__pycache__ $(TREE) | tar -x -C $(1)
+TREE := pyproject.toml setup.py kstore broker clients pipeline tests
+NATIVE_TESTS ?= tests/fast tests/record tests/protocol
+
+debug: build-test
+	$(call COPY,build/debug)
+	cd build/debug && KSTORE_DEBUG=1 $(abspath $(PY)) setup.py -q build_ext --inplace
+	cd build/debug && $(abspath $(PY)) -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
+
+# Python itself is not built with the sanitizer, so its library is loaded first; its own leaks don't count.
+asan: build-test
+	$(call COPY,build/asan)
+	cd build/asan && KSTORE_ASAN=1 $(abspath $(PY)) setup.py -q build_ext --inplace
+	cd build/asan && LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc \
+		$(abspath $(PY)) -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
+
+dist: build-test
+	$(PY) -m build --outdir dist .
+
+clean:
+	rm -rf build dist kstore/_fast/*.c kstore/_fast/*.so kstore.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find kstore broker clients pipeline tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
