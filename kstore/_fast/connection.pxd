@@ -1,0 +1,84 @@
+# One client connection on the loop, and the data plane: what all connections of a broker share.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kstore._fast.fetch_path cimport FetchPath
+from kstore._fast.partition_table cimport PartitionTable
+from kstore._fast.produce_path cimport ProducePath
+from kstore._fast.slots cimport AnswerSink, Slot
+from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
+
+cdef struct ApiEntry:
+    int16_t min_version
+    int16_t max_version                     # < min_version: not served
+    int16_t flexible_from
+    bint cached
+    int64_t requests
+
+cdef struct RequestHead:
+    int16_t api_key
+    int16_t api_version
+    int32_t correlation_id
+    bint flexible
+    bint flexible_answer                    # the answer's header has tagged fields
+    WireBytes client_id
+
+cdef class DataPlane:
+    cdef readonly PartitionTable table
+    cdef readonly ProducePath produce
+    cdef readonly FetchPath fetch
+    cdef readonly object server             # kstore.broker.server's: dispatch, park, report, closed
+    cdef readonly int64_t max_request_bytes
+    cdef readonly int64_t max_queued_bytes  # -1: no limit
+    cdef readonly int64_t queued_bytes      # of requests that are not whole yet, by their declared sizes
+    cdef readonly int64_t connections_made
+    cdef readonly int64_t bytes_out
+    cdef int max_parked                     # per connection
+    cdef ApiEntry[128] apis
+    cdef dict answers                       # request bytes -> body, while the image stays
+    cdef AnswerBuffer out
+    cdef uint8_t* read_buffer
+    cdef Py_ssize_t read_capacity
+    cdef bint busy                          # a read is being handled, `out` is in use
+    cdef dict connections
+    cdef list starved                       # connections that wait for queued_bytes to go down
+    cdef int release(self, int64_t size) except -1
+
+cdef class Connection(AnswerSink):
+    cdef DataPlane plane
+    cdef readonly int64_t connection_id
+    cdef readonly object listener
+    cdef readonly str client_host
+    cdef readonly str peer
+    cdef object transport
+    cdef int fd                             # -1: every answer goes through the transport (TLS)
+    cdef bint closed
+    cdef bint rest_in_transport             # the socket did not take all; order asks for the transport
+    cdef bint write_paused
+    cdef bint read_paused
+    cdef bint draining                      # drain() is scheduled
+    cdef uint8_t* own                       # what is read of a request that came in pieces
+    cdef Py_ssize_t own_capacity, own_end
+    cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
+    cdef int64_t last_active_ms
+    cdef list slots                         # Slot, in the order of their requests
+    cdef int64_t held_bytes                 # answers that wait for an earlier one
+    cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int keep_rest(self, uint8_t* data, Py_ssize_t size, bint progress) except -1
+    cdef int reserve(self, Py_ssize_t capacity) except -1
+    cdef bint admit(self, int64_t size) except? False
+    cdef int give_back(self) except -1
+    cdef bint may_handle(self) noexcept
+    cdef int queue_answer(self, AnswerBuffer out) except -1
+    cdef int add_slot(self, Slot slot) except -1
+    cdef int take_done(self) except -1
+    cdef int flush(self) except -1
+    cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1
+    cdef int regulate(self) except -1
+    cdef bint wants_budget(self) except? True
+    cdef int fail(self, str reason) except -1

@@ -1,0 +1,600 @@
+"""One client connection on the loop: frames in, answers out, in order; and the data plane that connections share.
+
+All whole frames of a read are handled before it returns and their answers go out in one send. Produce and Fetch
+never leave C; every other API is handed to the server (dispatch), which may park it. Nothing here decides what a
+request means.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memmove, memset
+
+from kstore._fast.buffer cimport load_int32
+from kstore._fast.fetch_path cimport FetchRequest
+from kstore._fast.produce_path cimport (
+    PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_MALFORMED, PRODUCE_SILENT)
+from kstore._fast.slots cimport begin_answer, end_answer
+from kstore._fast.wire cimport (
+    put_raw, read_int16, read_int32, read_string, room, skip_tags)
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int CLOCK_MONOTONIC_COARSE
+    int clock_gettime(int clock, timespec* out)
+
+cdef enum:
+    PRODUCE = 0
+    FETCH = 1
+    API_VERSIONS = 18
+    API_LIMIT = 128
+    UNSUPPORTED = -1                        # the version that dispatch gets for an ApiVersions of the future
+    READ_BYTES = 256 * 1024
+    FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they grow beyond this
+    KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
+    SLACK_BYTES = 4 * 1024                  # there is always room for the next read
+    MIN_OWN_BYTES = 64 * 1024
+    EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to here is believed at once
+    NOGIL_SEND_BYTES = 64 * 1024
+    HANDED_OVER_BYTES = 64 * 1024           # a larger rest goes to the transport without a copy
+    MAX_CACHED_KEY_BYTES = 4096
+    MAX_CACHED_ANSWERS = 512
+    MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
+
+
+cdef inline int64_t now_ms() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+cdef class DataPlane:
+    """What all connections of one broker share: the partitions, the paths, the buffers and the limits."""
+
+    def __cinit__(self):
+        self.read_capacity = READ_BYTES
+        self.read_buffer = <uint8_t*>malloc(READ_BYTES)
+        if self.read_buffer == NULL:
+            raise MemoryError("no memory for the read buffer")
+        memset(self.apis, 0, sizeof(self.apis))
+        for key in range(API_LIMIT):
+            self.apis[key].max_version = -1
+
+    def __dealloc__(self):
+        free(self.read_buffer)
+
+    def __init__(
+        self, server, PartitionTable table, ProducePath produce, FetchPath fetch, *,
+        int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256
+    ):
+        self.server = server
+        self.table = table
+        self.produce = produce
+        self.fetch = fetch
+        self.max_request_bytes = max_request_bytes
+        self.max_queued_bytes = max_queued_bytes
+        self.max_parked = max_parked
+        self.answers = {}
+        self.out = AnswerBuffer(64 * 1024)
+        self.connections = {}
+        self.starved = []
+
+    def serve_api(self, int api_key, int min_version, int max_version, int flexible_from, bint cached):
+        """Serve an API in these versions; cached: its answer depends on its bytes and the image alone."""
+        if not 0 <= api_key < API_LIMIT:
+            raise ValueError(f"api key {api_key} is not in 0..{API_LIMIT - 1}")
+        self.apis[api_key].min_version = min_version
+        self.apis[api_key].max_version = max_version
+        self.apis[api_key].flexible_from = flexible_from
+        self.apis[api_key].cached = cached
+
+    def forget_answers(self):
+        """The metadata image has changed: no pre-encoded answer holds."""
+        self.answers.clear()
+
+    def request_counts(self):
+        """How many requests of each API key were handled."""
+        return {key: self.apis[key].requests for key in range(API_LIMIT) if self.apis[key].requests}
+
+    def open_connections(self):
+        """The connections that are open now."""
+        return list(self.connections)
+
+    def close_idle(self, int64_t idle_ms):
+        """Close connections without a request for so long; give back the buffers of those that rest."""
+        cdef Connection connection
+        cdef int64_t now = now_ms()
+        for connection in list(self.connections):
+            if connection.slots:
+                continue
+            if idle_ms >= 0 and now - connection.last_active_ms > idle_ms:
+                connection.close()
+            elif connection.own != NULL and connection.own_end == 0 and now - connection.last_active_ms > 1000:
+                connection.give_back()
+
+    cdef int release(self, int64_t size) except -1:
+        """Bytes of the shared budget are free again: let those who wait for some try."""
+        self.queued_bytes -= size
+        if self.starved:
+            waiting = self.starved
+            self.starved = []
+            for connection in waiting:
+                self.server.call_soon((<Connection>connection).resume)
+        return 0
+
+
+cdef class Connection(AnswerSink):
+    """One client connection, as uvloop's buffered protocol by duck typing."""
+
+    def __cinit__(self):
+        self.own = NULL
+        self.fd = -1
+
+    def __dealloc__(self):
+        free(self.own)
+
+    def __init__(self, DataPlane plane not None, listener):
+        self.plane = plane
+        self.listener = listener
+        self.slots = []
+
+    # ---- what the transport calls ----
+
+    def connection_made(self, transport):
+        """The peer is connected: ask the server whether it may stay."""
+        self.transport = transport
+        peer = transport.get_extra_info("peername") or ("unix", 0)
+        local = transport.get_extra_info("sockname") or ("unix", 0)
+        self.plane.connections_made += 1
+        self.connection_id = self.plane.connections_made
+        self.client_host = str(peer[0])
+        self.peer = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.connection_id}"
+        self.last_active_ms = now_ms()
+        self.plane.connections[self] = None
+        if transport.get_extra_info("sslcontext") is None:
+            self.fd = transport.get_extra_info("socket").fileno()
+        reason = self.plane.server.admit(self)
+        if reason is not None:
+            self.fail(reason)
+
+    def get_buffer(self, sizehint):
+        """Where the next bytes go: this object, which shows the right memory."""
+        return self
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        if self.own == NULL:
+            PyBuffer_FillInfo(view, self, self.plane.read_buffer, self.plane.read_capacity, 0, flags)
+        else:
+            PyBuffer_FillInfo(view, self, self.own + self.own_end, self.own_capacity - self.own_end, 0, flags)
+
+    def buffer_updated(self, Py_ssize_t size):
+        """Bytes have come: handle every whole frame, answer them in one send."""
+        cdef uint8_t* data = self.plane.read_buffer
+        self.last_active_ms = now_ms()
+        if self.own != NULL:
+            self.own_end += size
+            data = self.own
+            size = self.own_end
+        self.handle_read(data, size)
+
+    def eof_received(self):
+        """The peer sends no more: no Kafka client closes half, so this is the end."""
+        return False
+
+    def pause_writing(self):
+        """The transport holds enough unsent bytes: no further request is handled."""
+        self.write_paused = True
+        self.regulate()
+
+    def resume_writing(self):
+        """The transport has sent most of what it held."""
+        self.write_paused = False
+        self.resume()
+
+    def connection_lost(self, problem):
+        """The connection is gone: nothing is answered any more."""
+        cdef Slot slot
+        self.closed = True
+        self.fd = -1
+        self.plane.connections.pop(self, None)
+        slots, self.slots = self.slots, []
+        for slot in slots:
+            slot.cancel()
+        self.give_back()
+        self.transport = None
+        self.plane.server.lost(self)
+
+    # ---- what the server calls ----
+
+    def close(self):
+        """Close after what is written has been sent."""
+        self.closed = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def resume(self):
+        """Go on with requests that were read but not handled, then with reading."""
+        if self.closed or not self.may_handle():
+            return
+        if self.own != NULL and self.own_end > 0:
+            self.handle_read(self.own, self.own_end)
+        else:
+            self.regulate()
+
+    @property
+    def parked(self):
+        """How many requests of this connection wait for their answer."""
+        return len(self.slots)
+
+    # ---- frames ----
+
+    cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1:
+        """Handle what was read, keep what is left of it, send the answers."""
+        cdef Py_ssize_t used
+        if self.closed:
+            return 0
+        try:
+            used = self.handle_frames(data, size)
+        except Exception as problem:
+            self.plane.out.size = 0         # an answer may stand there half written
+            self.plane.server.failed(self, problem)
+            self.close()
+            return 0
+        if self.closed:
+            return 0
+        self.keep_rest(data + used, size - used, used > 0)
+        self.flush()
+        self.regulate()
+        return 0
+
+    cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1:
+        """Handle the whole frames at data, as long as there may be more answers; returns the bytes used."""
+        cdef Py_ssize_t used = 0
+        cdef int64_t frame
+        self.plane.busy = True
+        try:
+            while size - used >= 4:
+                frame = load_int32(data + used)
+                if frame < 0 or frame > self.plane.max_request_bytes:
+                    self.fail(
+                        f"it sent a request of {frame} bytes, which is not in 0.."
+                        f"{self.plane.max_request_bytes} (socket.request.max.bytes)")
+                    break
+                if size - used - 4 < frame or not self.may_handle():
+                    break
+                self.handle_frame(data + used + 4, frame)
+                if self.closed:
+                    break
+                used += 4 + frame
+                if self.plane.out.size >= FLUSHED_BYTES:
+                    self.flush()
+        finally:
+            self.plane.busy = False
+        return used
+
+    cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1:
+        """One request: its header, its version, then the path that answers it."""
+        cdef RequestHead head
+        cdef WireReader r
+        cdef ApiEntry* api
+        cdef AnswerBuffer out = self.plane.out
+        r.p = data
+        r.end = data + size
+        r.bad = False
+        head.api_key = read_int16(&r)
+        head.api_version = read_int16(&r)
+        head.correlation_id = read_int32(&r)
+        if r.bad:
+            return self.fail(f"its request of {size} bytes is shorter than a header")
+        if not 0 <= head.api_key < API_LIMIT or self.plane.apis[head.api_key].max_version < 0:
+            return self.fail(f"it asked for API key {head.api_key}, which is not served")
+        api = &self.plane.apis[head.api_key]
+        api.requests += 1
+        if not api.min_version <= head.api_version <= api.max_version:
+            if head.api_key != API_VERSIONS:
+                return self.fail(
+                    f"it asked for version {head.api_version} of API key {head.api_key}; "
+                    f"served are {api.min_version} to {api.max_version}")
+            head.api_version = UNSUPPORTED
+        head.flexible = head.api_version >= api.flexible_from
+        head.flexible_answer = head.flexible and head.api_key != API_VERSIONS
+        head.client_id.data = NULL
+        head.client_id.size = -1
+        if head.api_version != UNSUPPORTED:
+            head.client_id = read_string(&r, False)
+            skip_tags(&r, head.flexible)
+        if r.bad:
+            return self.fail(f"the header of its request for API key {head.api_key} is cut short")
+        if self.slots:
+            out = AnswerBuffer(512)
+        if head.api_key == PRODUCE:
+            self.handle_produce(&head, &r, out)
+        elif head.api_key == FETCH:
+            self.handle_fetch(&head, &r, out)
+        else:
+            self.handle_other(&head, &r, out)
+        return 0
+
+    cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
+        cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
+        cdef int outcome = self.plane.produce.handle(r, head.api_version, out)
+        if outcome == PRODUCE_ANSWERED:
+            end_answer(out, start)
+            return self.queue_answer(out)
+        out.size = start
+        if outcome == PRODUCE_MALFORMED:
+            return self.fail(f"its Produce request of version {head.api_version} is malformed")
+        if outcome == PRODUCE_CLOSE:
+            return self.fail("a Produce request without acknowledgement (acks=0) failed")
+        return 0
+
+    cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
+        cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
+        cdef FetchRequest parked = self.plane.fetch.handle(
+            self, r, head.api_version, head.correlation_id, out)
+        if r.bad:
+            out.size = start
+            return self.fail(f"its Fetch request of version {head.api_version} is malformed")
+        if parked is None:
+            end_answer(out, start)
+            return self.queue_answer(out)
+        out.size = start
+        return self.add_slot(parked)
+
+    cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
+        """An answer that holds since the last change of the image, or the server's, now or later."""
+        cdef Py_ssize_t size = r.end - r.p
+        cdef bytes body = (<const char*>r.p)[:size]
+        cdef bint cached = self.plane.apis[head.api_key].cached and size <= MAX_CACHED_KEY_BYTES
+        cdef Py_ssize_t start
+        cdef Slot slot
+        answer = None
+        if cached:
+            key = (head.api_key, head.api_version, self.listener, body)
+            answer = self.plane.answers.get(key)
+        if answer is None:
+            client_id = None
+            if head.client_id.size >= 0:
+                client_id = (<const char*>head.client_id.data)[:head.client_id.size]
+            answer = self.plane.server.dispatch(
+                self, head.api_key, head.api_version, head.correlation_id, client_id, body)
+            if cached and type(answer) is bytes and len(self.plane.answers) < MAX_CACHED_ANSWERS:
+                self.plane.answers[key] = answer
+        if type(answer) is bytes:
+            start = begin_answer(out, head.correlation_id, head.flexible_answer)
+            size = len(<bytes>answer)
+            room(out, size)
+            put_raw(out, <const uint8_t*><const char*>answer, size)
+            end_answer(out, start)
+            return self.queue_answer(out)
+        if answer is None or self.closed:
+            return 0
+        slot = Slot.__new__(Slot)
+        slot.sink = self
+        slot.correlation_id = head.correlation_id
+        slot.flexible = head.flexible_answer
+        self.add_slot(slot)
+        self.plane.server.park(answer, slot)
+        return 0
+
+    cdef int queue_answer(self, AnswerBuffer out) except -1:
+        """A complete answer: it stands in the shared buffer, or waits behind a parked one."""
+        cdef Slot slot
+        if out is self.plane.out:
+            return 0
+        slot = Slot.__new__(Slot)
+        slot.sink = self
+        slot.done = True
+        slot.held = out
+        self.held_bytes += out.size
+        self.slots.append(slot)
+        return 0
+
+    # ---- parked answers ----
+
+    cdef int add_slot(self, Slot slot) except -1:
+        self.slots.append(slot)
+        return 0
+
+    cdef AnswerBuffer open_answer(self, Slot slot):
+        """The shared buffer where the slot is next in order, else one of its own."""
+        cdef AnswerBuffer out
+        if not self.plane.busy and self.slots and self.slots[0] is slot and self.plane.out.size == 0:
+            out = self.plane.out
+        else:
+            out = AnswerBuffer(512)
+        slot.held = out
+        slot.start = begin_answer(out, slot.correlation_id, slot.flexible)
+        return out
+
+    cdef int close_answer(self, Slot slot) except -1:
+        slot.done = True
+        if slot.held is not None:
+            end_answer(slot.held, slot.start)
+        if self.closed:
+            if slot.held is self.plane.out:
+                self.plane.out.size = 0
+            return 0
+        if slot.held is self.plane.out:
+            self.slots.pop(0)
+        elif slot.held is not None:
+            self.held_bytes += slot.held.size
+        if self.plane.busy:
+            if not self.draining:
+                self.draining = True
+                self.plane.server.call_soon(self.drain)
+            return 0
+        self.drain()
+        return 0
+
+    cdef int abandon(self, Slot slot) except -1:
+        """The slot's answer cannot be given: without it the order is lost, and so the connection."""
+        if slot.held is self.plane.out:
+            self.plane.out.size = 0
+        slot.held = None
+        slot.done = True
+        self.close()
+        return 0
+
+    def drain(self):
+        """Send the answers that are complete and next in order; go on with what had to wait."""
+        self.draining = False
+        if self.closed:
+            return
+        self.take_done()
+        self.flush()
+        if self.read_paused:
+            self.resume()
+
+    cdef int take_done(self) except -1:
+        cdef Slot slot
+        cdef AnswerBuffer out = self.plane.out
+        while self.slots and (<Slot>self.slots[0]).done:
+            slot = <Slot>self.slots.pop(0)
+            if slot.held is not None:
+                room(out, slot.held.size)
+                put_raw(out, slot.held.data, slot.held.size)
+                self.held_bytes -= slot.held.size
+        return 0
+
+    # ---- the read side ----
+
+    cdef int keep_rest(self, uint8_t* data, Py_ssize_t size, bint progress) except -1:
+        """What is left of a read is the beginning of a request (or of some that have to wait)."""
+        cdef int64_t frame = self.admitted_bytes
+        if progress and frame:
+            self.admitted_bytes = 0
+            self.plane.release(frame)
+        if size == 0:
+            self.own_end = 0
+            if self.own != NULL and self.own_capacity <= READ_BYTES:
+                self.give_back()
+            return 0
+        if self.own == NULL:
+            self.reserve(max(size + SLACK_BYTES, MIN_OWN_BYTES))
+            memcpy(self.own, data, size)
+        elif data != self.own:
+            memmove(self.own, data, size)
+        self.own_end = size
+        frame = 4 + <int64_t>load_int32(self.own) if size >= 4 else 4
+        self.reserve(max(size + SLACK_BYTES, min(frame, max(<int64_t>EAGER_BYTES, <int64_t>size * 2))))
+        return 0
+
+    cdef int reserve(self, Py_ssize_t capacity) except -1:
+        cdef uint8_t* data
+        if capacity <= self.own_capacity:
+            return 0
+        data = <uint8_t*>realloc(self.own, capacity)
+        if data == NULL:
+            raise MemoryError(f"no memory for a request of {capacity} bytes")
+        self.own = data
+        self.own_capacity = capacity
+        return 0
+
+    cdef bint admit(self, int64_t size) except? False:
+        """Take a request's declared size from the shared budget; without room, stop reading until there is."""
+        cdef int64_t more = size - self.admitted_bytes
+        if more <= 0:
+            return True
+        if 0 <= self.plane.max_queued_bytes < self.plane.queued_bytes + more and self.plane.queued_bytes > 0:
+            self.plane.starved.append(self)
+            return False
+        self.plane.queued_bytes += more
+        self.admitted_bytes = size
+        return True
+
+    cdef int give_back(self) except -1:
+        cdef int64_t admitted = self.admitted_bytes
+        free(self.own)
+        self.own = NULL
+        self.own_capacity = self.own_end = 0
+        self.admitted_bytes = 0
+        if admitted:
+            self.plane.release(admitted)
+        return 0
+
+    cdef bint may_handle(self) noexcept:
+        """Whether a further request may be handled now; otherwise it stays where it was read to."""
+        return (
+            not self.write_paused and len(self.slots) < self.plane.max_parked
+            and self.held_bytes < MAX_HELD_BYTES)
+
+    cdef int regulate(self) except -1:
+        """Read only while requests may be handled and there is budget for them."""
+        cdef bint pause
+        if self.closed or self.transport is None:
+            return 0
+        pause = not self.may_handle() or self.wants_budget()
+        if pause and not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+        elif not pause and self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        return 0
+
+    cdef bint wants_budget(self) except? True:
+        cdef int64_t frame
+        if self.own == NULL or self.own_end < 4:
+            return False
+        frame = 4 + <int64_t>load_int32(self.own)
+        return frame > self.own_end and not self.admit(frame)
+
+    # ---- the write side ----
+
+    cdef int flush(self) except -1:
+        """Send what stands in the shared buffer: first by own send, the rest by the transport."""
+        cdef AnswerBuffer out = self.plane.out
+        cdef ssize_t sent = 0
+        if out.size == 0:
+            return 0
+        if self.closed or self.transport is None:
+            out.size = 0
+            return 0
+        self.plane.bytes_out += out.size
+        if self.rest_in_transport and self.transport.get_write_buffer_size() == 0:
+            self.rest_in_transport = False
+        if self.fd >= 0 and not self.rest_in_transport:
+            if out.size < NOGIL_SEND_BYTES:
+                sent = send(self.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL)
+            else:
+                with nogil:
+                    sent = send(self.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL)
+            if sent < 0:
+                sent = 0
+                if errno != EAGAIN and errno != EINTR:
+                    out.size = 0
+                    self.closed = True
+                    self.transport.abort()
+                    return 0
+        if sent < out.size:
+            self.hand_over(out, sent)
+        if out is self.plane.out:
+            out.size = 0
+            out.shrink(KEPT_OUT_BYTES)
+        return 0
+
+    cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1:
+        """The socket is full: the transport sends the rest when it can, and says when it holds too much."""
+        self.rest_in_transport = self.fd >= 0
+        if out.size - sent <= HANDED_OVER_BYTES:
+            self.transport.write((<const char*>out.data)[sent:out.size])
+            return 0
+        self.plane.out = AnswerBuffer(64 * 1024)
+        out.sent = sent
+        self.transport.write(memoryview(out))
+        return 0
+
+    cdef int fail(self, str reason) except -1:
+        """Close the connection and tell the operator why."""
+        self.flush()
+        self.plane.server.report(f"closing the connection {self.peer}: {reason}")
+        self.close()
+        return 0

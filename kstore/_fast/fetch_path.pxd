@@ -1,0 +1,52 @@
+# Fetch, versions 4 to 18, from the frame to the answer, with sessions and the long poll.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
+
+from kstore._fast.fetch_session cimport FetchPart, FetchSession
+from kstore._fast.partition_table cimport Partition, PartitionTable
+from kstore._fast.slots cimport AnswerSink, Slot
+from kstore._fast.wire cimport AnswerBuffer, WireReader
+
+cdef class FetchRequest(Slot):
+    cdef FetchPath path
+    cdef int version
+    cdef int32_t replica_id
+    cdef int32_t max_wait_ms
+    cdef int64_t min_bytes
+    cdef int64_t max_bytes
+    cdef int8_t isolation_level
+    cdef int32_t session_id
+    cdef int32_t session_epoch
+    cdef FetchSession session               # the one it continues
+    cdef bint opens_session
+    cdef list named                         # FetchPart of the request
+    cdef list forgotten                     # (topic, index)
+    cdef list parts                         # FetchPart to be read
+    cdef int64_t found_bytes
+    cdef bint urgent                        # something that is answered at once
+    cdef object timer
+    cdef int finish(self) except -1
+    cdef int unpark(self) except -1
+
+cdef class FetchPath:
+    cdef PartitionTable table
+    cdef object cache                       # broker.state.fetch_session.FetchSessionCache
+    cdef dict sessions
+    cdef object call_later
+    cdef object report
+    cdef readonly int64_t max_bytes         # fetch.max.bytes
+    cdef readonly int64_t requests
+    cdef readonly int64_t bytes_out
+    cdef readonly int64_t parked
+    # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked request.
+    cdef FetchRequest handle(
+        self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)
+    cdef int16_t open_session(self, FetchRequest request) except -1
+    cdef int look(self, FetchRequest request) except -1
+    cdef int look_part(
+        self, FetchRequest request, FetchPart part, int64_t limit, bint min_one) except -1
+    cdef int check_divergence(self, FetchPart part) except -1
+    cdef int park(self, FetchRequest request) except -1
+    cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1
+    cdef int write_topics(self, FetchRequest request, list parts, AnswerBuffer out) except -1
+    cdef int write_part(self, FetchRequest request, FetchPart part, AnswerBuffer out) except -1

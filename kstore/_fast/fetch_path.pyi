@@ -1,0 +1,30 @@
+"""Fetch, versions 4 to 18, from the frame to the answer; see fetch_path.pyx."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kstore._fast.partition_table import PartitionTable
+from kstore._fast.slots import Slot
+
+class FetchRequest(Slot):
+    """One fetch while it is handled; parked, it is its answer's slot and waits for its partitions to grow."""
+
+    def expire(self) -> None:
+        """The longest wait is over: answer with what there is."""
+
+class FetchPath:
+    """The state that all fetches share: the partitions, the sessions and the limits."""
+
+    max_bytes: int
+    requests: int
+    bytes_out: int
+    parked: int
+    def __init__(
+        self,
+        table: PartitionTable,
+        cache: Any,
+        call_later: Callable[..., Any],
+        report: Callable[[str], None],
+        *,
+        max_bytes: int,
+    ) -> None: ...

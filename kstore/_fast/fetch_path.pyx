@@ -1,0 +1,507 @@
+"""Fetch, versions 4 to 18, from the frame to the answer: sessions, long poll, byte limits, isolation.
+
+Log bytes are read straight into the answer. Which sessions are kept is decided by the cache that it is given; who
+leads a partition, by the partition table.
+"""
+
+from kstore._fast.error_codes cimport (
+    FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
+from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.wire cimport (
+    WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
+    put_string, read_count, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
+    read_unsigned, room, skip_tags)
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int CLOCK_MONOTONIC_COARSE
+    int clock_gettime(int clock, timespec* out)
+
+cdef enum:
+    FIRST_LOG_START_OFFSET = 5
+    FIRST_SESSION = 7
+    FIRST_LEADER_EPOCH = 9
+    FIRST_RACK = 11
+    FIRST_FLEXIBLE = 12
+    FIRST_TOPIC_ID = 13
+    FIRST_REPLICA_STATE = 15
+    FINAL_EPOCH = -1
+    READ_COMMITTED = 1
+    CONSUMER = -1
+    REPLICA_STATE_TAG = 1
+
+
+cdef inline int64_t now_ms() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
+    """Fill request from its frame; r.bad afterwards means that the frame is malformed."""
+    cdef int version = request.version
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    request.replica_id = CONSUMER
+    if version < FIRST_REPLICA_STATE:
+        request.replica_id = read_int32(r)
+    request.max_wait_ms = read_int32(r)
+    request.min_bytes = read_int32(r)
+    request.max_bytes = read_int32(r)
+    request.isolation_level = read_int8(r)
+    request.session_epoch = FINAL_EPOCH
+    if version >= FIRST_SESSION:
+        request.session_id = read_int32(r)
+        request.session_epoch = read_int32(r)
+    parse_topics(request, r, table)
+    if version >= FIRST_SESSION:
+        parse_forgotten(request, r)
+    if version >= FIRST_RACK:
+        read_string(r, flexible)
+    if version >= FIRST_REPLICA_STATE:
+        parse_replica_state(request, r)
+    else:
+        skip_tags(r, flexible)
+    return 0
+
+
+cdef int parse_replica_state(FetchRequest request, WireReader* r) except -1:
+    cdef uint8_t* end
+    cdef int64_t count = read_unsigned(r)
+    cdef int64_t tag
+    cdef WireBytes field
+    cdef WireReader inner
+    while count > 0 and not r.bad:
+        count -= 1
+        tag = read_unsigned(r)
+        field = read_raw(r, <Py_ssize_t>read_unsigned(r))
+        if tag == REPLICA_STATE_TAG and not r.bad:
+            inner.p = field.data
+            inner.end = field.data + field.size
+            inner.bad = False
+            request.replica_id = read_int32(&inner)
+            r.bad = inner.bad
+    return 0
+
+
+cdef int parse_topics(FetchRequest request, WireReader* r, PartitionTable table) except -1:
+    cdef int version = request.version
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef bint by_id = version >= FIRST_TOPIC_ID
+    cdef Py_ssize_t topics = read_count(r, flexible)
+    cdef Py_ssize_t partitions, i, j
+    cdef WireBytes topic
+    cdef TopicEntry entry
+    cdef bytes key
+    for i in range(topics):
+        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        if topic.size < 0:
+            r.bad = True
+            return 0
+        entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
+        if entry is None:
+            key = (<const char*>topic.data)[:topic.size]
+        else:
+            key = entry.topic_id if by_id else entry.name
+        partitions = read_count(r, flexible)
+        for j in range(partitions):
+            request.named.append(parse_part(r, version, entry, key))
+            if r.bad:
+                return 0
+        skip_tags(r, flexible)
+        if r.bad:
+            return 0
+    return 0
+
+
+cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes key):
+    cdef FetchPart part = FetchPart.__new__(FetchPart)
+    part.topic = key
+    part.by_id = version >= FIRST_TOPIC_ID
+    part.index = read_int32(r)
+    part.current_leader_epoch = read_int32(r) if version >= FIRST_LEADER_EPOCH else -1
+    part.fetch_offset = read_int64(r)
+    part.last_fetched_epoch = read_int32(r) if version >= FIRST_FLEXIBLE else -1
+    if version >= FIRST_LOG_START_OFFSET:
+        read_int64(r)                               # a follower's log start offset
+    part.max_bytes = read_int32(r)
+    part.told_high_watermark = -1
+    part.told_log_start_offset = -1
+    skip_tags(r, version >= FIRST_FLEXIBLE)
+    if entry is not None and 0 <= part.index < len(entry.partitions):
+        part.partition = entry.partitions[part.index]
+    return part
+
+
+cdef int parse_forgotten(FetchRequest request, WireReader* r) except -1:
+    cdef bint flexible = request.version >= FIRST_FLEXIBLE
+    cdef bint by_id = request.version >= FIRST_TOPIC_ID
+    cdef Py_ssize_t topics = read_count(r, flexible)
+    cdef Py_ssize_t partitions, i, j
+    cdef WireBytes topic
+    for i in range(topics):
+        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        if topic.size < 0:
+            r.bad = True
+            return 0
+        key = (<const char*>topic.data)[:topic.size]
+        partitions = read_count(r, flexible)
+        for j in range(partitions):
+            request.forgotten.append((key, read_int32(r)))
+            if r.bad:
+                return 0
+        skip_tags(r, flexible)
+    return 0
+
+
+cdef class FetchRequest(Slot):
+    """One fetch while it is handled; parked, it is its answer's slot and waits for its partitions to grow."""
+
+    cdef int check(self) except -1:
+        if self.done:
+            return 0
+        self.path.look(self)
+        if self.urgent or self.found_bytes >= self.min_bytes:
+            self.finish()
+        return 0
+
+    def expire(self):
+        """The longest wait is over: answer with what there is."""
+        if not self.done:
+            self.path.look(self)
+            self.finish()
+
+    cdef int finish(self) except -1:
+        cdef AnswerBuffer out
+        self.unpark()
+        out = self.sink.open_answer(self)
+        try:
+            self.path.write_answer(self, out)
+        except Exception as problem:
+            self.path.report(f"a fetch cannot be answered: {problem!r}")
+            self.sink.abandon(self)
+            return 0
+        self.sink.close_answer(self)
+        return 0
+
+    cdef int cancel(self) except -1:
+        self.done = True
+        self.unpark()
+        return 0
+
+    cdef int unpark(self) except -1:
+        cdef FetchPart part
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+            self.path.parked -= 1
+        for part in self.parts:
+            if part.partition is not None:
+                part.partition.waiters.pop(self, None)
+        return 0
+
+
+cdef class FetchPath:
+    """The state that all fetches share: the partitions, the sessions and the limits."""
+
+    def __init__(self, PartitionTable table not None, cache, call_later, report, *, int64_t max_bytes):
+        self.table = table
+        self.cache = cache
+        self.sessions = cache.sessions
+        self.call_later = call_later
+        self.report = report
+        self.max_bytes = max_bytes
+
+    cdef FetchRequest handle(
+        self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out
+    ):
+        cdef FetchRequest request = FetchRequest.__new__(FetchRequest)
+        cdef int16_t error
+        request.path = self
+        request.version = version
+        request.named = []
+        request.forgotten = []
+        parse(request, r, self.table)
+        if r.bad:
+            return None
+        self.requests += 1
+        request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
+        error = self.open_session(request)
+        if error != NONE:
+            write_head(out, request, error, 0)
+            self.write_topics(request, [], out)
+            return None
+        self.look(request)
+        if (request.urgent or request.found_bytes >= request.min_bytes
+                or request.max_wait_ms <= 0 or not request.parts):
+            self.write_answer(request, out)
+            return None
+        request.sink = sink
+        request.correlation_id = correlation_id
+        request.flexible = version >= FIRST_FLEXIBLE
+        self.park(request)
+        return request
+
+    cdef int16_t open_session(self, FetchRequest request) except -1:
+        """Which partitions the request means; an error code where its session does not fit."""
+        cdef FetchSession session
+        if request.session_epoch == 0 or request.session_epoch == FINAL_EPOCH:
+            if request.session_id != 0:
+                self.cache.remove(request.session_id)
+            request.parts = request.named
+            request.opens_session = request.session_epoch == 0
+            return NONE
+        session = self.sessions.get(request.session_id)
+        if session is None:
+            return FETCH_SESSION_ID_NOT_FOUND
+        if session.by_id != (request.version >= FIRST_TOPIC_ID):
+            return FETCH_SESSION_TOPIC_ID_ERROR
+        if session.epoch != request.session_epoch:
+            return INVALID_FETCH_SESSION_EPOCH
+        session.last_used_ms = now_ms()
+        session.merge(request.named, request.forgotten)
+        request.parts = list(session.parts.values())
+        if request.parts:
+            request.session = session
+        else:
+            self.cache.remove(request.session_id)
+        return NONE
+
+    cdef int look(self, FetchRequest request) except -1:
+        """Find what can be read now for each partition, within the byte limits."""
+        cdef FetchPart part
+        cdef int64_t left = request.max_bytes
+        cdef bint min_one = True
+        request.found_bytes = 0
+        request.urgent = False
+        for part in request.parts:
+            self.look_part(request, part, left, min_one)
+            if part.error != NONE or part.diverging_epoch >= 0:
+                request.urgent = True
+            if part.slice.size_bytes > 0:
+                min_one = False
+                request.found_bytes += part.slice.size_bytes
+                left = max(left - part.slice.size_bytes, 0)
+        return 0
+
+    cdef int look_part(
+        self, FetchRequest request, FetchPart part, int64_t limit, bint min_one
+    ) except -1:
+        cdef Partition partition
+        cdef int64_t end
+        cdef bint out_of_range = False
+        part.file = None
+        part.slice.size_bytes = 0
+        part.diverging_epoch = -1
+        part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
+        part.resolve(self.table)
+        partition = part.partition
+        part.error = check_leader(request, part)
+        if part.error != NONE:
+            return 0
+        if part.fetch_offset < partition.core.log_start_offset or part.fetch_offset > partition.core.log_end_offset:
+            part.error = OFFSET_OUT_OF_RANGE
+            return 0
+        part.high_watermark = partition.core.high_watermark
+        part.last_stable_offset = partition.core.last_stable_offset
+        part.log_start_offset = partition.core.log_start_offset
+        if part.last_fetched_epoch >= 0:
+            self.check_divergence(part)
+            if part.diverging_epoch >= 0 or part.error != NONE:
+                return 0
+        end = part.last_stable_offset if request.isolation_level == READ_COMMITTED else part.high_watermark
+        limit = min(limit, <int64_t>part.max_bytes)
+        if part.fetch_offset >= end or (limit <= 0 and not min_one):
+            return 0
+        part.file = partition.core.locate(part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
+        if part.file is None:
+            part.slice.size_bytes = 0
+        if out_of_range:
+            part.error = OFFSET_OUT_OF_RANGE
+        return 0
+
+    cdef int check_divergence(self, FetchPart part) except -1:
+        """KIP-595: tell a reader whose last epoch is not in this log where the two part."""
+        epoch, end_offset = part.partition.log.end_offset_for_epoch(part.last_fetched_epoch)
+        if end_offset < 0:
+            part.error = OFFSET_OUT_OF_RANGE
+        elif epoch < part.last_fetched_epoch or end_offset < part.fetch_offset:
+            part.diverging_epoch = epoch
+            part.diverging_end_offset = end_offset
+        return 0
+
+    cdef int park(self, FetchRequest request) except -1:
+        cdef FetchPart part
+        for part in request.parts:
+            if part.partition is not None:
+                part.partition.waiters[request] = None
+        self.parked += 1
+        request.timer = self.call_later(request.max_wait_ms / 1000.0, request.expire)
+        return 0
+
+    cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1:
+        cdef FetchPart part
+        cdef FetchSession session = request.session
+        cdef list parts = request.parts
+        cdef int32_t session_id = 0
+        cdef bint privileged = request.replica_id >= 0
+        if session is not None:
+            session_id = session.session_id
+            parts = [part for part in parts if part.has_news()]
+            for part in parts:
+                part.told()
+                if part.slice.size_bytes > 0:
+                    session.rotate(part)
+        elif request.opens_session:
+            session_id = self.cache.reserve(privileged, len(parts), now_ms())
+            if session_id:
+                for part in parts:
+                    part.told()
+                self.cache.add(FetchSession(
+                    session_id, parts, by_id=request.version >= FIRST_TOPIC_ID, privileged=privileged,
+                    now_ms=now_ms()))
+        write_head(out, request, NONE, session_id)
+        self.write_topics(request, parts, out)
+        return 0
+
+    cdef int write_topics(self, FetchRequest request, list parts, AnswerBuffer out) except -1:
+        """The topics, neighbours of one topic together, and the end of the answer."""
+        cdef bint flexible = request.version >= FIRST_FLEXIBLE
+        cdef FetchPart part
+        cdef bytes topic = None
+        cdef Py_ssize_t i, count
+        room(out, 8)
+        put_count(out, count_topics(parts), flexible)
+        for i in range(len(parts)):
+            part = <FetchPart>parts[i]
+            if topic is None or part.topic != topic:
+                if topic is not None:
+                    room(out, 1)
+                    put_no_tags(out, flexible)
+                topic = part.topic
+                room(out, len(topic) + 16)
+                if part.by_id:
+                    put_raw(out, <const uint8_t*><const char*>topic, 16)
+                else:
+                    put_string(out, <const uint8_t*><const char*>topic, len(topic), flexible)
+                count = 1
+                while i + count < len(parts) and (<FetchPart>parts[i + count]).topic == topic:
+                    count += 1
+                put_count(out, count, flexible)
+            self.write_part(request, part, out)
+        room(out, 2)
+        if topic is not None:
+            put_no_tags(out, flexible)
+        put_no_tags(out, flexible)
+        return 0
+
+    cdef int write_part(self, FetchRequest request, FetchPart part, AnswerBuffer out) except -1:
+        cdef int version = request.version
+        cdef bint flexible = version >= FIRST_FLEXIBLE
+        cdef int64_t size = part.slice.size_bytes
+        cdef Py_ssize_t start = out.size
+        room(out, size + 128)
+        put_int32(out, part.index)
+        put_int16(out, part.error)
+        put_int64(out, part.high_watermark)
+        put_int64(out, part.last_stable_offset)
+        if version >= FIRST_LOG_START_OFFSET:
+            put_int64(out, part.log_start_offset)
+        write_aborted(request, part, out)
+        room(out, size + 64)
+        if version >= FIRST_RACK:
+            put_int32(out, -1)                      # preferred read replica
+        put_count(out, size, flexible)
+        if size > 0 and part.file.read_into(out.data + out.size, size, part.slice.position) != size:
+            self.report(f"{part.file.path} ends before the {size} bytes at {part.slice.position} that its log has")
+            part.error = KAFKA_STORAGE_ERROR
+            part.slice.size_bytes = 0
+            out.size = start
+            return self.write_part(request, part, out)
+        out.size += size
+        self.bytes_out += size
+        part.file = None
+        if flexible:
+            write_part_tags(part, out)
+        return 0
+
+
+cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
+    """Whether this broker may answer for the partition, as of the epoch that the reader knows."""
+    cdef Partition partition = part.partition
+    if partition is None:
+        return UNKNOWN_TOPIC_ID if part.by_id and part_topic_unknown(request, part) else UNKNOWN_TOPIC_OR_PARTITION
+    if not partition.online or request.replica_id >= 0:
+        return NOT_LEADER_OR_FOLLOWER
+    if part.current_leader_epoch >= 0:
+        if part.current_leader_epoch < partition.leader_epoch:
+            return FENCED_LEADER_EPOCH
+        if part.current_leader_epoch > partition.leader_epoch:
+            return UNKNOWN_LEADER_EPOCH
+    return NONE
+
+
+cdef bint part_topic_unknown(FetchRequest request, FetchPart part) except -1:
+    return request.path.table.find_id(<const uint8_t*><const char*>part.topic) is None
+
+
+cdef Py_ssize_t count_topics(list parts) except -1:
+    cdef FetchPart part
+    cdef bytes topic = None
+    cdef Py_ssize_t count = 0
+    for part in parts:
+        if topic is None or part.topic != topic:
+            topic = part.topic
+            count += 1
+    return count
+
+
+cdef int write_head(AnswerBuffer out, FetchRequest request, int16_t error, int32_t session_id) except -1:
+    room(out, 16)
+    put_int32(out, 0)                               # throttle time
+    if request.version >= FIRST_SESSION:
+        put_int16(out, error)
+        put_int32(out, session_id)
+    return 0
+
+
+cdef int write_aborted(FetchRequest request, FetchPart part, AnswerBuffer out) except -1:
+    """The aborted transactions that the records overlap; null for read_uncommitted."""
+    cdef bint flexible = request.version >= FIRST_FLEXIBLE
+    if request.isolation_level != READ_COMMITTED or part.error != NONE:
+        put_count(out, 0 if part.error != NONE else -1, flexible)
+        return 0
+    aborted = ()
+    if part.slice.size_bytes > 0:
+        aborted = part.partition.log.aborted_transactions(part.fetch_offset, part.slice.next_offset)
+    room(out, 8 + 17 * len(aborted))
+    put_count(out, len(aborted), flexible)
+    for producer_id, first_offset in aborted:
+        put_int64(out, producer_id)
+        put_int64(out, first_offset)
+        put_no_tags(out, flexible)
+    return 0
+
+
+cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
+    """Tag 0, diverging epoch; tag 1, the leader for who asked with the wrong idea of it."""
+    cdef bint leader = part.partition is not None and (
+        part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH)
+    put_int8(out, (part.diverging_epoch >= 0) + leader)
+    if part.diverging_epoch >= 0:
+        put_int8(out, 0)
+        put_int8(out, 13)
+        put_int32(out, part.diverging_epoch)
+        put_int64(out, part.diverging_end_offset)
+        put_int8(out, 0)
+    if leader:
+        put_int8(out, 1)
+        put_int8(out, 9)
+        put_int32(out, part.partition.leader_id)
+        put_int32(out, part.partition.leader_epoch)
+        put_int8(out, 0)
+    return 0

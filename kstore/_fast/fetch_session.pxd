@@ -1,0 +1,44 @@
+# What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between requests.
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kstore._fast.log_core cimport Slice
+from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.segment_file cimport SegmentFile
+
+cdef class FetchPart:
+    cdef bytes topic                        # the name, or the id's 16 bytes
+    cdef bint by_id
+    cdef int32_t index
+    cdef Partition partition
+    # what is asked
+    cdef int64_t fetch_offset
+    cdef int32_t max_bytes
+    cdef int32_t current_leader_epoch       # -1: not checked
+    cdef int32_t last_fetched_epoch         # -1: not checked
+    # what was last told in the session
+    cdef int64_t told_high_watermark
+    cdef int64_t told_log_start_offset
+    # what a look found
+    cdef int16_t error
+    cdef int64_t high_watermark
+    cdef int64_t last_stable_offset
+    cdef int64_t log_start_offset
+    cdef int32_t diverging_epoch            # -1: none
+    cdef int64_t diverging_end_offset
+    cdef SegmentFile file
+    cdef Slice slice                        # size_bytes 0: nothing to read
+    cdef int resolve(self, PartitionTable table) except -1
+    cdef bint has_news(self) noexcept
+    cdef int told(self) noexcept
+
+cdef class FetchSession:
+    cdef readonly int32_t session_id
+    cdef int32_t epoch                      # that the next request has to carry
+    cdef readonly bint by_id
+    cdef readonly bint privileged           # a follower's
+    cdef readonly int64_t created_ms
+    cdef readonly int64_t last_used_ms
+    cdef dict parts                         # (topic, index) -> FetchPart, next to be served first
+    cdef int merge(self, list named, list forgotten) except -1
+    cdef int rotate(self, FetchPart part) except -1

@@ -1,0 +1,83 @@
+"""What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between requests.
+
+Which sessions are kept is decided in kstore.broker.state.fetch_session; reading is fetch_path's.
+"""
+
+cimport cython
+
+from kstore._fast.error_codes cimport NONE
+
+
+@cython.freelist(256)
+cdef class FetchPart:
+    """One partition of a fetch: what is asked, what was told before, and what a look at the log found."""
+
+    cdef int resolve(self, PartitionTable table) except -1:
+        """Find the partition (again, where its topic was deleted or not yet known)."""
+        cdef TopicEntry entry
+        cdef const unsigned char* topic = self.topic
+        if self.partition is not None and not self.partition.deleted:
+            return 0
+        self.partition = None
+        entry = table.find_id(topic) if self.by_id else table.find_name(topic, len(self.topic))
+        if entry is not None and 0 <= self.index < len(entry.partitions):
+            self.partition = entry.partitions[self.index]
+        return 0
+
+    cdef bint has_news(self) noexcept:
+        """Whether an incremental answer has to name this partition."""
+        return (
+            self.error != NONE or self.slice.size_bytes > 0 or self.diverging_epoch >= 0
+            or self.told_high_watermark != self.high_watermark
+            or self.told_log_start_offset != self.log_start_offset)
+
+    cdef int told(self) noexcept:
+        """Remember what the answer said; after an error, the next answer names the partition again."""
+        self.told_high_watermark = -1 if self.error != NONE else self.high_watermark
+        self.told_log_start_offset = self.log_start_offset
+        return 0
+
+
+cdef class FetchSession:
+    """One client's set of partitions and what each was last told."""
+
+    def __init__(self, int session_id, list parts, *, bint by_id, bint privileged, now_ms):
+        cdef FetchPart part
+        self.session_id = session_id
+        self.epoch = 1
+        self.by_id = by_id
+        self.privileged = privileged
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.parts = {}
+        for part in parts:
+            self.parts[part.topic, part.index] = part
+
+    @property
+    def size(self):
+        """How many partitions it holds."""
+        return len(self.parts)
+
+    cdef int merge(self, list named, list forgotten) except -1:
+        """Apply an incremental request: changed and new partitions, then those to forget."""
+        cdef FetchPart part, known
+        for part in named:
+            known = self.parts.get((part.topic, part.index))
+            if known is None:
+                self.parts[part.topic, part.index] = part
+            else:
+                known.fetch_offset = part.fetch_offset
+                known.max_bytes = part.max_bytes
+                known.current_leader_epoch = part.current_leader_epoch
+                known.last_fetched_epoch = part.last_fetched_epoch
+        for key in forgotten:
+            self.parts.pop(key, None)
+        self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
+        return 0
+
+    cdef int rotate(self, FetchPart part) except -1:
+        """A partition that gave data goes to the end, so that a full answer starves none."""
+        key = (part.topic, part.index)
+        if self.parts.pop(key, None) is not None:
+            self.parts[key] = part
+        return 0

@@ -1,0 +1,45 @@
+# The partitions that this broker knows, as the data plane looks them up: by topic name or id, then by index.
+# A table holds no file and decides nothing about who leads: kstore/broker/runtime fills it.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kstore._fast.log_core cimport AppendResult, LogCore
+
+# Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per wake.
+cdef class Waiter:
+    cdef int check(self) except -1
+
+cdef class PartitionTable
+
+cdef class Partition:
+    cdef readonly TopicEntry entry
+    cdef readonly int32_t index
+    cdef readonly object log                # kstore.log's Log, None while the partition is not here
+    cdef LogCore core
+    cdef public int32_t leader_epoch
+    cdef public int32_t leader_id
+    cdef public bint online                 # this broker leads it and its log is open
+    cdef readonly bint deleted
+    cdef PartitionTable table
+    cdef dict waiters                       # Waiter -> None, in order of arrival
+    cdef bint woken
+    cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
+    cdef int wake(self) except -1
+
+cdef class TopicEntry:
+    cdef readonly bytes name
+    cdef readonly bytes topic_id            # 16 bytes
+    cdef readonly bint internal
+    cdef readonly list partitions
+
+cdef class PartitionTable:
+    cdef dict by_name
+    cdef dict by_id
+    cdef readonly int32_t node_id
+    cdef object call_soon
+    cdef list woken
+    cdef bint scheduled
+    cdef TopicEntry last                    # of the last look-up by name
+    cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
+    cdef TopicEntry find_id(self, const uint8_t* topic_id)
+    cdef int schedule(self, Partition partition) except -1

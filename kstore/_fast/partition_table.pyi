@@ -1,0 +1,89 @@
+"""The partitions that this broker knows, looked up by topic name or id and by index; see partition_table.pyx."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Buffer
+
+class Waiter:
+    """Whoever waits for a partition to grow."""
+
+class TopicEntry:
+    """One topic: its name, id (16 bytes) and partitions by index (None where this broker has none)."""
+
+    name: bytes
+    topic_id: bytes
+    internal: bool
+    partitions: list[Partition | None]
+    def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...
+
+class Partition:
+    """One partition as the data plane sees it: its log's core, its leader and who waits for it to grow."""
+
+    entry: TopicEntry
+    index: int
+    log: Any
+    leader_epoch: int
+    leader_id: int
+    online: bool
+    deleted: bool
+    def __init__(
+        self, entry: TopicEntry, index: int, log: Any, *, leader_id: int, leader_epoch: int = 0
+    ) -> None: ...
+    def notify(self) -> None:
+        """Wake those who wait for this partition: something that they can see has changed."""
+
+    def append_batches(self, data: Buffer, *, origin: int = 1) -> tuple[int, int, int, int]:
+        """Append ready batches and wake who waits; a read-only buffer is copied first.
+
+        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
+        """
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which a consumer reads."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which a read_committed consumer reads."""
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches wait for this partition."""
+
+class PartitionTable:
+    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one loop turn together."""
+
+    node_id: int
+    def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
+    def run_woken(self) -> None:
+        """Wake the waiters of every partition that grew in this turn of the loop."""
+
+    def add_topic(self, entry: TopicEntry) -> None:
+        """Make a topic known; its partitions follow with add_partition."""
+
+    def add_partition(self, partition: Partition) -> None:
+        """Put a partition in its topic's place for it."""
+
+    def remove_topic(self, name: bytes) -> None:
+        """Forget a topic; who waits for one of its partitions is woken and finds it gone."""
+
+    def topic(self, name: bytes) -> TopicEntry | None:
+        """The TopicEntry of that name, or None."""
+
+    def topic_by_id(self, topic_id: bytes) -> TopicEntry | None:
+        """The TopicEntry of that id, or None."""
+
+    def partition(self, name: bytes, index: int) -> Partition | None:
+        """The Partition, or None where this broker does not know it."""
+
+    def topics(self) -> list[TopicEntry]:
+        """All TopicEntry objects, in order of creation."""

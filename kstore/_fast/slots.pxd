@@ -1,0 +1,26 @@
+# A parked answer's place in the order of its connection. A sink (the connection) hands answers to its peer in the
+# order of the requests; whoever parked the request completes its slot later, on the loop.
+
+from libc.stdint cimport int16_t, int32_t, uint8_t
+
+from kstore._fast.partition_table cimport Waiter
+from kstore._fast.wire cimport AnswerBuffer
+
+cdef class AnswerSink:
+    cdef AnswerBuffer open_answer(self, Slot slot)      # where the slot's answer is to be written, header included
+    cdef int close_answer(self, Slot slot) except -1    # the answer is complete: send what is next in order
+    cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
+
+cdef class Slot(Waiter):
+    cdef AnswerSink sink
+    cdef int32_t correlation_id
+    cdef bint flexible                  # the answer's header has tagged fields
+    cdef bint done
+    cdef AnswerBuffer held              # the answer, while an earlier one is not complete
+    cdef Py_ssize_t start               # where the answer begins in the buffer that it was opened in
+    cdef int cancel(self) except -1     # the connection is gone
+    cpdef int complete(self, body) except -1
+
+# Writes an answer's size (patched by end_answer) and header; returns where it starts.
+cdef Py_ssize_t begin_answer(AnswerBuffer out, int32_t correlation_id, bint flexible) except -1
+cdef int end_answer(AnswerBuffer out, Py_ssize_t start) noexcept

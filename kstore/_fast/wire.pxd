@@ -1,0 +1,193 @@
+# Reading a request and writing an answer over raw memory: the primitive types of the Kafka protocol, bounded.
+# A WireReader never reads past its end: the first field that does not fit sets `bad`, after which every read gives
+# 0 or empty, so that a walk needs one check at its end. Knows no message.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from kstore._fast.buffer cimport (
+    load_int16, load_int32, load_int64, read_uvarint, store_int16, store_int32, store_int64,
+    write_uvarint)
+
+cdef struct WireReader:
+    const uint8_t* p
+    const uint8_t* end
+    bint bad
+
+# Bytes of the request: NULL data with size -1 is null.
+cdef struct WireBytes:
+    const uint8_t* data
+    Py_ssize_t size
+
+
+cdef inline bint wire_has(WireReader* r, Py_ssize_t n) noexcept nogil:
+    if r.bad or n < 0 or r.end - r.p < n:
+        r.bad = True
+        return False
+    return True
+
+
+cdef inline int8_t read_int8(WireReader* r) noexcept nogil:
+    if not wire_has(r, 1):
+        return 0
+    r.p += 1
+    return <int8_t>(r.p - 1)[0]
+
+
+cdef inline int16_t read_int16(WireReader* r) noexcept nogil:
+    if not wire_has(r, 2):
+        return 0
+    r.p += 2
+    return load_int16(r.p - 2)
+
+
+cdef inline int32_t read_int32(WireReader* r) noexcept nogil:
+    if not wire_has(r, 4):
+        return 0
+    r.p += 4
+    return load_int32(r.p - 4)
+
+
+cdef inline int64_t read_int64(WireReader* r) noexcept nogil:
+    if not wire_has(r, 8):
+        return 0
+    r.p += 8
+    return load_int64(r.p - 8)
+
+
+cdef inline uint32_t read_unsigned(WireReader* r) noexcept nogil:
+    cdef uint32_t value = 0
+    cdef int n
+    if r.bad:
+        return 0
+    n = read_uvarint(r.p, r.end, &value)
+    if n == 0:
+        r.bad = True
+        return 0
+    r.p += n
+    return value
+
+
+cdef inline WireBytes read_raw(WireReader* r, Py_ssize_t size) noexcept nogil:
+    cdef WireBytes out
+    out.data = NULL
+    out.size = -1
+    if wire_has(r, size):
+        out.data = r.p
+        out.size = size
+        r.p += size
+    return out
+
+
+# A (compact) nullable string: null is size -1.
+cdef inline WireBytes read_string(WireReader* r, bint flexible) noexcept nogil:
+    cdef Py_ssize_t size = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int16(r)
+    cdef WireBytes out
+    out.data = NULL
+    out.size = -1
+    if r.bad or size == -1:
+        return out
+    return read_raw(r, size)
+
+
+# (Compact) nullable bytes: null is size -1.
+cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
+    cdef Py_ssize_t size = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int32(r)
+    cdef WireBytes out
+    out.data = NULL
+    out.size = -1
+    if r.bad or size == -1:
+        return out
+    return read_raw(r, size)
+
+
+# An array's length; null counts as -1. Each element takes at least one byte, so a count above what is left is bad.
+cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
+    cdef Py_ssize_t count = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int32(r)
+    if r.bad:
+        return 0
+    if count < -1 or count > r.end - r.p:
+        r.bad = True
+        return 0
+    return count
+
+
+cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
+    cdef uint32_t count
+    cdef uint32_t i
+    if not flexible:
+        return
+    count = read_unsigned(r)
+    for i in range(count):
+        read_unsigned(r)
+        read_raw(r, <Py_ssize_t>read_unsigned(r))
+        if r.bad:
+            return
+
+
+# A growing run of bytes to be sent. `room` first, then as many `put` as it was asked for.
+cdef class AnswerBuffer:
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+    cdef Py_ssize_t sent            # what the socket already took, where the rest is handed to a transport
+    cdef int grow(self, Py_ssize_t n) except -1
+    cdef int shrink(self, Py_ssize_t capacity) except -1
+
+
+cdef inline int room(AnswerBuffer b, Py_ssize_t n) except -1:
+    if b.capacity - b.size < n:
+        b.grow(n)
+    return 0
+
+
+cdef inline void put_int8(AnswerBuffer b, int8_t value) noexcept:
+    b.data[b.size] = <uint8_t>value
+    b.size += 1
+
+
+cdef inline void put_int16(AnswerBuffer b, int16_t value) noexcept:
+    store_int16(b.data + b.size, value)
+    b.size += 2
+
+
+cdef inline void put_int32(AnswerBuffer b, int32_t value) noexcept:
+    store_int32(b.data + b.size, value)
+    b.size += 4
+
+
+cdef inline void put_int64(AnswerBuffer b, int64_t value) noexcept:
+    store_int64(b.data + b.size, value)
+    b.size += 8
+
+
+cdef inline void put_unsigned(AnswerBuffer b, uint32_t value) noexcept:
+    b.size += write_uvarint(b.data + b.size, value)
+
+
+cdef inline void put_raw(AnswerBuffer b, const uint8_t* data, Py_ssize_t size) noexcept:
+    memcpy(b.data + b.size, data, size)
+    b.size += size
+
+
+# An array's or a bytes field's length; -1 is null. Takes up to 5 bytes.
+cdef inline void put_count(AnswerBuffer b, Py_ssize_t count, bint flexible) noexcept:
+    if flexible:
+        put_unsigned(b, <uint32_t>(count + 1))
+    else:
+        put_int32(b, <int32_t>count)
+
+
+# Takes up to 5 bytes beside the string; size -1 is null.
+cdef inline void put_string(AnswerBuffer b, const uint8_t* data, Py_ssize_t size, bint flexible) noexcept:
+    if flexible:
+        put_unsigned(b, <uint32_t>(size + 1))
+    else:
+        put_int16(b, <int16_t>size)
+    if size > 0:
+        put_raw(b, data, size)
+
+
+cdef inline void put_no_tags(AnswerBuffer b, bint flexible) noexcept:
+    if flexible:
+        put_int8(b, 0)

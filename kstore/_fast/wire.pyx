@@ -1,0 +1,60 @@
+"""The answer buffer: a growing run of bytes that goes to a socket, or to a transport as a buffer object.
+
+It knows no message and no connection; wire.pxd holds the readers and writers over it.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc, realloc
+
+
+cdef class AnswerBuffer:
+    """Bytes to be sent; the buffer protocol shows what the socket has not taken yet."""
+
+    def __cinit__(self, Py_ssize_t capacity=512):
+        self.data = <uint8_t*>malloc(capacity)
+        if self.data == NULL:
+            raise MemoryError("no memory for an answer buffer")
+        self.capacity = capacity
+        self.size = 0
+        self.sent = 0
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int grow(self, Py_ssize_t n) except -1:
+        cdef Py_ssize_t capacity = self.capacity * 2
+        cdef uint8_t* data
+        if capacity < self.size + n:
+            capacity = self.size + n
+        data = <uint8_t*>realloc(self.data, capacity)
+        if data == NULL:
+            raise MemoryError(f"no memory for an answer of {self.size + n} bytes")
+        self.data = data
+        self.capacity = capacity
+        return 0
+
+    cdef int shrink(self, Py_ssize_t capacity) except -1:
+        cdef uint8_t* data
+        if self.capacity > capacity and self.size <= capacity:
+            data = <uint8_t*>realloc(self.data, capacity)
+            if data != NULL:
+                self.data = data
+                self.capacity = capacity
+        return 0
+
+    def write(self, data):
+        """Append the bytes of a buffer object."""
+        cdef const uint8_t[::1] view = data
+        if view.shape[0] == 0:
+            return
+        room(self, view.shape[0])
+        put_raw(self, &view[0], view.shape[0])
+
+    def __len__(self):
+        return self.size - self.sent
+
+    def __bytes__(self):
+        return (<char*>self.data)[self.sent:self.size]
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data + self.sent, self.size - self.sent, 1, flags)
