@@ -10,10 +10,14 @@ cdef extern from * nogil:
     #define kstore_bswap16(x) __builtin_bswap16(x)
     #define kstore_bswap32(x) __builtin_bswap32(x)
     #define kstore_bswap64(x) __builtin_bswap64(x)
+    #define kstore_bits32(x) (32 - __builtin_clz((x) | 1))
+    #define kstore_bits64(x) (64 - __builtin_clzll((x) | 1))
     """
     uint16_t kstore_bswap16(uint16_t x)
     uint32_t kstore_bswap32(uint32_t x)
     uint64_t kstore_bswap64(uint64_t x)
+    int kstore_bits32(uint32_t x)   # bits of x up to its highest 1, at least 1
+    int kstore_bits64(uint64_t x)
 
 
 cdef inline int16_t load_int16(const uint8_t* p) noexcept nogil:
@@ -107,6 +111,10 @@ cdef inline int read_varint(const uint8_t* p, const uint8_t* end, int32_t* out) 
     if p < end and p[0] < 0x80:
         out[0] = <int32_t>(p[0] >> 1) ^ -<int32_t>(p[0] & 1)
         return 1
+    if end - p >= 2 and p[1] < 0x80:
+        raw = <uint32_t>(p[0] & 0x7F) | <uint32_t>p[1] << 7
+        out[0] = <int32_t>(raw >> 1) ^ -<int32_t>(raw & 1)
+        return 2
     n = read_uvarint(p, end, &raw)
     if n:
         out[0] = <int32_t>(raw >> 1) ^ -<int32_t>(raw & 1)
@@ -120,6 +128,10 @@ cdef inline int read_varlong(const uint8_t* p, const uint8_t* end, int64_t* out)
     if p < end and p[0] < 0x80:
         out[0] = <int64_t>(p[0] >> 1) ^ -<int64_t>(p[0] & 1)
         return 1
+    if end - p >= 2 and p[1] < 0x80:
+        raw = <uint64_t>(p[0] & 0x7F) | <uint64_t>p[1] << 7
+        out[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
+        return 2
     n = read_uvarlong(p, end, &raw)
     if n:
         out[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
@@ -129,6 +141,13 @@ cdef inline int read_varlong(const uint8_t* p, const uint8_t* end, int64_t* out)
 # Writers return the bytes written; the caller has room for 5 (10) bytes.
 cdef inline int write_uvarint(uint8_t* p, uint32_t value) noexcept nogil:
     cdef int n = 0
+    if value < 0x80:
+        p[0] = <uint8_t>value
+        return 1
+    if value < 0x4000:
+        p[0] = <uint8_t>(value & 0x7F) | 0x80
+        p[1] = <uint8_t>(value >> 7)
+        return 2
     while value >= 0x80:
         p[n] = <uint8_t>(value & 0x7F) | 0x80
         value >>= 7
@@ -139,6 +158,13 @@ cdef inline int write_uvarint(uint8_t* p, uint32_t value) noexcept nogil:
 
 cdef inline int write_uvarlong(uint8_t* p, uint64_t value) noexcept nogil:
     cdef int n = 0
+    if value < 0x80:
+        p[0] = <uint8_t>value
+        return 1
+    if value < 0x4000:
+        p[0] = <uint8_t>(value & 0x7F) | 0x80
+        p[1] = <uint8_t>(value >> 7)
+        return 2
     while value >= 0x80:
         p[n] = <uint8_t>(value & 0x7F) | 0x80
         value >>= 7
@@ -156,11 +182,7 @@ cdef inline int write_varlong(uint8_t* p, int64_t value) noexcept nogil:
 
 
 cdef inline int uvarint_size(uint32_t value) noexcept nogil:
-    cdef int n = 1
-    while value >= 0x80:
-        value >>= 7
-        n += 1
-    return n
+    return (kstore_bits32(value) + 6) // 7
 
 
 cdef inline int varint_size(int32_t value) noexcept nogil:
@@ -168,9 +190,4 @@ cdef inline int varint_size(int32_t value) noexcept nogil:
 
 
 cdef inline int varlong_size(int64_t value) noexcept nogil:
-    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef int n = 1
-    while raw >= 0x80:
-        raw >>= 7
-        n += 1
-    return n
+    return (kstore_bits64((<uint64_t>value << 1) ^ <uint64_t>(value >> 63)) + 6) // 7
