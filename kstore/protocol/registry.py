@@ -98,6 +98,7 @@ APIS: dict[int, Api] = {
         (37, "CreatePartitions", (0, 3), 2, "topics"),
         (42, "DeleteGroups", (0, 2), 2, "group_admin"),
         (44, "IncrementalAlterConfigs", (0, 1), 1, "configs"),
+        (47, "OffsetDelete", (0, 0), NEVER, "offset_delete"),
         (60, "DescribeCluster", (0, 2), 0, "cluster"),
         (75, "DescribeTopicPartitions", (0, 0), 0, "metadata"),
     )

@@ -1,0 +1,336 @@
+"""A classic consumer group as a value: members, generation, state. It makes no decisions and knows
+no requests.
+
+A step works on a copy (see classic_step); the live group is only ever replaced as a whole. What is
+persisted of it is `metadata_record`'s value; the rest (who waits for a join or sync, who is
+pending) is soft and ends with the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kstore.broker.state.group_result import GroupRecord, Token
+from kstore.errors import ProtocolError
+from kstore.protocol.consumer_protocol import ConsumerProtocolSubscription
+from kstore.protocol.log_records_classic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+
+__all__ = [
+    "COMPLETING_REBALANCE",
+    "CONSUMER_PROTOCOL_TYPE",
+    "DEAD",
+    "EMPTY",
+    "PREPARING_REBALANCE",
+    "STABLE",
+    "ClassicGroup",
+    "ClassicMember",
+    "metadata_record",
+    "metadata_tombstone",
+    "restore_group",
+]
+
+EMPTY = "Empty"
+PREPARING_REBALANCE = "PreparingRebalance"
+COMPLETING_REBALANCE = "CompletingRebalance"
+STABLE = "Stable"
+DEAD = "Dead"
+
+VALID_PREVIOUS: Mapping[str, frozenset[str]] = {
+    EMPTY: frozenset({PREPARING_REBALANCE}),
+    PREPARING_REBALANCE: frozenset({STABLE, COMPLETING_REBALANCE, EMPTY}),
+    COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
+    STABLE: frozenset({COMPLETING_REBALANCE}),
+}
+"""State to the states it is entered from. A deleted group is gone, so none is ever Dead."""
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+GROUP_METADATA_VERSION = 3
+SUBSCRIPTION_VERSION_BYTES = 2
+
+
+class ClassicMember(NamedTuple):
+    """One member. ``protocols`` are (name, metadata) in the member's order of preference."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    awaiting_join: Token = None
+    awaiting_sync: Token = None
+    is_new: bool = False
+    """Joined and not yet in any generation: it can't heartbeat, so only a timeout of its own
+    removes it.
+    """
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """The metadata that the member gave for a protocol; empty if it gave none."""
+        return next((data for name, data in self.protocols if name == protocol_name), b"")
+
+
+class ClassicGroup:
+    """The group. Invariants: a leader exists if and only if there are members, and is one of them;
+    every static member id is a member; ``supported`` and ``joined`` count over ``members``.
+    """
+
+    __slots__ = (
+        "generation_id",
+        "group_id",
+        "joined",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_join",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "supported",
+    )
+
+    def __init__(self, group_id: str, state_timestamp_ms: int) -> None:
+        self.group_id = group_id
+        self.state = EMPTY
+        self.previous_state = DEAD
+        self.state_timestamp_ms = state_timestamp_ms
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_join: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.joined = 0
+        """How many members wait for the join phase to end."""
+        self.supported: dict[str, int] = {}
+        """Protocol name to the number of members that support it."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: not known, as the members speak another embedded protocol than the consumer's."""
+        self.new_member_added = False
+
+    def copy(self) -> ClassicGroup:
+        """A copy that shares no mutable part."""
+        other = object.__new__(ClassicGroup)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, value.copy() if isinstance(value, dict | set) else value)
+        return other
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether only offsets were ever committed under this group id."""
+        return self.protocol_type is None and self.state == EMPTY and not self.pending_join
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members' metadata are consumer subscriptions."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is awaited in the join phase."""
+        return len(self.members) == self.joined and not self.pending_join
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may start from the present state."""
+        return self.state in VALID_PREVIOUS[PREPARING_REBALANCE]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' rebalance timeouts."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def add(self, member: ClassicMember) -> None:
+        """Add a member that is not there yet; the first one sets the protocol type and leads."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.put(member)
+        self.pending_join.discard(member.member_id)
+
+    def put(self, member: ClassicMember) -> None:
+        """Insert or replace a member by its id and keep the counts."""
+        self._discount(self.members.get(member.member_id))
+        self.members[member.member_id] = member
+        self.joined += member.awaiting_join is not None
+        for name, _ in member.protocols:
+            self.supported[name] = self.supported.get(name, 0) + 1
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member or pending member, if it is there; the next member leads if it led."""
+        member = self.members.pop(member_id, None)
+        self._discount(member)
+        if member is not None and member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def rename_static(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
+        """Give a static member a new member id, with its assignment and lead, and return it."""
+        old = self.members.pop(self.static_members[group_instance_id])
+        self._discount(old)
+        self.pending_sync.discard(old.member_id)
+        renamed = old._replace(
+            member_id=new_member_id, awaiting_join=None, awaiting_sync=None, is_new=False
+        )
+        self.put(renamed)
+        self.static_members[group_instance_id] = new_member_id
+        if self.leader_id == old.member_id:
+            self.leader_id = new_member_id
+        return renamed
+
+    def _discount(self, member: ClassicMember | None) -> None:
+        if member is None:
+            return
+        self.joined -= member.awaiting_join is not None
+        for name, _ in member.protocols:
+            self.supported[name] -= 1
+            if not self.supported[name]:
+                del self.supported[name]
+
+    def supports(self, protocol_type: str, names: list[str]) -> bool:
+        """Whether somebody of this protocol type who speaks these protocols can be a member."""
+        if self.state == EMPTY:
+            return bool(protocol_type and names)
+        return self.protocol_type == protocol_type and any(
+            self.supported.get(name, 0) == len(self.members) for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that most members prefer among those that all support; the leader's order
+        decides a tie.
+        """
+        candidates = {name for name, count in self.supported.items() if count == len(self.members)}
+        votes = dict.fromkeys(candidates, 0)
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in candidates)] += 1
+        preferred = self.members[self.leader_id or ""].protocols
+        return max((name for name, _ in preferred if name in votes), key=votes.__getitem__)
+
+    def transition_to(self, state: str, now_ms: int) -> None:
+        """Enter a state from one that leads there."""
+        assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def start_generation(self, now_ms: int) -> None:
+        """Begin the next generation: Empty without members, else CompletingRebalance under the
+        selected protocol.
+        """
+        self.generation_id += 1
+        self.pending_sync.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """All topics in the members' consumer subscriptions; None if those are not to be read."""
+        if not self.uses_consumer_protocol:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            subscribed = _subscription_topics(member.metadata(self.protocol_name))
+            if subscribed is None:
+                return None
+            topics.update(subscribed)
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be consuming the topic; assumed for consumers with unreadable
+        subscriptions.
+        """
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+
+def metadata_record(group: ClassicGroup) -> GroupRecord:
+    """The record that persists the group's generation and its members' assignments."""
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=members,
+    )
+    return GroupRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def metadata_tombstone(group_id: str) -> GroupRecord:
+    """The record that deletes the group."""
+    return GroupRecord(GroupMetadataKey(group=group_id), None)
+
+
+def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a metadata record persisted: Stable with its members, or Empty."""
+    group = ClassicGroup(group_id, value.current_state_timestamp)
+    group.generation_id = value.generation
+    for stored in value.members:
+        rebalance_timeout_ms = stored.rebalance_timeout
+        group.add(
+            ClassicMember(
+                member_id=stored.member_id,
+                group_instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=(
+                    stored.session_timeout if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+                ),
+                session_timeout_ms=stored.session_timeout,
+                protocol_type=value.protocol_type,
+                protocols=((value.protocol or "", bytes(stored.subscription)),),
+                assignment=bytes(stored.assignment),
+            )
+        )
+    group.state = STABLE if group.members else EMPTY
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    group.subscribed_topics = group.compute_subscribed_topics()
+    return group
+
+
+def _subscription_topics(metadata: bytes) -> list[str] | None:
+    """The topics of a consumer's subscription of any version; None if it is not one."""
+    try:
+        subscription = ConsumerProtocolSubscription.decode(
+            metadata, 0, offset=SUBSCRIPTION_VERSION_BYTES, allow_trailing=True
+        )
+    except ProtocolError:
+        return None
+    return subscription.topics

@@ -1,0 +1,219 @@
+"""JoinGroup of the classic protocol, versions 0 to 9: from a request to a parked or answered join.
+
+KIP-394 (a member id is asked for first), KIP-345 (static members), KIP-559 (protocol type), KIP-800
+(reasons, skipped assignment). It appends nothing and holds no timer: see Step.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state.classic_group import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+    metadata_record,
+)
+from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error
+from kstore.broker.state.group_result import GroupContext, GroupSettings, Result
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+
+__all__ = ["join_group"]
+
+FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
+FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
+
+
+def join_group(
+    group: ClassicGroup | None,
+    request: JoinGroupRequest,
+    ctx: GroupContext,
+    settings: GroupSettings,
+) -> Result:
+    """Decide on a join of ``group``, or of a group that does not exist yet."""
+    error_code = _request_error(group, request, settings)
+    if error_code != ErrorCode.NONE:
+        return Result(_failure(request.member_id, error_code))
+    is_new_group = group is None
+    step = Step(group or ClassicGroup(request.group_id, ctx.now_ms), ctx, settings)
+    response = _join(step, request)
+    if is_new_group and not step.records:
+        step.records.append(metadata_record(step.group))
+    return step.result(response)
+
+
+def _request_error(
+    group: ClassicGroup | None, request: JoinGroupRequest, settings: GroupSettings
+) -> int:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    timeout_ms = request.session_timeout_ms
+    if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if group is None and request.member_id != UNKNOWN_MEMBER_ID:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE
+
+
+def _failure(member_id: str, error_code: int) -> JoinGroupResponse:
+    return JoinGroupResponse(member_id=member_id, error_code=error_code)
+
+
+def _join(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    group = step.group
+    member_id = request.member_id
+    if not _accepts(group, member_id, step.settings.max_size):
+        if member_id in group.members:
+            step.drop_member(member_id)
+        return _failure(UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    names = [protocol.name for protocol in request.protocols]
+    if not group.supports(request.protocol_type, names):
+        return _failure(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member_id == UNKNOWN_MEMBER_ID:
+        return _join_without_id(step, request)
+    return _join_with_id(step, request)
+
+
+def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Whether there is room. While joining, those who joined count, so that late ones are the ones
+    to go.
+    """
+    member = group.members.get(member_id)
+    if group.state == EMPTY:
+        return True
+    if group.state == PREPARING_REBALANCE:
+        already_in = member is not None and member.awaiting_join is not None
+        return already_in or group.joined < max_size
+    return member is not None or len(group.members) < max_size
+
+
+def _join_without_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    group = step.group
+    prefix = request.group_instance_id
+    if prefix is None:
+        prefix = step.ctx.client_id
+    member_id = f"{prefix}-{step.ctx.new_id()}"
+    if request.group_instance_id is not None:
+        if request.group_instance_id in group.static_members:
+            return _replace_static_member(step, request, member_id)
+        _add_member(step, request, member_id)
+        return None
+    if step.ctx.api_version < FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
+        _add_member(step, request, member_id)
+        return None
+    group.pending_join.add(member_id)
+    pending = _member(step, request, member_id)
+    step.expect_heartbeat(pending)
+    return _failure(member_id, ErrorCode.MEMBER_ID_REQUIRED)
+
+
+def _join_with_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    group = step.group
+    member_id = request.member_id
+    if member_id in group.pending_join:
+        if request.group_instance_id is not None:  # ids are pending for dynamic members only
+            return _failure(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        _add_member(step, request, member_id)
+        return None
+    error_code = member_error(group, member_id, request.group_instance_id)
+    if error_code != ErrorCode.NONE:
+        response = _failure(member_id, error_code)
+        response.protocol_name = None
+        return response
+    if group.state == EMPTY:
+        return _failure(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    changed = group.members[member_id].protocols != _protocols(request)
+    # A leader's join in a stable group asks for a rebalance: it may have seen new partitions.
+    leads_stable = group.state == STABLE and group.leader_id == member_id
+    if group.state == PREPARING_REBALANCE or changed or leads_stable:
+        _update_member(step, request, member_id)
+        step.rebalance_or_complete_join()
+        return None
+    response = step.join_response(member_id)
+    if group.state == STABLE:
+        response.members = []
+    return response
+
+
+def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
+    group = step.group
+    if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
+        group.new_member_added = True
+    member = _member(step, request, member_id)
+    group.add(member)
+    # It can't heartbeat before it has its answer, and a closed connection is not seen while its
+    # join is parked: so a join that takes too long is given up, and the client may come again.
+    step.expect_heartbeat(member, step.settings.new_member_join_timeout_ms)
+    step.rebalance_or_complete_join()
+
+
+def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
+    step.answer_join(member_id, _failure(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+    step.group.put(
+        step.group.members[member_id]._replace(
+            protocols=_protocols(request),
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            awaiting_join=step.ctx.token,
+        )
+    )
+
+
+def _replace_static_member(
+    step: Step, request: JoinGroupRequest, new_member_id: str
+) -> JoinGroupResponse | None:
+    """A static member came back without its id: the old id is fenced; a stable group need not
+    rebalance.
+    """
+    group = step.group
+    instance_id = request.group_instance_id or ""
+    old_member_id = group.static_members[instance_id]
+    old_leader_id = group.leader_id
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    rejected = _failure(old_member_id, fenced)
+    rejected.protocol_name = None
+    step.answer_join(old_member_id, rejected)
+    step.answer_sync(old_member_id, SyncGroupResponse(error_code=fenced))
+    step.forget_heartbeat(old_member_id)
+    step.expect_heartbeat(group.rename_static(instance_id, new_member_id))
+    _update_member(step, request, new_member_id)
+    if group.state == COMPLETING_REBALANCE:
+        # The leader may be assigning to the old id already.
+        step.prepare_rebalance()
+    elif group.state != STABLE:
+        step.maybe_complete_join()
+    elif group.select_protocol() != (group.protocol_name or ""):
+        step.rebalance_or_complete_join()
+    else:
+        step.records.append(metadata_record(group))
+        response = step.join_response(new_member_id)
+        if step.ctx.api_version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
+            response.skip_assignment = group.leader_id == new_member_id
+        else:
+            # An older client that heard it leads would send a new assignment: it is told the old
+            # leader's id.
+            response.members = []
+            response.leader = old_leader_id or ""
+        step.answer_join(new_member_id, response)
+    return None
+
+
+def _member(step: Step, request: JoinGroupRequest, member_id: str) -> ClassicMember:
+    return ClassicMember(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=step.ctx.client_id,
+        client_host=step.ctx.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=_protocols(request),
+        awaiting_join=step.ctx.token,
+        is_new=True,
+    )
+
+
+def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
+    return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)

@@ -1,0 +1,253 @@
+"""The working copy of a classic group during one step, and the moves that joins, syncs and timers
+share.
+
+Everything a step does is written to its own copy of the group and to lists, which become the step's
+Result; the live group is not touched. The order of moves and the error codes are Kafka's.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state.classic_group import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+    metadata_record,
+)
+from kstore.broker.state.group_result import (
+    GroupContext,
+    GroupRecord,
+    GroupSettings,
+    HeartbeatExpired,
+    InitialRebalanceExpired,
+    JoinExpired,
+    Result,
+    SyncExpired,
+    TimerChange,
+    TimerEvent,
+    TimerKey,
+    Token,
+    heartbeat_key,
+    join_key,
+    sync_key,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
+from kstore.protocol.schema import Message
+
+__all__ = ["UNKNOWN_MEMBER_ID", "Step", "member_error"]
+
+UNKNOWN_MEMBER_ID = ""
+
+
+class Step:
+    """One step on a group: change ``group`` by its moves, then take the ``result``."""
+
+    def __init__(self, group: ClassicGroup, ctx: GroupContext, settings: GroupSettings) -> None:
+        self.group = group.copy()
+        self.ctx = ctx
+        self.settings = settings
+        self.records: list[GroupRecord] = []
+        self._completions: list[tuple[Token, Message]] = []
+        self._timers: dict[TimerKey, TimerChange] = {}
+
+    def result(self, response: Message | None = None) -> Result:
+        """What the step decided; without ``response`` the asker is answered by a completion."""
+        return Result(
+            response,
+            tuple(self.records),
+            tuple(self._completions),
+            tuple(self._timers.values()),
+            (self.group,),
+        )
+
+    def set_timer(self, key: TimerKey, delay_ms: int, event: TimerEvent) -> None:
+        """Set or replace a timer."""
+        self._timers[key] = TimerChange(key, delay_ms, event)
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        """Cancel a timer, if it is set."""
+        self._timers[key] = TimerChange(key, 0, None)
+
+    def expect_heartbeat(self, member: ClassicMember, timeout_ms: int | None = None) -> None:
+        """Start the member's session anew."""
+        delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        event = HeartbeatExpired(self.group.group_id, member.member_id)
+        self.set_timer(heartbeat_key(self.group.group_id, member.member_id), delay_ms, event)
+
+    def forget_heartbeat(self, member_id: str) -> None:
+        """End a member's session."""
+        self.cancel_timer(heartbeat_key(self.group.group_id, member_id))
+
+    def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
+        """Answer the member's parked join, if it has one."""
+        member = self.group.members[member_id]
+        if member.awaiting_join is not None:
+            self._completions.append((member.awaiting_join, response))
+            self.group.put(member._replace(awaiting_join=None))
+
+    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
+        """Answer the member's parked sync; False if it has none."""
+        member = self.group.members[member_id]
+        if member.awaiting_sync is None:
+            return False
+        self._completions.append((member.awaiting_sync, response))
+        self.group.put(member._replace(awaiting_sync=None))
+        return True
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member, telling its parked join that it has to come back as a new one."""
+        rejected = JoinGroupResponse(member_id="", error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        self.answer_join(member_id, rejected)
+        self.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        self.group.remove(member_id)
+        self.forget_heartbeat(member_id)
+
+    def drop_pending(self, member_id: str) -> None:
+        """Remove a member that was given an id and has not joined with it."""
+        self.group.remove(member_id)
+        self.forget_heartbeat(member_id)
+
+    def join_response(self, member_id: str) -> JoinGroupResponse:
+        """The present generation, as the member is to know it; the leader learns the members."""
+        group = self.group
+        return JoinGroupResponse(
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader_id or "",
+            member_id=member_id,
+            members=self.described_members() if group.leader_id == member_id else [],
+        )
+
+    def described_members(self) -> list[JoinGroupResponseMember]:
+        """All members with their metadata for the selected protocol."""
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.group.protocol_name),
+            )
+            for member in self.group.members.values()
+        ]
+
+    def rebalance_or_complete_join(self) -> None:
+        """Start a rebalance; if one is on already, end its join phase if it can end."""
+        if self.group.can_rebalance:
+            self.prepare_rebalance()
+        else:
+            self.maybe_complete_join()
+
+    def prepare_rebalance(self) -> None:
+        """Enter the join phase: a new group waits for more members, another for its own."""
+        group = self.group
+        if group.state == COMPLETING_REBALANCE:
+            self.propagate_assignment({}, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync.clear()
+        self.cancel_timer(sync_key(group.group_id))
+        is_initial = group.state == EMPTY
+        group.transition_to(PREPARING_REBALANCE, self.ctx.now_ms)
+        if is_initial:
+            delay_ms = self.settings.initial_rebalance_delay_ms
+            remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            event = InitialRebalanceExpired(group.group_id, delay_ms, remaining_ms)
+            self.set_timer(join_key(group.group_id), delay_ms, event)
+        elif group.all_joined:
+            self.complete_join()
+        else:
+            self.wait_for_joins()
+
+    def wait_for_joins(self) -> None:
+        """Let the join phase end with the rebalance timeout at the latest."""
+        event = JoinExpired(self.group.group_id)
+        self.set_timer(join_key(self.group.group_id), self.group.rebalance_timeout_ms, event)
+
+    def maybe_complete_join(self) -> None:
+        """End the join phase if all members are in; a new group's phase ends by its timer only."""
+        group = self.group
+        if (
+            group.state == PREPARING_REBALANCE
+            and group.previous_state != EMPTY
+            and group.all_joined
+        ):
+            self.complete_join()
+
+    def complete_join(self) -> None:
+        """End the join phase: drop dynamic members that stayed away, begin a generation, answer
+        joins.
+        """
+        group = self.group
+        self.cancel_timer(join_key(group.group_id))
+        for member in list(group.members.values()):
+            if member.awaiting_join is None and member.group_instance_id is None:
+                group.remove(member.member_id)
+                self.forget_heartbeat(member.member_id)
+        if group.members and not self._elect_joined_leader():
+            self.wait_for_joins()  # only absent static members: their sessions decide
+            return
+        group.start_generation(self.ctx.now_ms)
+        if group.state == EMPTY:
+            self.records.append(metadata_record(group))
+            return
+        for member_id in list(group.members):
+            self.answer_join(member_id, self.join_response(member_id))
+            member = group.members[member_id]._replace(is_new=False)
+            group.put(member)
+            self.expect_heartbeat(member)
+            group.pending_sync.add(member_id)
+        event = SyncExpired(group.group_id, group.generation_id)
+        self.set_timer(sync_key(group.group_id), group.rebalance_timeout_ms, event)
+
+    def _elect_joined_leader(self) -> bool:
+        """Make sure that the leader has joined; False if nobody has."""
+        members = self.group.members
+        leader = members.get(self.group.leader_id or "")
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        joined = (member for member in members.values() if member.awaiting_join is not None)
+        successor = next(joined, None)
+        if successor is not None:
+            self.group.leader_id = successor.member_id
+        return successor is not None
+
+    def propagate_assignment(self, assignment: dict[str, bytes], error_code: int) -> None:
+        """Give every member its assignment (none: empty) and answer the parked syncs."""
+        group = self.group
+        succeeded = error_code == ErrorCode.NONE
+        for member_id in list(group.members):
+            member = group.members[member_id]._replace(assignment=assignment.get(member_id, b""))
+            group.put(member)
+            response = SyncGroupResponse(
+                error_code=error_code,
+                protocol_type=group.protocol_type if succeeded else None,
+                protocol_name=group.protocol_name if succeeded else None,
+                assignment=member.assignment,
+            )
+            if self.answer_sync(member_id, response):
+                # A session that ran out while the member waited here was not held against it.
+                self.expect_heartbeat(member)
+
+    def become_stable(self, assignment: dict[str, bytes]) -> None:
+        """Take the leader's assignment, persist the generation and answer the parked syncs."""
+        self.propagate_assignment(assignment, ErrorCode.NONE)
+        self.records.append(metadata_record(self.group))
+        self.group.transition_to(STABLE, self.ctx.now_ms)
+
+
+def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
+    """NONE if the ids name a present member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID
+    (KIP-345).
+    """
+    if group_instance_id is not None:
+        present = group.static_members.get(group_instance_id)
+        if present is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if present != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID

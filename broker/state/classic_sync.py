@@ -1,0 +1,235 @@
+"""SyncGroup, Heartbeat, LeaveGroup and the timers of the classic protocol. Joins are in
+classic_join.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state.classic_group import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+)
+from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error
+from kstore.broker.state.group_result import (
+    GroupContext,
+    GroupSettings,
+    HeartbeatExpired,
+    InitialRebalanceExpired,
+    JoinExpired,
+    Result,
+    SyncExpired,
+    TimerEvent,
+    join_key,
+    sync_key,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+__all__ = ["expire", "heartbeat", "leave_group", "sync_group"]
+
+
+def sync_group(
+    group: ClassicGroup | None,
+    request: SyncGroupRequest,
+    ctx: GroupContext,
+    settings: GroupSettings,
+) -> Result:
+    """Hand out the assignment of the member's generation, or wait for the leader to bring it."""
+    error_code = _sync_error(group, request)
+    if error_code != ErrorCode.NONE or group is None:
+        return Result(SyncGroupResponse(error_code=error_code))
+    step = Step(group, ctx, settings)
+    _mark_synced(step, request.member_id)
+    member = step.group.members[request.member_id]
+    if group.state == STABLE:
+        return step.result(
+            SyncGroupResponse(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            )
+        )
+    superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    step.answer_sync(request.member_id, superseded)
+    step.group.put(member._replace(awaiting_sync=ctx.token))
+    if group.leader_id == request.member_id:
+        given = {item.member_id: bytes(item.assignment) for item in request.assignments}
+        step.become_stable(given)
+    return step.result()
+
+
+def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None or group.state == EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error_code = member_error(group, request.member_id, request.group_instance_id)
+    if error_code != ErrorCode.NONE:
+        return error_code
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or (
+        request.protocol_name is not None
+        and group.protocol_name is not None
+        and request.protocol_name != group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state == PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _mark_synced(step: Step, member_id: str) -> None:
+    step.group.pending_sync.discard(member_id)
+    if not step.group.pending_sync:
+        step.cancel_timer(sync_key(step.group.group_id))
+
+
+def heartbeat(
+    group: ClassicGroup | None,
+    request: HeartbeatRequest,
+    ctx: GroupContext,
+    settings: GroupSettings,
+) -> Result:
+    """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+    if not request.group_id:
+        return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+    if group is None:
+        return Result(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    error_code = member_error(group, request.member_id, request.group_instance_id)
+    if error_code == ErrorCode.NONE and request.generation_id != group.generation_id:
+        error_code = ErrorCode.ILLEGAL_GENERATION
+    if error_code != ErrorCode.NONE:
+        return Result(HeartbeatResponse(error_code=error_code))
+    step = Step(group, ctx, settings)
+    step.expect_heartbeat(group.members[request.member_id])
+    if group.state == PREPARING_REBALANCE:
+        error_code = ErrorCode.REBALANCE_IN_PROGRESS
+    # Nothing of the group changed but a timer.
+    return step.result(HeartbeatResponse(error_code=error_code))._replace(groups=())
+
+
+def leave_group(
+    group: ClassicGroup | None,
+    request: LeaveGroupRequest,
+    ctx: GroupContext,
+    settings: GroupSettings,
+) -> Result:
+    """Remove the named members; the members left rebalance."""
+    if not request.group_id:
+        return Result(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+    if group is None:
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        members = [_left(identity, unknown) for identity in request.members]
+        return Result(LeaveGroupResponse(members=members))
+    step = Step(group, ctx, settings)
+    members = [_left(identity, _leave(step, identity)) for identity in request.members]
+    if any(member.error_code == ErrorCode.NONE for member in members):
+        if step.group.state in (STABLE, COMPLETING_REBALANCE):
+            step.rebalance_or_complete_join()
+        else:
+            step.maybe_complete_join()
+    return step.result(LeaveGroupResponse(members=members))
+
+
+def _left(identity: MemberIdentity, error_code: int) -> MemberResponse:
+    return MemberResponse(
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
+        error_code=error_code,
+    )
+
+
+def _leave(step: Step, identity: MemberIdentity) -> int:
+    group = step.group
+    member_id = identity.member_id
+    if member_id == UNKNOWN_MEMBER_ID:  # an administrator removes a static member by its name
+        member_id = group.static_members.get(identity.group_instance_id or "", UNKNOWN_MEMBER_ID)
+    elif member_id in group.pending_join:
+        step.drop_pending(member_id)
+        return ErrorCode.NONE
+    error_code = member_error(group, member_id, identity.group_instance_id)
+    if error_code == ErrorCode.NONE:
+        step.drop_member(member_id)
+    return error_code
+
+
+def expire(
+    group: ClassicGroup, event: TimerEvent, ctx: GroupContext, settings: GroupSettings
+) -> Result:
+    """What a timer that fired leads to; an empty Result if it came too late to matter."""
+    step = Step(group, ctx, settings)
+    if isinstance(event, HeartbeatExpired):
+        changed = _expire_session(step, event.member_id)
+    elif isinstance(event, SyncExpired):
+        changed = _expire_sync(step, event.generation_id)
+    elif isinstance(event, InitialRebalanceExpired):
+        changed = _expire_initial_delay(step, event)
+    else:
+        assert isinstance(event, JoinExpired)
+        changed = group.state == PREPARING_REBALANCE
+        if changed:
+            step.complete_join()
+    return step.result() if changed else Result()
+
+
+def _expire_session(step: Step, member_id: str) -> bool:
+    group = step.group
+    if member_id in group.pending_join:
+        step.drop_pending(member_id)
+        if group.state == PREPARING_REBALANCE and group.all_joined:
+            step.complete_join()
+        return True
+    member = group.members.get(member_id)
+    if member is None:
+        return False
+    waiting = member.awaiting_join is not None or member.awaiting_sync is not None
+    if waiting and not member.is_new:
+        return False  # it is the group that keeps the member waiting
+    step.drop_member(member_id)
+    if group.state in (STABLE, COMPLETING_REBALANCE):
+        step.rebalance_or_complete_join()
+    elif group.state == PREPARING_REBALANCE and group.all_joined:
+        step.complete_join()
+    return True
+
+
+def _expire_sync(step: Step, generation_id: int) -> bool:
+    group = step.group
+    if (
+        generation_id != group.generation_id
+        or group.state not in (COMPLETING_REBALANCE, STABLE)
+        or not group.pending_sync
+    ):
+        return False
+    for member_id in list(group.pending_sync):
+        group.remove(member_id)
+        step.forget_heartbeat(member_id)
+    step.prepare_rebalance()
+    return True
+
+
+def _expire_initial_delay(step: Step, event: InitialRebalanceExpired) -> bool:
+    group = step.group
+    if group.state != PREPARING_REBALANCE:
+        return False
+    if not group.new_member_added or event.remaining_ms == 0:
+        step.complete_join()
+        return True
+    group.new_member_added = False
+    delay_ms = min(step.settings.initial_rebalance_delay_ms, event.remaining_ms)
+    remaining_ms = max(event.remaining_ms - event.delay_ms, 0)
+    following = InitialRebalanceExpired(group.group_id, delay_ms, remaining_ms)
+    step.set_timer(join_key(group.group_id), delay_ms, following)
+    return True

@@ -1,0 +1,141 @@
+"""What a group shard is given and what it answers: contexts, results, timers. Plain values, no
+behaviour.
+
+A result says everything that a step wants done. Nothing of it has happened until the runtime
+appended its records and handed it to GroupShard.commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from kstore.broker.state.classic_group import ClassicGroup
+    from kstore.protocol.schema import Message
+
+__all__ = [
+    "GroupContext",
+    "GroupRecord",
+    "GroupSettings",
+    "HeartbeatExpired",
+    "InitialRebalanceExpired",
+    "JoinExpired",
+    "Result",
+    "SyncExpired",
+    "TimerChange",
+    "TimerEvent",
+    "TimerKey",
+    "Token",
+    "heartbeat_key",
+    "join_key",
+    "sync_key",
+]
+
+Token: TypeAlias = object
+"""Names a parked request; opaque here, the runtime finds the waiting connection by it."""
+
+TimerKey: TypeAlias = tuple[str, ...]
+
+
+class GroupSettings(NamedTuple):
+    """The broker settings that groups obey, in Kafka's units and with Kafka's defaults."""
+
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3000
+    new_member_join_timeout_ms: int = 300_000
+    max_size: int = 2_147_483_647
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+
+
+class GroupContext(NamedTuple):
+    """When, from whom and with what luck: all that a step may know beside state and request."""
+
+    now_ms: int
+    new_id: Callable[[], str]
+    """A fresh random UUID's text for each call."""
+    token: Token = None
+    api_version: int = 0
+    client_id: str = ""
+    client_host: str = ""
+
+
+class HeartbeatExpired(NamedTuple):
+    """The member was not heard of for its session timeout."""
+
+    group_id: str
+    member_id: str
+
+
+class InitialRebalanceExpired(NamedTuple):
+    """A new group's delay is over; ``remaining_ms`` is what may still be waited for more members."""
+
+    group_id: str
+    delay_ms: int
+    remaining_ms: int
+
+
+class JoinExpired(NamedTuple):
+    """The rebalance timeout is over: go on with the members that joined."""
+
+    group_id: str
+
+
+class SyncExpired(NamedTuple):
+    """The rebalance timeout is over for members of ``generation_id`` that did not sync."""
+
+    group_id: str
+    generation_id: int
+
+
+TimerEvent: TypeAlias = HeartbeatExpired | InitialRebalanceExpired | JoinExpired | SyncExpired
+
+
+class TimerChange(NamedTuple):
+    """Set the timer ``key`` to fire ``event`` after ``delay_ms``, replacing it; cancel it if there
+    is no event.
+    """
+
+    key: TimerKey
+    delay_ms: int
+    event: TimerEvent | None
+
+
+class GroupRecord(NamedTuple):
+    """A record for __consumer_offsets: typed key, typed value (None deletes), and the value's
+    version.
+    """
+
+    key: Message
+    value: Message | None
+    value_version: int = 0
+
+
+class Result(NamedTuple):
+    """What a step decided. ``response`` None means that the asker is parked until a completion
+    names its token.
+    """
+
+    response: Message | None = None
+    records: tuple[GroupRecord, ...] = ()
+    completions: tuple[tuple[Token, Message], ...] = ()
+    timers: tuple[TimerChange, ...] = ()
+    groups: tuple[ClassicGroup, ...] = ()
+    """The successors of the groups that changed; they replace the live ones after the append."""
+
+
+def heartbeat_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer of a member's session."""
+    return ("heartbeat", group_id, member_id)
+
+
+def join_key(group_id: str) -> TimerKey:
+    """The timer of a group's join phase."""
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> TimerKey:
+    """The timer of a group's sync phase."""
+    return ("sync", group_id)

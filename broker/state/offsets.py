@@ -1,0 +1,246 @@
+"""Committed offsets of the groups of one shard: what is stored, and how it is read and expires. No
+group rules here.
+
+Offsets committed inside a transaction wait until its marker is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.broker.state.group_result import GroupRecord
+from kstore.errors import ErrorCode
+from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
+from kstore.protocol.offsets import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kstore.protocol.schema import ZERO_UUID
+
+__all__ = ["NO_PRODUCER_ID", "CommittedOffset", "Offsets", "commit_record", "commit_tombstone"]
+
+NO_PRODUCER_ID = -1
+INVALID_OFFSET = -1
+COMMIT_VERSION = 4
+COMMIT_VERSION_WITH_EXPIRY = 1
+"""The only version that carries an expiry of its own; a client before OffsetCommit 5 may ask for
+one.
+"""
+
+
+class CommittedOffset(NamedTuple):
+    """One committed offset. Timestamps in ms; ``expire_timestamp`` -1: by the group's retention."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+    topic_id: UUID = ZERO_UUID
+    partition_epoch: int = -1
+    record_offset: int = -1
+    """Where the commit lies in __consumer_offsets; the later record wins when a transaction ends.
+    """
+
+
+Topics = dict[str, dict[int, CommittedOffset]]
+
+
+class Offsets:
+    """Group to topic to partition to committed offset, and those of open transactions by producer
+    id.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Topics] = {}
+        self._pending: dict[int, dict[str, Topics]] = {}
+
+    def topics(self, group_id: str) -> Topics:
+        """The group's offsets; not to be changed."""
+        return self._groups.get(group_id, {})
+
+    def group_ids(self) -> Iterator[str]:
+        """The groups that have a committed offset."""
+        return iter(self._groups)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The committed offset, if there is one."""
+        return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has committed an offset here."""
+        return any(
+            partition in groups.get(group_id, {}).get(topic, {})
+            for groups in self._pending.values()
+        )
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has committed any offset of the group."""
+        return any(group_id in groups for groups in self._pending.values())
+
+    def replay(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        record_offset: int,
+        producer_id: int,
+    ) -> None:
+        """Take over one record; ``producer_id`` is NO_PRODUCER_ID outside transactions."""
+        place = (key.group, key.topic, key.partition)
+        if value is None:
+            _remove(self._groups, *place)
+            for groups in self._pending.values():
+                _remove(groups, *place)
+            return
+        committed = CommittedOffset(
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            commit_timestamp=value.commit_timestamp,
+            expire_timestamp=value.expire_timestamp,
+            topic_id=value.topic_id,
+            partition_epoch=value.partition_epoch,
+            record_offset=record_offset,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            _put(self._groups, *place, committed)
+        else:
+            _put(self._pending.setdefault(producer_id, {}), *place, committed)
+
+    def replay_transaction_end(self, producer_id: int, *, committed: bool) -> None:
+        """Take over the marker that ends the producer's transaction."""
+        groups = self._pending.pop(producer_id, {})
+        if not committed:
+            return
+        for group_id, topics in groups.items():
+            for topic, partitions in topics.items():
+                for partition, offset in partitions.items():
+                    present = self.get(group_id, topic, partition)
+                    if present is None or present.record_offset < offset.record_offset:
+                        _put(self._groups, group_id, topic, partition, offset)
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """The asked, or with ``topics`` None all, offsets of a group; offset -1 where there is
+        none.
+        """
+        found = self.topics(request.group_id)
+        response = OffsetFetchResponseGroup(group_id=request.group_id)
+        if request.topics is None:
+            wanted = [(name, ZERO_UUID, list(partitions)) for name, partitions in found.items()]
+        else:
+            wanted = [(item.name, item.topic_id, item.partition_indexes) for item in request.topics]
+        for name, topic_id, partitions in wanted:
+            topic = OffsetFetchResponseTopics(name=name, topic_id=topic_id)
+            response.topics.append(topic)
+            for partition in partitions:
+                unstable = require_stable and self.is_pending(request.group_id, name, partition)
+                committed = None if unstable else found.get(name, {}).get(partition)
+                topic.partitions.append(_fetched(partition, committed, topic_id, unstable))
+        return response
+
+    def expired(
+        self,
+        group_id: str,
+        now_ms: int,
+        retention_ms: int,
+        retained_since: Callable[[CommittedOffset], int],
+    ) -> list[tuple[str, int]]:
+        """The topic partitions whose retention, counted from ``retained_since``, is over."""
+        return [
+            (topic, partition)
+            for topic, partitions in self.topics(group_id).items()
+            for partition, offset in partitions.items()
+            if not self.is_pending(group_id, topic, partition)
+            and (
+                now_ms >= offset.expire_timestamp
+                if offset.expire_timestamp != -1
+                else now_ms - retained_since(offset) >= retention_ms
+            )
+        ]
+
+    def all_places(self, group_id: str) -> list[tuple[str, int]]:
+        """All topic partitions with an offset of the group, pending ones included."""
+        places = {
+            (topic, partition): None
+            for groups in (self._groups, *self._pending.values())
+            for topic, partitions in groups.get(group_id, {}).items()
+            for partition in partitions
+        }
+        return list(places)
+
+    def places_of_topic(self, name: str) -> list[tuple[str, int]]:
+        """All (group id, partition) with an offset of the topic, pending ones included."""
+        places = {
+            (group_id, partition): None
+            for groups in (self._groups, *self._pending.values())
+            for group_id, topics in groups.items()
+            for partition in topics.get(name, ())
+        }
+        return list(places)
+
+
+def commit_record(
+    group_id: str, topic: str, partition: int, committed: CommittedOffset
+) -> GroupRecord:
+    """The record that stores a committed offset."""
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp,
+        expire_timestamp=committed.expire_timestamp,
+        topic_id=committed.topic_id,
+        partition_epoch=committed.partition_epoch,
+    )
+    version = COMMIT_VERSION if committed.expire_timestamp == -1 else COMMIT_VERSION_WITH_EXPIRY
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return GroupRecord(key, value, version)
+
+
+def commit_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
+    """The record that deletes a committed offset."""
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def _fetched(
+    partition: int, committed: CommittedOffset | None, topic_id: UUID, unstable: bool
+) -> OffsetFetchResponsePartitions:
+    # A topic that was deleted and made anew has another id: its old offsets mean nothing.
+    if committed is None or (
+        ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id
+    ):
+        return OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=INVALID_OFFSET,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE,
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        partition_epoch=committed.partition_epoch,
+    )
+
+
+def _put(
+    groups: dict[str, Topics], group_id: str, topic: str, partition: int, offset: CommittedOffset
+) -> None:
+    groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
+
+
+def _remove(groups: dict[str, Topics], group_id: str, topic: str, partition: int) -> None:
+    topics = groups.get(group_id)
+    if topics is None or topic not in topics:
+        return
+    topics[topic].pop(partition, None)
+    if not topics[topic]:
+        del topics[topic]
+    if not topics:
+        del groups[group_id]
