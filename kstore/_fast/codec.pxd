@@ -29,6 +29,7 @@ cdef class FieldPlan:
     cdef readonly Plan child         # of a struct, or of an array's struct elements
     cdef readonly object default
     cdef readonly object factory     # makes the default anew, or None: the default is immutable
+    cdef object reference            # one default kept for comparison, made on first use
     cdef readonly uint32_t tag
     cdef readonly Py_ssize_t min_size
 

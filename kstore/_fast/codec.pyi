@@ -67,3 +67,6 @@ class Plan:
 
 def initialize(message: Any, fields: list[FieldPlan], values: dict[str, Any]) -> None:
     """Set every field of a new message: from values, or its default. Unknown names raise TypeError."""
+
+def same_fields(left: Any, right: Any, names: tuple[str, ...]) -> bool:
+    """Whether two messages of one class have equal fields, unknown tags included."""

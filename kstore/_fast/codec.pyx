@@ -8,7 +8,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
@@ -53,7 +53,7 @@ cdef tuple KIND_NAMES = (
 )
 cdef int64_t[7] INT_MIN
 cdef int64_t[7] INT_MAX
-INT_MIN[:] = [0, -128, -32768, 0, -2147483648, 0, -9223372036854775807 - 1]
+INT_MIN[:] = [0, -128, -32768, 0, -2147483648, 0, INT64_MIN]
 INT_MAX[:] = [1, 127, 32767, 65535, 2147483647, 4294967295, 9223372036854775807]
 
 cdef struct Cursor:
@@ -82,6 +82,7 @@ cdef class FieldPlan:
         self.child = child
         self.default = default
         self.factory = factory
+        self.reference = None
         self.tag = tag
         if kind == KIND_STRUCT:
             self.min_size = 1 if nullable else child.min_size
@@ -93,12 +94,14 @@ cdef class FieldPlan:
 
     cdef bint is_default(self, object value) except -1:
         if self.kind == KIND_ARRAY:
-            if value is None or self.default is None and self.factory is None:
+            if value is None or self.factory is None:
                 return value is None and self.factory is None
             return len(value) == 0
-        if self.factory is None:
-            return value is self.default or value == self.default
-        return value == self.factory()
+        if value is self.default:
+            return True
+        if self.reference is None:
+            self.reference = self.make_default()
+        return value == self.reference
 
 
 cdef class Plan:
@@ -206,6 +209,14 @@ def initialize(object message, list fields, dict values):
         known = {(<FieldPlan>field).name for field in fields} | {"unknown_tags"}
         names = ", ".join(sorted(set(values) - known))
         raise TypeError(f"{type(message).__name__} has no field {names}")
+
+
+def same_fields(object left, object right, tuple names):
+    """Whether two messages of one class have equal fields, unknown tags included."""
+    for name in names:
+        if PyObject_GetAttr(left, name) != PyObject_GetAttr(right, name):
+            return False
+    return left.unknown_tags == right.unknown_tags
 
 
 # --- decode ---------------------------------------------------------------------------------------------------

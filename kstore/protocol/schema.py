@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform, overload
 from uuid import UUID
 
-from kstore._fast.codec import FieldPlan, Plan, initialize
+from kstore._fast.codec import FieldPlan, Plan, initialize, same_fields
 from kstore.errors import ProtocolError
 
 __all__ = [
@@ -189,6 +189,7 @@ class StructMeta(type):
 class Struct(metaclass=StructMeta):
     """A structure inside messages. Equal when of one class with equal fields; not hashable."""
 
+    __slots__: ClassVar[tuple[str, ...]]
     SPECS: ClassVar[dict[str, FieldSpec]]
     _plans: ClassVar[dict[int, Plan]]
     _init_fields: ClassVar[list[FieldPlan] | None]
@@ -203,9 +204,7 @@ class Struct(metaclass=StructMeta):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(
-            getattr(self, name) == getattr(other, name) for name in (*self.SPECS, "unknown_tags")
-        )
+        return same_fields(self, other, type(self).__slots__)
 
     __hash__ = None  # type: ignore[assignment]
 
