@@ -1,0 +1,111 @@
+"""The metadata image: topics, partitions, leaders and brokers as this broker knows them.
+
+Pure: nothing here reads the store or opens a log. Entries are immutable and replaced; `version` grows with every
+change, and `on_change` is told, so that pre-encoded answers are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+__all__ = ["BrokerImage", "Endpoint", "MetadataImage", "PartitionImage", "TopicImage"]
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class Endpoint(NamedTuple):
+    """Where clients of one listener reach a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class BrokerImage(NamedTuple):
+    """A broker that is alive."""
+
+    node_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Its endpoint on a listener, or None."""
+        return next((end for end in self.endpoints if end.listener == listener), None)
+
+
+class PartitionImage(NamedTuple):
+    """Who holds a partition and who leads it; leader -1 is none."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicImage(NamedTuple):
+    """One topic."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str]
+    """What was set for this topic; everything else is the broker's default."""
+
+    @property
+    def internal(self) -> bool:
+        """Whether the brokers keep their own records in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+class MetadataImage:
+    """Topics by name and id, and the brokers."""
+
+    def __init__(self, cluster_id: str, on_change: Callable[[], None]) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = -1
+        self.version = 0
+        self.topics: dict[str, TopicImage] = {}
+        self.brokers: dict[int, BrokerImage] = {}
+        self._by_id: dict[UUID, str] = {}
+        self._on_change = on_change
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of that id, or None."""
+        name = self._by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition, or None where the topic or the partition does not exist."""
+        image = self.topics.get(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            return None
+        return image.partitions[index]
+
+    def put_topic(self, topic: TopicImage) -> None:
+        """Add a topic, or replace what is known of it."""
+        known = self.topics.get(topic.name)
+        if known is not None:
+            self._by_id.pop(known.topic_id, None)
+        self.topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic.name
+        self._changed()
+
+    def remove_topic(self, name: str) -> None:
+        """Forget a topic; nothing happens if it is not known."""
+        known = self.topics.pop(name, None)
+        if known is not None:
+            self._by_id.pop(known.topic_id, None)
+            self._changed()
+
+    def put_broker(self, broker: BrokerImage, *, controller: bool = False) -> None:
+        """Add a broker, or replace what is known of it."""
+        self.brokers[broker.node_id] = broker
+        if controller:
+            self.controller_id = broker.node_id
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._on_change()

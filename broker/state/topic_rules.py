@@ -1,0 +1,216 @@
+"""What topics may look like: names, partition counts, replicas and configs, with Kafka's error for each breach.
+
+Pure: it plans, it creates nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kstore.broker.state.image import MetadataImage
+from kstore.config import TOPIC_CONFIGS, ConfigError
+from kstore.errors import ErrorCode
+
+__all__ = [
+    "NewPartitions",
+    "NewTopic",
+    "TopicError",
+    "check_configs",
+    "check_name",
+    "plan_partitions",
+    "plan_topic",
+]
+
+MAX_NAME_LENGTH = 249
+MAX_PARTITIONS = 10_000
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicError(Exception):
+    """Why a topic can't be made, changed or deleted: Kafka's error code and a sentence."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class NewTopic(NamedTuple):
+    """What a client asks for; -1 asks for the broker's default."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str | None] = {}
+
+
+class NewPartitions(NamedTuple):
+    """What a client asks an existing topic to grow to."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+def check_name(name: str) -> None:
+    """Raise TopicError unless the name is one that a topic, and its folder, may have."""
+    problem = ""
+    if not name:
+        problem = "the empty string"
+    elif name in {".", ".."}:
+        problem = "'.' or '..'"
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"longer than {MAX_NAME_LENGTH} characters"
+    elif not LEGAL_NAME.match(name):
+        problem = "other than ASCII letters, digits, '.', '_' and '-'"
+    if problem:
+        raise TopicError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name[:300]!r} is {problem}"
+        )
+
+
+def plan_topic(
+    image: MetadataImage, new: NewTopic, *, default_partitions: int, default_replicas: int
+) -> tuple[tuple[int, ...], ...]:
+    """The replicas of each partition of a topic to be made; TopicError if it may not be."""
+    check_name(new.name)
+    if new.name in image.topics:
+        raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
+    _check_collision(image, new.name)
+    if new.assignments:
+        if new.num_partitions != -1 or new.replication_factor != -1:
+            raise TopicError(
+                ErrorCode.INVALID_REQUEST,
+                "Both a manual assignment and a partition count or replication factor were given; "
+                "give one of them.",
+            )
+        return _assigned(image, new.assignments)
+    count = default_partitions if new.num_partitions == -1 else new.num_partitions
+    if count <= 0:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions was set to an invalid non-positive value: {count}.",
+        )
+    _check_count(count)
+    return _spread(image, count, new.replication_factor, default_replicas)
+
+
+def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int, ...], ...]:
+    """The replicas of the partitions to add to a topic; TopicError if they may not be."""
+    topic = image.topics.get(new.name)
+    if topic is None:
+        raise TopicError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist."
+        )
+    have = len(topic.partitions)
+    if new.count == have:
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+    if new.count < have:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {new.name} currently has {have} partition(s); {new.count} would not be an "
+            "increase.",
+        )
+    _check_count(new.count)
+    if new.assignments is None:
+        return _spread(image, new.count - have, len(topic.partitions[0].replicas), 1)
+    if len(new.assignments) != new.count - have:
+        raise TopicError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {new.count - have} additional partition(s), but only "
+            f"{len(new.assignments)} assignment(s) were specified.",
+        )
+    return _assigned(image, dict(enumerate(new.assignments)))
+
+
+def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs of a topic as text; TopicError for an unknown name or a bad value."""
+    checked: dict[str, str] = {}
+    for name, value in configs.items():
+        row = TOPIC_CONFIGS.get(name)
+        if row is None:
+            raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        if value is None:
+            raise TopicError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
+            )
+        try:
+            row.parse(value, "topic config")
+        except ConfigError as problem:
+            raise TopicError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        checked[name] = value
+    return checked
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_PARTITIONS:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} partitions are more than the {MAX_PARTITIONS} that one topic may have here.",
+        )
+
+
+def _check_collision(image: MetadataImage, name: str) -> None:
+    """'.' and '_' are the same in metric names, so two topics may not differ in them alone."""
+    if "." not in name and "_" not in name:
+        return
+    plain = name.replace(".", "_")
+    for other in image.topics:
+        if other.replace(".", "_") == plain:
+            raise TopicError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+def _spread(
+    image: MetadataImage, count: int, replication_factor: int, default: int
+) -> tuple[tuple[int, ...], ...]:
+    replicas = default if replication_factor == -1 else replication_factor
+    brokers = sorted(image.brokers)
+    if replicas <= 0:
+        raise TopicError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if replicas > len(brokers):
+        raise TopicError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor "
+            f"of {replicas} cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    width = len(brokers)
+    return tuple(
+        tuple(brokers[(index + replica) % width] for replica in range(replicas))
+        for index in range(count)
+    )
+
+
+def _assigned(
+    image: MetadataImage, assignments: Mapping[int, Sequence[int]]
+) -> tuple[tuple[int, ...], ...]:
+    if sorted(assignments) != list(range(len(assignments))):
+        raise TopicError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    width = len(assignments[0])
+    for index, replicas in assignments.items():
+        problem = ""
+        if not replicas:
+            problem = "an empty replica list"
+        elif len(set(replicas)) != len(replicas):
+            problem = "a broker more than once"
+        elif any(broker not in image.brokers for broker in replicas):
+            problem = "a broker that is not registered"
+        elif len(replicas) != width:
+            problem = "another number of replicas than partition 0"
+        if problem:
+            raise TopicError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment of partition {index} ({list(replicas)}) has {problem}.",
+            )
+    return tuple(tuple(assignments[index]) for index in range(len(assignments)))
