@@ -1,45 +1,45 @@
 """Builds the Cython modules of kstore/_fast; everything else is declared in pyproject.toml.
 
-KSTORE_DEBUG=1 builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with AddressSanitizer;
-KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
+KSTORE_DEBUG=1 builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with
+AddressSanitizer; KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
 """
 
 import os
+import sys
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 DEBUG = os.environ.get("KSTORE_DEBUG", "") == "1"
 ASAN = os.environ.get("KSTORE_ASAN", "") == "1"
 ONLY = [name for name in os.environ.get("KSTORE_MODULES", "").split(",") if name]
+JOBS = min(4, os.cpu_count() or 1)
+FAST = Path("kstore/_fast")
+# Commands that only look at the sources: they need no C code, and no Cython either.
+COLLECTING = {"sdist", "egg_info", "dist_info", "clean"} & set(sys.argv)
 
-compile_args = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
-compile_args += ["-Wno-unused-function", "-Wno-unreachable-code"]
-link_args: list[str] = []
-macros: list[tuple[str, str | None]] = []
-if DEBUG:
-    macros.append(("CYTHON_TRACE_NOGIL", "1"))
-if ASAN:
-    sanitizer = ["-fsanitize=address", "-fno-omit-frame-pointer", "-g"]
-    compile_args += sanitizer
-    link_args += sanitizer
 
-extensions = [
-    Extension(
-        f"kstore._fast.{source.stem}",
-        [str(source)],
-        define_macros=macros,
-        extra_compile_args=compile_args,
-        extra_link_args=link_args,
-    )
-    for source in sorted(Path("kstore/_fast").glob("*.pyx"))
-    if not ONLY or source.stem in ONLY
-]
+def extensions() -> list[Extension]:
+    """Return one extension per .pyx, translated to C."""
+    from Cython.Build import cythonize
 
-setup(
-    ext_modules=cythonize(
-        extensions,
+    compile_args = ["-O0", "-g"] if DEBUG else ["-O1", "-g"] if ASAN else ["-O3", "-g0"]
+    compile_args += ["-Wno-unused-function", "-Wno-unreachable-code"]
+    sanitizer = ["-fsanitize=address", "-fno-omit-frame-pointer"] if ASAN else []
+    modules = [
+        Extension(
+            f"kstore._fast.{source.stem}",
+            [str(source)],
+            depends=[str(header) for header in sorted(FAST.glob("*.h"))],
+            define_macros=[("CYTHON_TRACE_NOGIL", "1")] if DEBUG else [],
+            extra_compile_args=compile_args + sanitizer,
+            extra_link_args=sanitizer,
+        )
+        for source in sorted(FAST.glob("*.pyx"))
+        if not ONLY or source.stem in ONLY
+    ]
+    translated: list[Extension] = cythonize(
+        modules,
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG or ASAN,
@@ -50,7 +50,13 @@ setup(
             "embedsignature": True,
         },
         force=DEBUG or ASAN,
-        nthreads=min(4, os.cpu_count() or 1),
+        nthreads=JOBS,
         quiet=True,
     )
+    return translated
+
+
+setup(
+    ext_modules=[] if COLLECTING else extensions(),
+    options={"build_ext": {"parallel": JOBS}},
 )
