@@ -70,7 +70,7 @@ class HeartbeatExpired(NamedTuple):
 
 
 class InitialRebalanceExpired(NamedTuple):
-    """A new group's delay is over; ``remaining_ms`` is what may still be waited for more members."""
+    """A new group's delay is over; for ``remaining_ms`` more members may be waited for."""
 
     group_id: str
     delay_ms: int

@@ -1,0 +1,224 @@
+"""Drives a GroupShard as its runtime would, with a clock that only tests move and a log that is a list.
+
+It checks on every step that deciding changed nothing, and it is slow and plain on purpose. It knows no protocol rule.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from kstore.broker.state.group_result import (
+    GroupContext,
+    GroupRecord,
+    GroupSettings,
+    Result,
+    TimerEvent,
+    TimerKey,
+)
+from kstore.broker.state.group_shard import GroupShard
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.protocol.log_records import decode_key, decode_value, encode_key, encode_value
+from kstore.protocol.schema import Message
+
+__all__ = ["GroupDriver", "Parked", "snapshot"]
+
+SLOTS = (
+    "state previous_state state_timestamp_ms generation_id protocol_type protocol_name leader_id "
+    "members static_members pending_join pending_sync joined supported subscribed_topics "
+    "new_member_added"
+).split()
+
+
+class Parked:
+    """A request that waits; ``response`` is None until it is answered."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+
+
+def snapshot(shard: GroupShard) -> dict[str, Any]:
+    """Everything a shard holds, as comparable values."""
+    groups = {
+        group_id: {name: repr(getattr(group, name)) for name in SLOTS}
+        for group_id, group in shard.groups.items()
+    }
+    offsets = {group_id: repr(shard.offsets.topics(group_id)) for group_id in shard.groups}
+    return {"groups": groups, "offsets": offsets}
+
+
+class GroupDriver:
+    """A shard with time, timers and a log. Member ids end in 1, 2, 3..."""
+
+    def __init__(self, **settings: int) -> None:
+        self.shard = GroupShard(GroupSettings(**settings))
+        self.now_ms = 1_000_000
+        self.log: list[GroupRecord] = []
+        self.last_records: list[GroupRecord] = []
+        self.timers: dict[TimerKey, tuple[int, int, TimerEvent]] = {}
+        self._ids = itertools.count(1)
+        self._order = itertools.count()
+
+    def context(self, token: object, version: int, client_id: str, host: str) -> GroupContext:
+        """What the runtime would say about a request."""
+        return GroupContext(
+            now_ms=self.now_ms,
+            new_id=lambda: str(next(self._ids)),
+            token=token,
+            api_version=version,
+            client_id=client_id,
+            client_host=host,
+        )
+
+    def send(self, request: Message, *, version: int = -1, client_id: str = "c") -> Any:
+        """The response, or a Parked that gets it later."""
+        parked = Parked()
+        if version == -1:
+            version = request.MAX_VERSION
+        ctx = self.context(parked, version, client_id, "/127.0.0.1")
+        before = snapshot(self.shard)
+        result = self.shard.handle(request, ctx)
+        assert snapshot(self.shard) == before, "a decision changed the state"
+        self._take(result)
+        if result.response is not None:
+            return result.response
+        return parked if parked.response is None else parked.response
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, firing the timers on the way in their order."""
+        until = self.now_ms + ms
+        while True:
+            due = [(when, order, key) for key, (when, order, _) in self.timers.items()]
+            if not due or min(due)[0] > until:
+                break
+            when, _, key = min(due)
+            self.now_ms = when
+            event = self.timers.pop(key)[2]
+            ctx = self.context(None, 0, "", "")
+            before = snapshot(self.shard)
+            result = self.shard.expire(event, ctx)
+            assert snapshot(self.shard) == before, "a decision changed the state"
+            self._take(result)
+        self.now_ms = until
+
+    def expire_offsets(self) -> None:
+        """Run the retention check."""
+        self._take(self.shard.expire_offsets(self.now_ms))
+
+    def restart(self) -> None:
+        """A new coordinator that loads the log, decoded from its bytes; nobody parked is answered."""
+        shard = GroupShard(self.shard.settings)
+        for record in self.log:
+            shard.replay(through_bytes(record))
+        self.shard = shard
+        self.timers = {}
+        for result in shard.loaded(self.context(None, 0, "", "")):
+            self._take(result)
+
+    def _take(self, result: Result) -> None:
+        base_offset = len(self.log)
+        self.log += result.records
+        self.last_records = list(result.records)
+        self.shard.commit(result, base_offset)
+        for token, response in result.completions:
+            assert isinstance(token, Parked)
+            assert token.response is None, "answered twice"
+            token.response = response
+        for change in result.timers:
+            self.timers.pop(change.key, None)
+            if change.event is not None:
+                when = self.now_ms + change.delay_ms
+                self.timers[change.key] = (when, next(self._order), change.event)
+
+    def join(
+        self,
+        group_id: str = "g",
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = (("range", b"meta"),),
+        version: int = 9,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        client_id: str = "c",
+        protocol_type: str = "consumer",
+    ) -> Any:
+        """Send a JoinGroup."""
+        request = JoinGroupRequest(
+            group_id=group_id,
+            member_id=member_id,
+            group_instance_id=instance,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
+        )
+        return self.send(request, version=version, client_id=client_id)
+
+    def sync(
+        self,
+        member_id: str,
+        generation_id: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group_id: str = "g",
+        instance: str | None = None,
+    ) -> Any:
+        """Send a SyncGroup, a leader's if there are assignments."""
+        return self.send(
+            SyncGroupRequest(
+                group_id=group_id,
+                member_id=member_id,
+                generation_id=generation_id,
+                group_instance_id=instance,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=key, assignment=value)
+                    for key, value in (assignments or {}).items()
+                ],
+            )
+        )
+
+    def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> int:
+        """Send a Heartbeat; the error code."""
+        request = HeartbeatRequest(
+            group_id="g",
+            member_id=member_id,
+            generation_id=generation_id,
+            group_instance_id=instance,
+        )
+        return int(self.send(request).error_code)
+
+    def leave(self, *identities: tuple[str, str | None]) -> Any:
+        """Send a LeaveGroup for (member id, instance id) pairs."""
+        members = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in identities]
+        return self.send(LeaveGroupRequest(group_id="g", members=members))
+
+    def stable_group(self, count: int = 1, **join: Any) -> list[str]:
+        """Bring ``count`` dynamic members into a stable first generation; their ids, the leader's first."""
+        members = [self.join(**join).member_id for _ in range(count)]
+        parked = [self.join(member_id=member, **join) for member in members]
+        self.advance(self.shard.settings.initial_rebalance_delay_ms)
+        if count > 1:
+            self.advance(self.shard.settings.initial_rebalance_delay_ms)
+        generation_id = parked[0].response.generation_id
+        for member in reversed(members):
+            given = {other: b"a-" + other.encode() for other in members}
+            self.sync(member, generation_id, given if member == members[0] else None)
+        return members
+
+
+def through_bytes(record: GroupRecord) -> GroupRecord:
+    """The record as it comes back from the log."""
+    key = decode_key(encode_key(record.key))
+    if record.value is None:
+        return GroupRecord(key, None)
+    value, version = decode_value(key, encode_value(record.value, record.value_version))
+    return GroupRecord(key, value, version)
