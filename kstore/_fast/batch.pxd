@@ -118,4 +118,7 @@ cdef inline int check_monotonic(const BatchInfo* info, int64_t expected_offset) 
 cdef class BatchView:
     cdef BatchInfo info
     cdef readonly Py_ssize_t position
-    cdef const uint8_t[::1] _buffer
+    cdef object view                # memoryview of the whole buffer
+    cdef object unpacked            # the decompressed records (bytearray), or None
+
+cdef BatchView make_view(object view, Py_ssize_t position, const BatchInfo* info)

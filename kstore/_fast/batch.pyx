@@ -304,12 +304,13 @@ def validate(const uint8_t[::1] buffer, *, expected_offset=None,
     cdef int64_t expected = -1 if expected_offset is None else expected_offset
     cdef BatchInfo info
     cdef int status
+    cdef object view = memoryview(buffer.base)
     cdef list found = []
     while position < size:
         status = _validate_one(start + position, start + size, &info, max_decompressed_bytes, expected)
         if status != BATCH_OK:
             raise InvalidBatchError(status, position, _detail(status, &info, expected))
-        found.append(_make_view(buffer, position, &info))
+        found.append(make_view(view, position, &info))
         position += info.size_bytes
         if expected >= 0:
             expected = info.base_offset + info.last_offset_delta + 1
@@ -329,12 +330,12 @@ cdef str _detail(int status, const BatchInfo* info, int64_t expected):
     return ""
 
 
-cdef BatchView _make_view(const uint8_t[::1] buffer, Py_ssize_t position, const BatchInfo* info):
-    cdef BatchView view = BatchView.__new__(BatchView)
-    view.info = info[0]
-    view.position = position
-    view._buffer = buffer
-    return view
+cdef BatchView make_view(object view, Py_ssize_t position, const BatchInfo* info):
+    cdef BatchView made = BatchView.__new__(BatchView)
+    made.info = info[0]
+    made.position = position
+    made.view = view
+    return made
 
 
 def batches(const uint8_t[::1] buffer, *, bint verify=False, Py_ssize_t position=0):
@@ -342,6 +343,7 @@ def batches(const uint8_t[::1] buffer, *, bint verify=False, Py_ssize_t position
     cdef const uint8_t* start = &buffer[0] if size else NULL
     cdef BatchInfo info
     cdef int status
+    cdef object view = memoryview(buffer.base)
     if position < 0:
         raise ValueError(f"position is {position}: pass 0 or more")
     while position < size:
@@ -353,7 +355,7 @@ def batches(const uint8_t[::1] buffer, *, bint verify=False, Py_ssize_t position
                 status = check_batch(start + position, start + size, &info)
         if status != BATCH_OK:
             raise InvalidBatchError(status, position)
-        yield _make_view(buffer, position, &info)
+        yield make_view(view, position, &info)
         position += info.size_bytes
 
 
@@ -435,7 +437,7 @@ cdef class BatchView:
 
     @property
     def data(self):
-        return self._buffer[self.position:self.position + self.info.size_bytes]
+        return self.view[self.position:self.position + self.info.size_bytes]
 
     def __repr__(self):
         return (f"BatchView(offsets {self.base_offset}..{self.last_offset}, {self.records_count} records, "

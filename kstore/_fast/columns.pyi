@@ -1,0 +1,59 @@
+"""Records as columns in Arrow's memory layout. Every column is readable through the buffer protocol."""
+
+from collections.abc import Iterable
+
+from typing_extensions import Buffer
+
+class ColumnMemory(Buffer):
+    """A column's bytes, read-only."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class BinaryColumn:
+    """Variable-size values."""
+
+    offsets: ColumnMemory
+    """int32, one more than values."""
+    data: ColumnMemory
+    """The values' bytes, one after another."""
+    validity: ColumnMemory | None
+    """Bitmap, least significant bit first; None without nulls."""
+    count: int
+    """Values."""
+    nulls: int
+    """Nulls among them."""
+
+class Columns:
+    """All columns of a decode."""
+
+    offset: ColumnMemory
+    """int64 record offsets."""
+    timestamp: ColumnMemory
+    """int64 milliseconds."""
+    key: BinaryColumn
+    """Keys."""
+    value: BinaryColumn
+    """Values."""
+    header_offsets: ColumnMemory
+    """int32, one more than records: where each record's headers begin."""
+    header_key: BinaryColumn
+    """Header keys, UTF-8 as far as the producer wrote it."""
+    header_value: BinaryColumn
+    """Header values."""
+    count: int
+    """Records."""
+    def __len__(self) -> int: ...
+
+def decode_columns(
+    buffer: Buffer,
+    *,
+    max_records: int | None = None,
+    verify: bool = True,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    control: bool = False,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    max_decompressed_bytes: int = -1,
+) -> Columns:
+    """The records of ``buffer`` as columns; options as for ``records.decode``."""

@@ -1,0 +1,186 @@
+# Records as columns in Arrow's memory layout, without a Python object per record. It knows the layout only:
+# kstore/record/arrow.py makes pyarrow objects of it.
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from kstore._fast.batch cimport BATCH_BAD_RECORD, BATCH_OK, BatchInfo, read_batch_header
+from kstore._fast.records cimport (
+    BatchCursor, HeaderFields, RecordFields, next_header, record_timestamp)
+
+from kstore._fast.batch import InvalidBatchError
+
+cdef enum:
+    FIRST_ROOM = 4096
+
+
+# Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
+cdef class ColumnMemory:
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.data = <uint8_t*>PyMem_RawMalloc(FIRST_ROOM)
+        if self.data == NULL:
+            raise MemoryError
+        self.room = FIRST_ROOM
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("a column is read-only")
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+
+    cdef int grow(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t room = self.room
+        cdef uint8_t* moved
+        while room < self.size + more:
+            room *= 2
+        if room == self.room:
+            return 0
+        moved = <uint8_t*>PyMem_RawRealloc(self.data, room)
+        if moved == NULL:
+            raise MemoryError
+        self.data = moved
+        self.room = room
+        return 0
+
+    cdef inline int add(self, const void* data, Py_ssize_t size) except -1:
+        if size > self.room - self.size:
+            self.grow(size)
+        memcpy(self.data + self.size, data, size)
+        self.size += size
+        return 0
+
+    cdef inline int add_int32(self, int32_t value) except -1:
+        return self.add(&value, 4)
+
+    cdef inline int add_int64(self, int64_t value) except -1:
+        return self.add(&value, 8)
+
+
+# Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a null.
+cdef class BinaryColumn:
+    cdef readonly ColumnMemory offsets
+    cdef readonly ColumnMemory data
+    cdef readonly ColumnMemory validity         # None while there is no null
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t nulls
+
+    def __cinit__(self):
+        self.offsets = ColumnMemory()
+        self.data = ColumnMemory()
+        self.offsets.add_int32(0)
+
+    cdef int add(self, const uint8_t* data, Py_ssize_t size) except -1:
+        if size > 0:
+            if self.data.size + size > 0x7FFFFFFF:
+                raise OverflowError("a column would hold more than 2 GiB: decode fewer batches at once")
+            self.data.add(data, size)
+        self.offsets.add_int32(<int32_t>self.data.size)
+        if size < 0 or self.nulls:
+            self._mark(size >= 0)
+        self.count += 1
+        return 0
+
+    cdef int _mark(self, bint valid) except -1:
+        cdef Py_ssize_t needed = (self.count >> 3) + 1
+        if self.validity is None:
+            self.validity = ColumnMemory()
+        if needed > self.validity.room:
+            self.validity.grow(needed - self.validity.size)
+        if self.nulls == 0:                     # all before were valid
+            memset(self.validity.data, 0xFF, needed)
+        elif needed > self.validity.size:
+            self.validity.data[needed - 1] = 0xFF
+        self.validity.size = needed
+        if not valid:
+            self.validity.data[self.count >> 3] &= ~(<uint8_t>1 << (self.count & 7))
+            self.nulls += 1
+        return 0
+
+
+cdef class Columns:
+    cdef readonly ColumnMemory offset
+    cdef readonly ColumnMemory timestamp
+    cdef readonly BinaryColumn key
+    cdef readonly BinaryColumn value
+    cdef readonly ColumnMemory header_offsets   # int32, count + 1: where each record's headers begin
+    cdef readonly BinaryColumn header_key
+    cdef readonly BinaryColumn header_value
+    cdef readonly Py_ssize_t count
+
+    def __cinit__(self):
+        self.offset = ColumnMemory()
+        self.timestamp = ColumnMemory()
+        self.key = BinaryColumn()
+        self.value = BinaryColumn()
+        self.header_offsets = ColumnMemory()
+        self.header_key = BinaryColumn()
+        self.header_value = BinaryColumn()
+        self.header_offsets.add_int32(0)
+
+    def __len__(self):
+        return self.count
+
+    cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1:
+        cdef const uint8_t* p = fields.headers
+        cdef HeaderFields header
+        cdef int32_t i
+        for i in range(fields.header_count):
+            p = next_header(p, fields.end, &header)
+            if p == NULL:
+                break
+            self.header_key.add(header.key, header.key_size)
+            self.header_value.add(header.value, header.value_size)
+        if p != fields.end:
+            raise InvalidBatchError(BATCH_BAD_RECORD, position, "the headers do not fit their record")
+        return 0
+
+    # Room for what the headers announce, so that columns seldom move; never more than the bytes can hold.
+    cdef int reserve(self, BatchCursor cursor) except -1:
+        cdef const uint8_t* p = cursor.start
+        cdef BatchInfo info
+        cdef Py_ssize_t count = 0
+        while read_batch_header(p, cursor.end, &info) == BATCH_OK:
+            p += info.size_bytes
+            if info.records_count > 0:
+                count += min(<Py_ssize_t>info.records_count, <Py_ssize_t>info.size_bytes)
+        self.offset.grow(8 * count)
+        self.timestamp.grow(8 * count)
+        self.key.offsets.grow(4 * count)
+        self.value.offsets.grow(4 * count)
+        self.header_offsets.grow(4 * count)
+        self.value.data.grow(p - cursor.start)
+        return 0
+
+    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records) except -1:
+        cdef RecordFields fields
+        while self.count < max_records and cursor.next_record(&fields):
+            self.offset.add_int64(cursor.batch.info.base_offset + fields.offset_delta)
+            self.timestamp.add_int64(record_timestamp(&cursor.batch.info, &fields))
+            self.key.add(fields.key, fields.key_size)
+            self.value.add(fields.value, fields.value_size)
+            if fields.header_count:
+                self._add_headers(&fields, cursor.batch.position)
+            self.header_offsets.add_int32(<int32_t>self.header_key.count)
+            self.count += 1
+        return 0
+
+
+def decode_columns(buffer, *, max_records=None, **options):
+    cdef Columns columns = Columns()
+    cdef Py_ssize_t limit = 0x7FFFFFFF if max_records is None else max_records
+    cdef BatchCursor cursor = BatchCursor(buffer, **options)
+    if max_records is None:
+        columns.reserve(cursor)
+    columns.fill(cursor, limit)
+    return columns

@@ -1,0 +1,89 @@
+"""Record batches as a ``pyarrow.RecordBatch``. pyarrow is imported at the first call, never with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.columns import BinaryColumn, ColumnMemory, decode_columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["to_arrow"]
+
+
+def to_arrow(
+    buffer: Buffer,
+    *,
+    verify: bool = True,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    control: bool = False,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    max_decompressed_bytes: int = -1,
+) -> Any:
+    """The records of ``buffer`` as a ``pyarrow.RecordBatch``; the options are those of ``decode``.
+
+    Columns: offset int64, timestamp int64 (ms, -1 for none), key binary, value binary, headers
+    list<struct<key: string, value: binary>>. Raises InvalidBatchError, and OverflowError past 2 GiB of
+    keys or values.
+    """
+    import pyarrow as pa
+
+    columns = decode_columns(
+        buffer,
+        verify=verify,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        control=control,
+        aborted=aborted,
+        max_decompressed_bytes=max_decompressed_bytes,
+    )
+    return pa.RecordBatch.from_arrays(
+        [
+            _fixed(pa.int64(), columns.count, columns.offset),
+            _fixed(pa.int64(), columns.count, columns.timestamp),
+            _binary(pa.binary(), columns.key),
+            _binary(pa.binary(), columns.value),
+            _headers(columns.count, columns.header_offsets, columns.header_key, columns.header_value),
+        ],
+        names=["offset", "timestamp", "key", "value", "headers"],
+    )
+
+
+def _fixed(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(arrow_type, count, [None, pa.py_buffer(memory)])
+
+
+def _binary(arrow_type: Any, column: BinaryColumn) -> Any:
+    import pyarrow as pa
+
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(arrow_type, column.count, buffers, column.nulls)
+
+
+def _headers(count: int, offsets: ColumnMemory, keys: BinaryColumn, values: BinaryColumn) -> Any:
+    import pyarrow as pa
+
+    pairs = pa.StructArray.from_arrays(
+        [_header_keys(keys), _binary(pa.binary(), values)], names=["key", "value"]
+    )
+    buffers = [None, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(pa.list_(pairs.type), count, buffers, 0, children=[pairs])
+
+
+def _header_keys(keys: BinaryColumn) -> Any:
+    """Header keys as text. A producer may have written bytes that are no UTF-8: those are replaced."""
+    import pyarrow as pa
+
+    made = _binary(pa.string(), keys)
+    try:
+        made.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = _binary(pa.binary(), keys)
+        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
+    return made
