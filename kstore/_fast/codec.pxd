@@ -1,50 +1,8 @@
-# Plans: what one message class looks like in one version, and their interpreter in both directions.
-# kstore/protocol/schema.py compiles them; nothing else makes one.
+# The interpreter of plans, for Cython callers that hold a raw frame.
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t
 
-cdef enum WireKind:
-    KIND_BOOL = 0
-    KIND_INT8 = 1
-    KIND_INT16 = 2
-    KIND_UINT16 = 3
-    KIND_INT32 = 4
-    KIND_UINT32 = 5
-    KIND_INT64 = 6
-    KIND_FLOAT64 = 7
-    KIND_UUID = 8
-    KIND_STRING = 9
-    KIND_BYTES = 10
-    KIND_RECORDS = 11
-    KIND_STRUCT = 12
-    KIND_ARRAY = 13
+from kstore._fast.plan cimport Plan
 
-cdef class FieldPlan:
-    cdef readonly str name
-    cdef readonly str where          # "FetchRequest.topics", for error sentences
-    cdef readonly int kind
-    cdef readonly int element        # kind of an array's elements; KIND_ARRAY never
-    cdef readonly bint nullable
-    cdef readonly bint compact       # lengths are unsigned varints (flexible versions)
-    cdef readonly Plan child         # of a struct, or of an array's struct elements
-    cdef readonly object default
-    cdef readonly object factory     # makes the default anew, or None: the default is immutable
-    cdef object reference            # one default kept for comparison, made on first use
-    cdef readonly uint32_t tag
-    cdef readonly Py_ssize_t min_size
-
-    cdef object make_default(self)
-    cdef bint is_default(self, object value) except -1
-
-cdef class Plan:
-    cdef readonly object cls
-    cdef readonly int version
-    cdef readonly bint flexible
-    cdef readonly list fields        # FieldPlans on the wire in order
-    cdef readonly list tagged        # FieldPlans in ascending order of tag
-    cdef readonly list absent        # FieldPlans not in this version: decode gives their defaults
-    cdef readonly list strict        # those of absent that encode refuses when not default
-    cdef readonly Py_ssize_t min_size
-
-    # For Cython callers that hold a raw frame. Records and bytes are copied; next (may be NULL) gets the end.
-    cdef object decode_raw(self, const uint8_t* p, const uint8_t* end, const uint8_t** next)
+# Records and bytes are copied; next (may be NULL) gets the end of the message.
+cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next)

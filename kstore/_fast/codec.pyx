@@ -1,6 +1,6 @@
-# Encodes and decodes Kafka protocol messages by plan: every primitive type, nullable, compact and tagged forms.
-# It knows no message by name and reads no schema; schema.py hands it finished plans. Every reader compares the
-# bytes it needs with the bytes that are left before it advances or allocates.
+# Encodes and decodes Kafka protocol messages by plan: every primitive type, nullable, compact and
+# tagged forms. It knows no message by name and reads no schema; the plans come from schema.py.
+# Every reader compares the bytes it needs with the bytes left before it advances or allocates.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -8,7 +8,9 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
@@ -17,6 +19,11 @@ from uuid import UUID
 from kstore._fast.buffer cimport (
     load_int16, load_int32, load_int64, load_uint16, load_uint32, read_uvarint, store_int16,
     store_int32, store_int64, store_uint32, uvarint_size, write_uvarint,
+)
+
+from kstore._fast.plan cimport (
+    KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64,
+    KIND_RECORDS, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Plan,
 )
 
 from kstore.errors import ProtocolError
@@ -43,10 +50,9 @@ cdef object ZERO_UUID = UUID(int=0)
 cdef object from_bytes = int.from_bytes
 cdef object IS_SAFE = ZERO_UUID.is_safe
 
-cdef Py_ssize_t[14] LEGACY_MIN_SIZE
-cdef Py_ssize_t[14] COMPACT_MIN_SIZE
-LEGACY_MIN_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 2, 4, 4, 0, 4]
-COMPACT_MIN_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 1, 1, 1, 0, 1]
+# Bytes of a fixed-size kind; 0 for the others.
+cdef Py_ssize_t[14] FIXED_SIZE
+FIXED_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0]
 cdef tuple KIND_NAMES = (
     "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
     "bytes", "records", "struct", "array",
@@ -68,158 +74,76 @@ cdef struct Out:
     Py_ssize_t capacity
 
 
-cdef class FieldPlan:
-    """How one field stands on the wire in one version."""
-
-    def __init__(self, str name, str where, int kind, int element, bint nullable, bint compact,
-                 Plan child, object default, object factory, uint32_t tag):
-        self.name = name
-        self.where = where
-        self.kind = kind
-        self.element = element
-        self.nullable = nullable
-        self.compact = compact
-        self.child = child
-        self.default = default
-        self.factory = factory
-        self.reference = None
-        self.tag = tag
-        if kind == KIND_STRUCT:
-            self.min_size = 1 if nullable else child.min_size
-        else:
-            self.min_size = COMPACT_MIN_SIZE[kind] if compact else LEGACY_MIN_SIZE[kind]
-
-    cdef object make_default(self):
-        return self.default if self.factory is None else self.factory()
-
-    cdef bint is_default(self, object value) except -1:
-        if self.kind == KIND_ARRAY:
-            if value is None or self.factory is None:
-                return value is None and self.factory is None
-            return len(value) == 0
-        if value is self.default:
-            return True
-        if self.reference is None:
-            self.reference = self.make_default()
-        return value == self.reference
+cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next):
+    cdef Cursor cursor
+    cursor.p = p
+    cursor.end = end
+    cursor.base = p
+    cursor.source = NULL
+    message = read_struct(plan, &cursor)
+    if next != NULL:
+        next[0] = cursor.p
+    return message
 
 
-cdef class Plan:
-    """One message class in one version; see `Message.encode` and `Message.decode`."""
-
-    def __init__(self, object cls, int version, bint flexible, list fields, list tagged,
-                 list absent, list strict):
-        cdef FieldPlan field
-        self.cls = cls
-        self.version = version
-        self.flexible = flexible
-        self.fields = fields
-        self.tagged = tagged
-        self.absent = absent
-        self.strict = strict
-        self.min_size = 1 if flexible else 0
-        for field in fields:
-            self.min_size += field.min_size
-
-    cdef object decode_raw(self, const uint8_t* p, const uint8_t* end, const uint8_t** next):
-        cdef Cursor cursor
-        cursor.p = p
-        cursor.end = end
-        cursor.base = p
+def decode_prefix(Plan plan, object buffer, Py_ssize_t offset=0):
+    """Decode one message at offset; return it and the offset after it."""
+    cdef Cursor cursor
+    cdef Py_buffer view
+    cdef Py_ssize_t size
+    if type(buffer) is bytes:
+        cursor.base = <const uint8_t*>PyBytes_AS_STRING(buffer)
+        size = PyBytes_GET_SIZE(buffer)
+        cursor.source = <PyObject*>buffer
+        check_offset(offset, size)
+        cursor.p = cursor.base + offset
+        cursor.end = cursor.base + size
+        message = read_struct(plan, &cursor)
+        return message, cursor.p - cursor.base
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        check_offset(offset, view.len)
+        cursor.base = <const uint8_t*>view.buf
         cursor.source = NULL
-        message = read_struct(self, &cursor)
-        if next != NULL:
-            next[0] = cursor.p
-        return message
-
-    def decode_prefix(self, object buffer, Py_ssize_t offset=0):
-        """Decode one message at offset; return it and the offset after it."""
-        cdef Cursor cursor
-        cdef Py_buffer view
-        cdef Py_ssize_t size
-        if type(buffer) is bytes:
-            cursor.base = <const uint8_t*>PyBytes_AS_STRING(buffer)
-            size = PyBytes_GET_SIZE(buffer)
-            cursor.source = <PyObject*>buffer
-            check_offset(offset, size)
-            cursor.p = cursor.base + offset
-            cursor.end = cursor.base + size
-            message = read_struct(self, &cursor)
-            return message, cursor.p - cursor.base
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        try:
-            check_offset(offset, view.len)
-            cursor.base = <const uint8_t*>view.buf
-            cursor.source = NULL
-            cursor.p = cursor.base + offset
-            cursor.end = cursor.base + view.len
-            message = read_struct(self, &cursor)
-            return message, cursor.p - cursor.base
-        finally:
-            PyBuffer_Release(&view)
-
-    def encode(self, object message):
-        """The message's bytes."""
-        cdef Out out
-        out.data = NULL
-        out.size = 0
-        out.capacity = 0
-        try:
-            write_struct(self, message, &out)
-            return PyBytes_FromStringAndSize(<char*>out.data, out.size)
-        finally:
-            free(out.data)
-
-    def encode_frame(self, object message, Plan header_plan, object header):
-        """Length prefix, header and message as one buffer, ready for a socket."""
-        cdef Out out
-        out.data = NULL
-        out.size = 0
-        out.capacity = 0
-        try:
-            reserve(&out, 4)
-            out.size = 4
-            write_struct(header_plan, header, &out)
-            write_struct(self, message, &out)
-            if out.size - 4 > 0x7FFFFFFF:
-                raise ProtocolError(f"{self.cls.__name__}: {out.size} bytes do not fit in a frame")
-            store_int32(out.data, <int32_t>(out.size - 4))
-            return PyBytes_FromStringAndSize(<char*>out.data, out.size)
-        finally:
-            free(out.data)
+        cursor.p = cursor.base + offset
+        cursor.end = cursor.base + view.len
+        message = read_struct(plan, &cursor)
+        return message, cursor.p - cursor.base
+    finally:
+        PyBuffer_Release(&view)
 
 
-def initialize(object message, list fields, dict values):
-    """Set every field of a new message: from values, or its default. Unknown names raise TypeError."""
-    cdef FieldPlan field
-    cdef Py_ssize_t used = 0
-    cdef Py_ssize_t given = len(values)
-    for field in fields:
-        if given and field.name in values:
-            PyObject_SetAttr(message, field.name, values[field.name])
-            used += 1
-        else:
-            PyObject_SetAttr(message, field.name, field.make_default())
-    if "unknown_tags" in values:
-        message.unknown_tags = values["unknown_tags"]
-        used += 1
-    else:
-        message.unknown_tags = None
-    if used != given:
-        known = {(<FieldPlan>field).name for field in fields} | {"unknown_tags"}
-        names = ", ".join(sorted(set(values) - known))
-        raise TypeError(f"{type(message).__name__} has no field {names}")
+def encode(Plan plan, object message):
+    """The message's bytes."""
+    cdef Out out
+    out.data = NULL
+    out.size = 0
+    out.capacity = 0
+    try:
+        write_struct(plan, message, &out)
+        return PyBytes_FromStringAndSize(<char*>out.data, out.size)
+    finally:
+        free(out.data)
 
 
-def same_fields(object left, object right, tuple names):
-    """Whether two messages of one class have equal fields, unknown tags included."""
-    for name in names:
-        if PyObject_GetAttr(left, name) != PyObject_GetAttr(right, name):
-            return False
-    return left.unknown_tags == right.unknown_tags
+def encode_frame(Plan plan, object message, Plan header_plan, object header):
+    """Length prefix, header and message as one buffer, ready for a socket."""
+    cdef Out out
+    out.data = NULL
+    out.size = 0
+    out.capacity = 0
+    try:
+        reserve(&out, 4)
+        out.size = 4
+        write_struct(header_plan, header, &out)
+        write_struct(plan, message, &out)
+        if out.size - 4 > 0x7FFFFFFF:
+            raise ProtocolError(f"{plan.cls.__name__}: {out.size} bytes do not fit in a frame")
+        store_int32(out.data, <int32_t>(out.size - 4))
+        return PyBytes_FromStringAndSize(<char*>out.data, out.size)
+    finally:
+        free(out.data)
 
-
-# --- decode ---------------------------------------------------------------------------------------------------
 
 cdef int check_offset(Py_ssize_t offset, Py_ssize_t size) except -1:
     if offset < 0 or offset > size:
@@ -238,8 +162,8 @@ cdef inline int need(FieldPlan field, Cursor* c, Py_ssize_t size) except -1:
     return 0
 
 
-# The length or count in front of a variable field; -1 is null. Checked against sign and nullability, and
-# count * unit against what is left, so that what follows may be allocated.
+# The length or count in front of a variable field; -1 is null. Checked against sign and
+# nullability, and count * unit against what is left, so that what follows may be allocated.
 cdef Py_ssize_t read_length(FieldPlan field, Cursor* c, int width, Py_ssize_t unit) except -2:
     cdef uint32_t raw
     cdef int64_t length
@@ -266,7 +190,8 @@ cdef Py_ssize_t read_length(FieldPlan field, Cursor* c, int width, Py_ssize_t un
         return -1
     if length * unit > c.end - c.p:
         raise ProtocolError(
-            f"{field.where}: length {length} is more than the {c.end - c.p} bytes left in the frame")
+            f"{field.where}: length {length} is more than the {c.end - c.p} bytes left in the "
+            "frame")
     return <Py_ssize_t>length
 
 
@@ -303,8 +228,8 @@ cdef object read_fixed(FieldPlan field, Cursor* c, int kind):
     cdef const uint8_t* p = c.p
     cdef uint64_t bits
     cdef double number
-    need(field, c, LEGACY_MIN_SIZE[kind])
-    c.p += LEGACY_MIN_SIZE[kind]
+    need(field, c, FIXED_SIZE[kind])
+    c.p += FIXED_SIZE[kind]
     if kind == KIND_INT32:
         return load_int32(p)
     if kind == KIND_INT64:
@@ -344,15 +269,10 @@ cdef object read_value(FieldPlan field, Cursor* c, int kind):
 
 
 cdef object read_array(FieldPlan field, Cursor* c):
-    cdef Py_ssize_t unit
     cdef Py_ssize_t count
     cdef Py_ssize_t i
     cdef int kind = field.element
-    if kind == KIND_STRUCT:
-        unit = max(1, field.child.min_size)
-    else:
-        unit = COMPACT_MIN_SIZE[kind] if field.compact else LEGACY_MIN_SIZE[kind]
-    count = read_length(field, c, 4, unit)
+    count = read_length(field, c, 4, field.element_min_size)
     if count < 0:
         return None
     items = PyList_New(count)
@@ -394,8 +314,8 @@ cdef uint32_t read_tag_number(Plan plan, Cursor* c) except? 0xFFFFFFFFU:
     return value
 
 
-# Unknown tags are kept as bytes, so that a message passed on loses nothing. The order of tags is not checked,
-# as in Kafka; of a repeated tag the last one counts.
+# Unknown tags are kept as bytes, so that a message passed on loses nothing. The order of tags is
+# not checked, as in Kafka; of a repeated tag the last one counts.
 cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
     cdef uint32_t count = read_tag_number(plan, c)
     cdef uint32_t tag
@@ -405,7 +325,8 @@ cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
     cdef dict unknown = None
     if <int64_t>count * 2 > c.end - c.p:
         raise ProtocolError(
-            f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes left")
+            f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes "
+            "left")
     while count:
         count -= 1
         tag = read_tag_number(plan, c)
@@ -437,8 +358,6 @@ cdef FieldPlan find_tag(Plan plan, uint32_t tag):
             return field
     return None
 
-
-# --- encode ---------------------------------------------------------------------------------------------------
 
 cdef int reserve(Out* out, Py_ssize_t extra) except -1:
     cdef Py_ssize_t capacity = out.capacity
@@ -529,7 +448,7 @@ cdef int write_fixed(FieldPlan field, object value, Out* out, int kind) except -
         p[0] = <uint8_t>number
     else:
         store_int16(p, <int16_t>number)
-    out.size += LEGACY_MIN_SIZE[kind]
+    out.size += FIXED_SIZE[kind]
     return 0
 
 
@@ -593,6 +512,7 @@ cdef int write_tags(Plan plan, object message, Out* out) except -1:
     cdef FieldPlan field
     cdef list present = None
     cdef uint32_t tag
+    cdef Py_ssize_t size
     for field in plan.tagged:
         value = PyObject_GetAttr(message, field.name)
         if not field.is_default(value):
@@ -615,8 +535,9 @@ cdef int write_tags(Plan plan, object message, Out* out) except -1:
         reserve(out, 10)
         out.size += write_uvarint(out.data + out.size, tag)
         if known is None:
-            out.size += write_uvarint(out.data + out.size, <uint32_t>PyBytes_GET_SIZE(<bytes?>value))
-            write_bytes(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+            size = PyBytes_GET_SIZE(<bytes?>value)
+            out.size += write_uvarint(out.data + out.size, <uint32_t>size)
+            write_bytes(out, PyBytes_AS_STRING(value), size)
         else:
             write_tagged(<FieldPlan>known, value, out)
     return 0
@@ -626,7 +547,8 @@ cdef object first(tuple item):
     return item[0]
 
 
-# The size of a tagged value stands in front of it and is a varint, so the value is moved up when it is known.
+# The size of a tagged value stands in front of it and is a varint: the value is moved up when the
+# size is known.
 cdef int write_tagged(FieldPlan field, object value, Out* out) except -1:
     cdef Py_ssize_t start = out.size
     cdef Py_ssize_t size

@@ -1,4 +1,4 @@
-"""Cuts a byte stream into Kafka's length-prefixed frames. It knows nothing of what is in a frame."""
+"""Cuts a byte stream into Kafka's length-prefixed frames; it knows nothing of their content."""
 
 class FrameSplitter:
     """Holds the bytes of an incomplete frame; never more than one frame's permitted size."""

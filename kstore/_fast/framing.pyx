@@ -1,5 +1,5 @@
 # Cuts a byte stream into Kafka's frames: a 32-bit length, then that many bytes. It decodes nothing.
-# A frame's buffer is allocated only as its bytes arrive (doubling), so that a lying length costs nothing.
+# A frame's buffer is allocated only as its bytes arrive (doubling): a lying length costs nothing.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -14,14 +14,15 @@ from kstore.errors import ProtocolError
 
 cdef int32_t checked_size(int32_t size, int32_t limit) except -1:
     if size < 0:
-        raise ProtocolError(f"a frame announces {size} bytes: negative, so this is not Kafka's protocol")
+        raise ProtocolError(
+            f"a frame announces {size} bytes: negative, so this is not Kafka's protocol")
     if size > limit:
         raise ProtocolError(f"a frame announces {size} bytes, more than the limit of {limit}")
     return size
 
 
 def frame_size(object data, int32_t max_frame_bytes, Py_ssize_t offset=0):
-    """The size of the frame whose length prefix is at offset, or -1: fewer than 4 bytes are there."""
+    """The size of the frame whose length prefix is at offset, or -1: too few bytes."""
     cdef Py_buffer view
     cdef int32_t size
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)

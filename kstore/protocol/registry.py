@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TypeVar
 
+from kstore._fast.codec import encode_frame
 from kstore.errors import ProtocolError
 from kstore.protocol.headers import RequestHeader, ResponseHeader
 from kstore.protocol.schema import Message
@@ -127,14 +128,14 @@ def encode_request(
         client_id=client_id,
     )
     header_plan = RequestHeader.plan_for(request_header_version(key, version))
-    return message.plan_for(version).encode_frame(message, header_plan, header)
+    return encode_frame(message.plan_for(version), message, header_plan, header)
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> bytes:
     """A whole response frame: length, header, message."""
     header_plan = ResponseHeader.plan_for(response_header_version(message.API_KEY, version))
     header = ResponseHeader(correlation_id=correlation_id)
-    return message.plan_for(version).encode_frame(message, header_plan, header)
+    return encode_frame(message.plan_for(version), message, header_plan, header)
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform, overload
 from uuid import UUID
 
-from kstore._fast.codec import FieldPlan, Plan, initialize, same_fields
+from kstore._fast import codec
+from kstore._fast.plan import FieldPlan, Plan, initialize, same_fields
 from kstore.errors import ProtocolError
 
 __all__ = [
@@ -52,7 +53,7 @@ String: TypeAlias = str
 Bytes: TypeAlias = bytes
 Records: TypeAlias = bytes | bytearray | memoryview
 
-# In the order of codec.pxd's WireKind.
+# In the order of plan.pxd's WireKind.
 KINDS = {
     "Bool": 0,
     "Int8": 1,
@@ -272,7 +273,7 @@ class Message(Struct):
         Records fields are views into the buffer when it is a bytes object, else copies. Raises
         ProtocolError, and allocates no more than the bytes present can hold.
         """
-        message, end = cls.plan_for(version).decode_prefix(buffer, offset)
+        message, end = codec.decode_prefix(cls.plan_for(version), buffer, offset)
         if end != len(buffer) and not allow_trailing:
             raise ProtocolError(
                 f"{cls.__name__} version {version} ends at byte {end} of {len(buffer)}"
@@ -284,11 +285,11 @@ class Message(Struct):
         cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0
     ) -> tuple[Self, int]:
         """As decode, with the offset after the message; more bytes may follow."""
-        return cls.plan_for(version).decode_prefix(buffer, offset)
+        return codec.decode_prefix(cls.plan_for(version), buffer, offset)
 
     def encode(self, version: int) -> bytes:
         """The message's bytes; ProtocolError for a value that the version cannot carry."""
-        return self.plan_for(version).encode(self)
+        return codec.encode(self.plan_for(version), self)
 
 
 def _shown(value: Any) -> str:
