@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import platform
 import subprocess
 import time
@@ -74,7 +75,7 @@ def machine() -> dict[str, str]:
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
     return {
-        "processor": f"{model}, {len(Path('/proc/cpuinfo').read_text().split('processor')) - 1} cores",
+        "processor": f"{model}, {os.cpu_count()} cores",
         "memory": f"{int(memory_kb) / 2**20:.1f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -1,0 +1,103 @@
+"""A light load generator: prebuilt frames over raw sockets, one epoll loop. It decodes nothing
+while it runs: answers of one frame have one known size, so counting bytes counts answers.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from tests.conformance.wire import exchange
+
+__all__ = ["Load"]
+
+
+class Load:
+    """Connections that each send their own frame again and again, `depth` of them in flight.
+
+    `check` sees the first and the last answer of each connection and raises where one is wrong.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        frames: Sequence[bytes],
+        check: Callable[[bytes], None],
+        *,
+        depth: int = 1,
+    ) -> None:
+        self.depth = depth
+        self._frames = list(frames)
+        self._check = check
+        self._sockets = [socket.create_connection(address, timeout=30) for _ in frames]
+        self._poll = select.epoll()
+        self._by_fd: dict[int, int] = {}
+        self._sizes: list[int] = []
+        for index, connection in enumerate(self._sockets):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            answer = exchange(connection, self._frames[index])
+            check(answer)
+            self._sizes.append(4 + len(answer))
+            self._by_fd[connection.fileno()] = index
+            self._poll.register(connection, select.EPOLLIN)
+
+    def run(self, seconds: float, *, at_most: int | None = None) -> tuple[int, float]:
+        """Sends for so long (or so many requests), waits for every answer; (answers, seconds)."""
+        sends = [[frame * n for n in range(self.depth + 1)] for frame in self._frames]
+        waiting = [self.depth] * len(self._frames)
+        partial = [0] * len(self._frames)
+        buffer = bytearray(1 << 18)
+        begin = time.monotonic()
+        answered, sent = 0, self.depth * len(self._frames)
+        for index, connection in enumerate(self._sockets):
+            connection.sendall(sends[index][self.depth])
+        while sent > answered:
+            going = time.monotonic() - begin < seconds and (at_most is None or sent < at_most)
+            events = self._poll.poll(30)
+            if not events:
+                raise TimeoutError(
+                    f"{sent - answered} requests without an answer for 30 s; bytes of unfinished "
+                    f"answers {partial}, whole ones have {self._sizes}"
+                )
+            for fd, _ in events:
+                index = self._by_fd[fd]
+                size = self._sockets[index].recv_into(buffer)
+                if not size:
+                    raise ConnectionError("the broker closed a connection under load")
+                done, partial[index] = divmod(partial[index] + size, self._sizes[index])
+                if not done:
+                    continue
+                answered += done
+                waiting[index] -= done
+                if going:
+                    self._sockets[index].sendall(sends[index][done])
+                    sent += done
+                    waiting[index] += done
+        elapsed = time.monotonic() - begin
+        if any(waiting) or any(partial):
+            raise RuntimeError("answers changed their size during the run: the count is not right")
+        for index, connection in enumerate(self._sockets):
+            self._check(exchange(connection, self._frames[index]))
+        return answered + len(self._frames), elapsed
+
+    def close(self) -> None:
+        """Closes every connection at once, without leaving ports in TIME_WAIT."""
+        self._poll.close()
+        for connection in self._sockets:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
