@@ -6,8 +6,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
-__all__ = ["FAILED", "USAGE_ERROR", "explain", "fail"]
+__all__ = ["FAILED", "USAGE_ERROR", "explain", "fail", "guarded"]
+
+P = ParamSpec("P")
 
 FAILED = 1
 USAGE_ERROR = 2
@@ -51,3 +56,17 @@ def _is_ours(error: BaseException) -> bool:
     """
     modules = ("kstore.errors", "kstore.log.errors", "kstore.clients", "kstore.protocol")
     return type(error).__module__.startswith(modules)
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Wrap a command so that its errors end as explain() says."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explain() raises defects
+            raise SystemExit(explain(error)) from None
+
+    return run

@@ -1,0 +1,111 @@
+"""What is shipped: an sdist with all sources, a wheel built from it alone, and that wheel at work
+in a fresh environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAST = ROOT / "kstore" / "_fast"
+APPEND = """
+import kstore, sys
+assert "site-packages" in kstore.__file__, kstore.__file__
+with kstore.open_log(sys.argv[1]) as log:
+    print(log.append(b"value", key=b"key"), log.append(b"second"))
+    print([(r.offset, bytes(r.key or b""), bytes(r.value)) for r in log.records()])
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run a command and return what it printed; its errors are shown if it fails."""
+    kept = {"PATH", "HOME", "LANG", "TMPDIR"}
+    environment = {k: v for k, v in os.environ.items() if k in kept or "PROXY" in k.upper()}
+    environment |= {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "UV_"))}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True,
+        timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist and the wheel that `python -m build` makes of it."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    (sdist,) = out.glob("*.tar.gz")
+    (wheel,) = out.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path, Path]) -> None:
+    with tarfile.open(shipped[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    sources = [p for p in FAST.iterdir() if p.suffix in {".pyx", ".pxd", ".pyi", ".h"}]
+    missing = {f"kstore/_fast/{p.name}" for p in sources} - names
+    assert not missing
+    assert {"LICENSE", "README.md", "setup.py", "kstore/py.typed"} <= names
+    assert "kstore/broker/__init__.py" in names
+    assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(shipped[1]) as archive:
+        names = set(archive.namelist())
+    for folder, package in (("broker", "kstore/broker"), ("clients", "kstore/clients"),
+                            ("pipeline", "kstore/pipeline"), ("kstore", "kstore")):  # fmt: skip
+        for source in (ROOT / folder).rglob("*.py"):
+            inside = source.relative_to(ROOT / folder).as_posix()
+            if not inside.startswith(("broker/", "clients/", "pipeline/")):
+                assert f"{package}/{inside}" in names
+    assert {f"kstore/_fast/{p.name}" for p in FAST.glob("*.pyi")} <= names
+    assert {f"kstore/_fast/{p.name}" for p in FAST.glob("*.pxd")} <= names
+    assert "kstore/py.typed" in names
+    built = {name.split("/")[-1].split(".")[0] for name in names if name.endswith(".so")}
+    assert built == {p.stem for p in FAST.glob("*.pyx")}
+    assert not [name for name in names if name.startswith(("tests/", "bench/", "broker/"))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_wheel_works_in_a_fresh_environment(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        shipped[1],
+        cwd=tmp_path,
+    )
+    printed = run(python, "-c", APPEND, tmp_path / "log", cwd=tmp_path).splitlines()
+    assert printed == ["0 1", "[(0, b'key', b'value'), (1, b'', b'second')]"]
+    assert run(home / "bin" / "kstore", "--version", cwd=tmp_path).startswith("kstore ")
+    assert "Usage" in run(home / "bin" / "kstore", "serve", "--help", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["broker", "clients", "pipeline"])
+def test_a_folder_is_imported_under_its_public_name_only(name: str) -> None:
+    code = f"import kstore.{name}\ntry:\n    import {name}\nexcept ImportError as e:\n    print(e)"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert f"imported as kstore.{name}" in printed
