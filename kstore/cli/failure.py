@@ -54,7 +54,7 @@ def _is_ours(error: BaseException) -> bool:
     """Whether the error is one of the typed errors of the log or of the protocol, whose text is
     for users.
     """
-    modules = ("kstore.errors", "kstore.log.errors", "kstore.clients", "kstore.protocol")
+    modules = ("kstore.errors", "kstore.log", "kstore.clients", "kstore.net", "kstore.broker")
     return type(error).__module__.startswith(modules)
 
 
