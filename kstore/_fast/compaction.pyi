@@ -1,0 +1,56 @@
+"""The inner loops of log compaction: keys into a map, and batches without what was overtaken."""
+
+from collections.abc import Callable
+
+from typing_extensions import Buffer
+
+from kstore._fast.offset_map import OffsetMap
+
+Decide = Callable[[int, int, int], bool]
+"""(producer id, last offset, control type or -2 for data) -> whether the batch may go."""
+
+def index_batches(
+    data: Buffer, into: OffsetMap, start_offset: int, decide: Decide
+) -> tuple[int, bool]:
+    """Puts the keys of all whole batches into the map, aborted ones and markers left out.
+
+    Returns the bytes done and whether the map is full: then the batch at that byte is not wholly
+    in. Raises InvalidBatchError for a damaged batch.
+    """
+
+class BatchCleaner:
+    """Writes batches anew with what the map says is each key's last record."""
+
+    offsets: OffsetMap
+    """The map that decides."""
+    now_ms: int
+    """The time that delete horizons are compared with."""
+    delete_retention_ms: int
+    """How long tombstones stay from when they are first seen here."""
+    upper_bound_offset: int
+    """The batch that ends here is kept, if only as an empty one."""
+    records_read: int
+    """Records looked at."""
+    records_kept: int
+    """Records written."""
+    batches_read: int
+    """Batches looked at."""
+    batches_kept: int
+    """Batches written, empty ones included."""
+    keyless: int
+    """Records without a key: they are dropped."""
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_bound_offset: int,
+        last_records: dict[int, tuple[int | None, int]],
+        decide: Decide,
+    ) -> None: ...
+    def clean(self, data: Buffer) -> tuple[int, bytes]:
+        """Bytes of whole batches consumed, and the batches that remain of them.
+
+        Raises InvalidBatchError for a damaged batch.
+        """
