@@ -42,11 +42,11 @@ def explain(error: BaseException) -> int:
         return BROKEN_PIPE
     if isinstance(error, ConfigError):
         return fail(str(error), USAGE_ERROR)
+    if _is_ours(error):
+        return fail(str(error))
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return fail(f"{name}{error.strerror or error}")
-    if _is_ours(error):
-        return fail(str(error))
     raise error
 
 

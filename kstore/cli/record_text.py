@@ -1,0 +1,190 @@
+"""Records as text: what ``kstore produce`` reads and ``kstore consume`` writes. No input or output
+happens here.
+
+Lines carry values, or keys and values with a separator; JSON carries everything. In JSON a key or
+value that is not UTF-8 stands under ``key_base64`` or ``value_base64``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+__all__ = [
+    "FIELDS",
+    "InputRecord",
+    "OutputRecord",
+    "RecordFormatError",
+    "parse_json",
+    "parse_line",
+    "template",
+    "to_json",
+]
+
+FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_JSON_KEYS = {"key", "key_base64", "value", "value_base64", "partition", "timestamp", "headers"}
+_ESCAPES = {"\\n": b"\n", "\\t": b"\t", "\\0": b"\0", "\\\\": b"\\"}
+
+
+class RecordFormatError(ValueError):
+    """A line of input, or a template, can't be understood; the sentence says what was expected."""
+
+
+class InputRecord(NamedTuple):
+    """A record to be sent; None for a partition or timestamp leaves it to the client."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class OutputRecord(NamedTuple):
+    """A record that was read, in plain types."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def parse_line(line: bytes, separator: bytes | None) -> InputRecord:
+    """Read ``value``, or ``key<separator>value``; RecordFormatError if the separator is
+    missing.
+    """
+    if separator is None:
+        return InputRecord(line)
+    key, found, value = line.partition(separator)
+    if not found:
+        raise RecordFormatError(f"there is no key separator {separator.decode()!r} in the line")
+    return InputRecord(value, key)
+
+
+def parse_json(line: bytes) -> InputRecord:
+    """Read one JSON object with value, key, headers, partition and timestamp (ms), all
+    optional.
+    """
+    try:
+        given = json.loads(line)
+    except ValueError as error:
+        raise RecordFormatError(f"the line is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise RecordFormatError(
+            'the line must be a JSON object, such as {"key": "a", "value": "b"}'
+        )
+    # What consume --json writes can be fed back: topic and offset are known, and not used.
+    unknown = set(given) - _JSON_KEYS - {"topic", "offset"}
+    if unknown:
+        raise RecordFormatError(
+            f"the object has {sorted(unknown)[0]!r}; it may have {', '.join(sorted(_JSON_KEYS))}"
+        )
+    headers = given.get("headers") or []
+    if isinstance(headers, dict):
+        headers = list(headers.items())
+    try:
+        pairs = tuple((str(name), _encode(value)) for name, value in headers)
+    except (TypeError, ValueError):
+        raise RecordFormatError("headers must be an object, or a list of [name, value]") from None
+    return InputRecord(
+        _bytes(given, "value"), _bytes(given, "key"), _integer(given, "partition"),
+        _integer(given, "timestamp"), pairs,
+    )  # fmt: skip
+
+
+def _encode(value: Any) -> bytes | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    return (
+        base64.b64decode(value["base64"], validate=True)
+        if isinstance(value, dict)
+        else str(value).encode()
+    )
+
+
+def _bytes(given: dict[str, Any], name: str) -> bytes | None:
+    coded = given.get(f"{name}_base64")
+    if coded is not None:
+        try:
+            return base64.b64decode(coded, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise RecordFormatError(f"{name}_base64 is not base64") from None
+    value = given.get(name)
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _integer(given: dict[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise RecordFormatError(f"{name} must be an integer, not {value!r}")
+    return value
+
+
+def to_json(record: OutputRecord) -> bytes:
+    """Write a record as one line of JSON; what is not UTF-8 goes under ``..._base64``."""
+    out: dict[str, Any] = {
+        "topic": record.topic, "partition": record.partition, "offset": record.offset,
+        "timestamp": record.timestamp,
+    }  # fmt: skip
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            out[name] = None if data is None else data.decode()
+        except UnicodeDecodeError:
+            out[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    out["headers"] = [[name, _header(value)] for name, value in record.headers]
+    return json.dumps(out, ensure_ascii=False).encode() + b"\n"
+
+
+def _header(value: bytes | None) -> Any:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value or b"").decode()}
+
+
+def template(text: str) -> Callable[[OutputRecord], bytes]:
+    r"""Compile an output format such as ``{key}\t{value}\n`` to a function from record to bytes.
+
+    Fields are those of FIELDS; ``\n \t \0 \\`` are escapes; a null key or value is written as
+    nothing. Keys and values come out byte for byte.
+    """
+    parts: list[bytes | str] = []
+    for piece in re.split(r"(\{\w*\}|\\[nt0\\])", text):
+        if piece.startswith("{") and piece.endswith("}"):
+            name = piece[1:-1]
+            if name not in FIELDS:
+                raise RecordFormatError(
+                    f"the format has {piece}; the fields are {', '.join(FIELDS)}"
+                )
+            parts.append(name)
+        elif piece:
+            parts.append(_ESCAPES.get(piece) or piece.encode())
+
+    def write(record: OutputRecord) -> bytes:
+        return b"".join(p if isinstance(p, bytes) else _field(record, p) for p in parts)
+
+    return write
+
+
+def _field(record: OutputRecord, name: str) -> bytes:
+    value = getattr(record, name)
+    if value is None:
+        return b""
+    if isinstance(value, bytes):
+        return value
+    if name == "headers":
+        return _headers_text(value)
+    return str(value).encode()
+
+
+def _headers_text(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    return b",".join(name.encode() + b"=" + (value or b"") for name, value in headers)
