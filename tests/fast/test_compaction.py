@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from crcmod.predefined import mkPredefinedCrcFun
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ from kstore.record import (
     decode,
 )
 
+CRC = mkPredefinedCrcFun("crc-32c")
 NOW, RETENTION = 1_000_000, 500
 
 
@@ -245,19 +248,13 @@ def test_a_partial_batch_at_the_end_is_left_for_the_next_call() -> None:
     assert (done, bytes(out)) == (len(first), first)
 
 
-@given(st.lists(GROUP, min_size=1, max_size=3), COMPRESSIONS, st.data())
-def test_mutated_batches_never_escape_their_bytes(groups: Any, codecs: Any, data: Any) -> None:
-    raw = bytearray(log_of(groups, codecs))
-    at = data.draw(st.integers(61, len(raw) - 1))
-    raw[at] = data.draw(st.integers(0, 255))
+@given(GROUP, st.integers(0, 4), st.data())
+def test_mutated_batches_never_escape_their_bytes(group: Any, codec: int, data: Any) -> None:
+    raw = bytearray(log_of([group], [codec]))
+    raw[data.draw(st.integers(57, len(raw) - 1))] = data.draw(st.integers(0, 255))
     # The walk itself is to be tested, not the CRC in front of it: put that right.
-    (view, *_) = batches(raw)
-    from crcmod.predefined import mkPredefinedCrcFun
-
-    raw[17:21] = mkPredefinedCrcFun("crc-32c")(bytes(raw[21 : view.size_bytes])).to_bytes(4, "big")
+    raw[17:21] = CRC(bytes(raw[21:])).to_bytes(4, "big")
     found = OffsetMap(1 << 16, bytes(16))
-    try:
+    with suppress(InvalidBatchError):
         index_batches(raw, found, 0, nobody)
         cleaner(found).clean(raw)
-    except InvalidBatchError:
-        pass
