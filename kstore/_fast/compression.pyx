@@ -32,6 +32,8 @@ cdef object _library():
 
 
 cdef inline object _readable(const uint8_t* data, Py_ssize_t size):
+    if size == 0:
+        return b""                          # the library is not made for a NULL address
     return PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
 
 

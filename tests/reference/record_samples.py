@@ -1,0 +1,32 @@
+"""Hypothesis strategies for records and batches, and buffers without a spare byte for over-read tests."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import strategies as st
+
+nullable_bytes = st.none() | st.binary(max_size=80) | st.binary(min_size=100, max_size=300)
+timestamps = st.integers(-1, 2**41) | st.just(1_700_000_000_000)
+header_keys = st.text(st.characters(codec="utf-8"), max_size=10)
+headers = st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=20)), max_size=3)
+rows = st.tuples(nullable_bytes, nullable_bytes, timestamps, headers)
+"""(key, value, timestamp, headers)"""
+row_lists = st.lists(rows, min_size=1, max_size=12)
+many_rows = st.lists(st.tuples(nullable_bytes, st.none() | st.just(b"v")), min_size=60, max_size=140).map(
+    lambda pairs: [(key, value, 5, []) for key, value in pairs]
+)
+"""Enough records for offset deltas of two bytes."""
+codecs = st.integers(0, 4)
+
+
+def exactly(data: bytes) -> array[int]:
+    """``data`` in memory that ends where it ends (bytes objects have a zero behind them)."""
+    return array("B", list(data))
+
+
+def encoded_headers(
+    pairs: list[tuple[str, bytes | None]],
+) -> tuple[tuple[bytes, bytes | None], ...]:
+    """Header keys as UTF-8."""
+    return tuple((key.encode(), value) for key, value in pairs)
