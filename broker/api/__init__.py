@@ -1,8 +1,9 @@
 """The table of APIs that the broker answers: one row per API key, and what a handler is given.
 
-A row names its handler as "module:function", so that a plain broker's start-up imports no handler before its first
-request. Adding an API is one row here and one handler. ApiVersions advertises exactly these rows, cut to what the
-protocol registry can decode. Produce and Fetch have no Python handler: kstore._fast runs them from frame to answer.
+A row names its handler as "module:function", so that a plain broker's start-up imports no handler
+before its first request. Adding an API is one row here and one handler. ApiVersions advertises
+exactly these rows, cut to what the protocol registry can decode. Produce and Fetch have no Python
+handler: kstore._fast runs them from frame to answer.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class RequestContext(NamedTuple):
 Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
 """A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it.
 
-It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the same connection
-go on being handled; only their answers wait for their turn. ``None`` as response means that no answer is sent.
+It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the
+same connection go on being handled; only their answers wait for their turn. ``None`` as response
+means that no answer is sent.
 """
 
 
@@ -44,11 +46,14 @@ class ApiRow(NamedTuple):
     """One API: the versions served and where its handler is."""
 
     handler: str
-    """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself."""
+    """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself.
+    """
     min_version: int
     max_version: int
     cached: bool = False
-    """The answer depends on the request's bytes and the metadata image alone: encoded once per image."""
+    """The answer depends on the request's bytes and the metadata image alone: encoded once per
+    image.
+    """
 
 
 FAST = "fast"

@@ -1,6 +1,7 @@
 """Which fetch sessions (KIP-227) are kept: ids, the limit, and who gives way to whom.
 
-Pure: time and random numbers come in as arguments. What a session holds is kstore._fast.fetch_session's.
+Pure: time and random numbers come in as arguments. What a session holds is
+kstore._fast.fetch_session's.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class FetchSessionCache(Generic[S]):
         self._random_id = random_id
 
     def reserve(self, privileged: bool, size: int, now_ms: int) -> int:
-        """An id for a new session of so many partitions, or 0: the client goes on without a session."""
+        """An id for a new session of so many partitions, or 0: the client goes on without a
+        session.
+        """
         if self.max_entries <= 0:
             return 0
         if len(self.sessions) >= self.max_entries and not self._evict(privileged, size, now_ms):

@@ -1,7 +1,7 @@
 """The metadata image: topics, partitions, leaders and brokers as this broker knows them.
 
-Pure: nothing here reads the store or opens a log. Entries are immutable and replaced; `version` grows with every
-change, and `on_change` is told, so that pre-encoded answers are forgotten.
+Pure: nothing here reads the store or opens a log. Entries are immutable and replaced; `version`
+grows with every change, and `on_change` is told, so that pre-encoded answers are forgotten.
 """
 
 from __future__ import annotations

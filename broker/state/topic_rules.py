@@ -1,4 +1,5 @@
-"""What topics may look like: names, partition counts, replicas and configs, with Kafka's error for each breach.
+"""What topics may look like: names, partition counts, replicas and configs, with Kafka's error for
+each breach.
 
 Pure: it plans, it creates nothing.
 """
@@ -180,7 +181,8 @@ def _spread(
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replicas} time(s): The target replication factor "
-            f"of {replicas} cannot be reached because only {len(brokers)} broker(s) are registered.",
+            f"of {replicas} cannot be reached because only {len(brokers)} broker(s) are "
+            "registered.",
         )
     width = len(brokers)
     return tuple(
@@ -211,6 +213,7 @@ def _assigned(
         if problem:
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The manual partition assignment of partition {index} ({list(replicas)}) has {problem}.",
+                f"The manual partition assignment of partition {index} ({list(replicas)}) has "
+                f"{problem}.",
             )
     return tuple(tuple(assignments[index]) for index in range(len(assignments)))

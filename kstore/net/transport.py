@@ -19,7 +19,7 @@ PORT_ATTEMPTS = 20
 """How often a free port is asked for that every address of the host has."""
 
 
-class ListenError(Exception):
+class ListenError(OSError):
     """An address can't be listened on; the message says which, why, and what to do."""
 
 
@@ -31,7 +31,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
-    """Listening sockets on every address of host ("" for all interfaces), on one port; 0 asks for a free one.
+    """Listening sockets on every address of host ("" for all interfaces), on one port; 0 asks for a
+    free one.
 
     Raises ListenError.
     """
@@ -102,7 +103,10 @@ def _sentence(host: str, port: int, problem: OSError) -> str:
 
 
 async def listen(
-    loop: asyncio.AbstractEventLoop, factory: Callable[[], Any], sockets: list[socket.socket], backlog: int
+    loop: asyncio.AbstractEventLoop,
+    factory: Callable[[], Any],
+    sockets: list[socket.socket],
+    backlog: int,
 ) -> list[asyncio.AbstractServer]:
     """Accept on sockets that `bind` made; each connection gets a protocol from factory."""
     return [await loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets]

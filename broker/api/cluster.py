@@ -1,0 +1,55 @@
+"""DescribeCluster, versions 0 to 2 (KIP-700, KIP-919): the brokers and the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.api import RequestContext
+from kstore.broker.api.metadata import CLUSTER_OPERATIONS
+from kstore.errors import ErrorCode
+from kstore.protocol.cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_describe_cluster"]
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle_describe_cluster(
+    broker: Broker, request: DescribeClusterRequest, ctx: RequestContext
+) -> DescribeClusterResponse:
+    """List the brokers as this listener's clients reach them; controllers are no endpoints of their
+    own here.
+    """
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="This endpoint is of type BROKER; the request asked for another type.",
+            endpoint_type=BROKERS,
+        )
+    response = DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=broker.image.cluster_id,
+        controller_id=broker.image.controller_id,
+    )
+    for node in broker.image.brokers.values():
+        endpoint = node.endpoint(ctx.listener)
+        if endpoint is not None:
+            response.brokers.append(
+                DescribeClusterBroker(
+                    broker_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack
+                )
+            )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

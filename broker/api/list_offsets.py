@@ -1,0 +1,126 @@
+"""ListOffsets, versions 1 to 11: the first, the last, the newest record's, or a timestamp's offset.
+
+Not here: OffsetForLeaderEpoch, which is epochs.py's. Remote storage is none, so its timestamps mean
+the local log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore._fast.partition_table import Partition
+from kstore.broker.api import RequestContext
+from kstore.errors import ErrorCode
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["check_leader", "handle_list_offsets"]
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Since which version of the request a special timestamp has its meaning."""
+CONSUMER = -1
+READ_COMMITTED = 1
+
+
+class Found(NamedTuple):
+    """An offset, with the timestamp of its record and its epoch where they are known."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+def handle_list_offsets(
+    broker: Broker, request: ListOffsetsRequest, ctx: RequestContext
+) -> ListOffsetsResponse:
+    """Answer every partition by itself; a partition named twice is INVALID_REQUEST."""
+    counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    twice = {key for key, count in counts.items() if count > 1}
+    return ListOffsetsResponse(
+        topics=[_topic(broker, request, topic, twice, ctx) for topic in request.topics]
+    )
+
+
+def _topic(
+    broker: Broker,
+    request: ListOffsetsRequest,
+    topic: ListOffsetsTopic,
+    twice: set[tuple[str, int]],
+    ctx: RequestContext,
+) -> ListOffsetsTopicResponse:
+    answers = []
+    for asked in topic.partitions:
+        partition = broker.table.partition(topic.name.encode(), asked.partition_index)
+        code = check_leader(partition, asked.current_leader_epoch)
+        if (topic.name, asked.partition_index) in twice:
+            code = ErrorCode.INVALID_REQUEST
+        elif ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < -6:
+            code = ErrorCode.UNSUPPORTED_VERSION
+        answer = ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, error_code=code
+        )
+        if code == ErrorCode.NONE and partition is not None:
+            found = _find(partition, asked, request)
+            answer.offset, answer.timestamp, answer.leader_epoch = found
+        answers.append(answer)
+    return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+
+
+def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
+    """The error code for a client with that idea of the leader; -1 checks no epoch."""
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not partition.online:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if 0 <= current_leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if current_leader_epoch > partition.leader_epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> Found:
+    log = partition.log
+    end = partition.log_end_offset
+    if request.replica_id == CONSUMER:
+        committed = request.isolation_level == READ_COMMITTED
+        end = partition.last_stable_offset if committed else partition.high_watermark
+    if asked.timestamp == LATEST:
+        return Found(end, -1, partition.leader_epoch)
+    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return Found(partition.log_start_offset, -1, _epoch(partition, partition.log_start_offset))
+    if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return Found()
+    if asked.timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp()
+    else:
+        found = log.offset_for_timestamp(asked.timestamp)
+    if found is None or found[0] >= end:
+        return Found()
+    return Found(found[0], found[1], _epoch(partition, found[0]))
+
+
+def _epoch(partition: Partition, offset: int) -> int:
+    epoch: int = partition.log.epoch_for_offset(offset)
+    return epoch

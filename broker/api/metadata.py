@@ -1,0 +1,218 @@
+"""Metadata, versions 0 to 13, and DescribeTopicPartitions, version 0 (KIP-966): topics, partitions,
+leaders, brokers.
+
+Answers come from the image alone, so the data plane keeps them encoded until it changes. A topic
+that is missing is made if the request and auto.create.topics.enable allow it, and then answered as
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from kstore.broker.api import RequestContext
+from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.state.topic_rules import NewTopic, TopicError, check_name
+from kstore.errors import ErrorCode
+from kstore.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kstore.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_describe_topic_partitions", "handle_metadata"]
+
+NOT_ASKED = -(2**31)
+TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs: all, without an
+authorizer.
+"""
+CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+MAX_DESCRIBED_PARTITIONS = 2000
+
+
+def handle_metadata(
+    broker: Broker, request: MetadataRequest, ctx: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describe the named topics, or all; make the missing ones first where that is allowed."""
+    missing = _to_create(broker, request)
+    if missing:
+        return _create_and_describe(broker, request, ctx, missing)
+    return _describe(broker, request, ctx, {})
+
+
+def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
+    if not request.allow_auto_topic_creation or not broker.config["auto.create.topics.enable"]:
+        return []
+    names = [topic.name for topic in request.topics or [] if topic.name is not None]
+    return [name for name in names if name not in broker.image.topics and _legal(name)]
+
+
+def _legal(name: str) -> bool:
+    try:
+        check_name(name)
+    except TopicError:
+        return False
+    return True
+
+
+async def _create_and_describe(
+    broker: Broker, request: MetadataRequest, ctx: RequestContext, missing: list[str]
+) -> MetadataResponse:
+    errors: dict[str, int] = {}
+    for name in missing:
+        try:
+            await broker.topics.ensure(NewTopic(name))
+        except TopicError as problem:
+            errors[name] = problem.code
+    return _describe(broker, request, ctx, errors)
+
+
+def _describe(
+    broker: Broker, request: MetadataRequest, ctx: RequestContext, errors: dict[str, int]
+) -> MetadataResponse:
+    image = broker.image
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+        topics = [_topic(topic, operations) for topic in image.topics.values()]
+    else:
+        topics = [_asked(broker, topic, operations, errors) for topic in request.topics]
+    brokers = []
+    for node in image.brokers.values():
+        endpoint = node.endpoint(ctx.listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack
+                )
+            )
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _asked(
+    broker: Broker, asked: MetadataRequestTopic, operations: int, errors: dict[str, int]
+) -> MetadataResponseTopic:
+    """One topic that was asked for by name, or by id where the name is null."""
+    if asked.name is None:
+        topic = broker.image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
+        return _topic(topic, operations)
+    topic = broker.image.topics.get(asked.name)
+    if topic is not None:
+        return _topic(topic, operations)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not _legal(asked.name):
+        unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=errors.get(asked.name, unknown), name=asked.name)
+
+
+def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(i, partition) for i, partition in enumerate(topic.partitions)],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    leaderless = ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
+    return MetadataResponsePartition(
+        error_code=leaderless,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
+def handle_describe_topic_partitions(
+    broker: Broker, request: DescribeTopicPartitionsRequest, ctx: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics in order of name, at most so many partitions; the cursor says where
+    to go on.
+    """
+    limit = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
+    names = sorted({topic.name for topic in request.topics} or broker.image.topics)
+    first = 0
+    if request.cursor is not None:
+        start = request.cursor.topic_name
+        names = [name for name in names if name >= start]
+        first = request.cursor.partition_index if names and names[0] == start else 0
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if limit <= 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(
+                topic_name=name, partition_index=0
+            )
+            break
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        described = topic.partitions[first : first + limit]
+        response.topics.append(_described(topic, first, described))
+        limit -= len(described)
+        if first + len(described) < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(
+                topic_name=name, partition_index=first + len(described)
+            )
+            break
+        first = 0
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not _legal(name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID)
+
+
+def _described(
+    topic: TopicImage, first: int, partitions: tuple[PartitionImage, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index, partition in enumerate(partitions, first)
+        ],
+    )

@@ -1,0 +1,242 @@
+"""CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3, DeleteRecords 0-2: what admin clients
+do to topics.
+
+The rules are state/topic_rules.py's, the doing runtime/topics.py's; this file speaks the messages.
+Each topic of a request is answered by itself. Timeouts do not matter here: nothing waits for other
+brokers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kstore.broker.api import RequestContext
+from kstore.broker.state.image import TopicImage
+from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.config import TOPIC_CONFIGS
+from kstore.errors import ErrorCode
+from kstore.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_create_partitions",
+    "handle_create_topics",
+    "handle_delete_records",
+    "handle_delete_topics",
+]
+
+DYNAMIC_TOPIC_CONFIG = 1
+DEFAULT_CONFIG = 5
+STATIC_BROKER_CONFIG = 4
+HIGH_WATERMARK = -1
+
+
+async def handle_create_topics(
+    broker: Broker, request: CreateTopicsRequest, ctx: RequestContext
+) -> CreateTopicsResponse:
+    """Make topics; a name that stands in the request twice is INVALID_REQUEST, and made
+    not at all.
+    """
+    counts = Counter(topic.name for topic in request.topics)
+    response = CreateTopicsResponse()
+    for name, count in counts.items():
+        if count > 1:
+            response.topics.append(
+                CreatableTopicResult(
+                    name=name,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message="Duplicate topic name.",
+                )
+            )
+    for asked in request.topics:
+        if counts[asked.name] == 1:
+            response.topics.append(await _create(broker, asked, request.validate_only))
+    return response
+
+
+async def _create(
+    broker: Broker, asked: CreatableTopic, validate_only: bool
+) -> CreatableTopicResult:
+    new = NewTopic(
+        asked.name,
+        asked.num_partitions,
+        asked.replication_factor,
+        {a.partition_index: a.broker_ids for a in asked.assignments},
+        {config.name: config.value for config in asked.configs},
+    )
+    try:
+        if len(new.assignments) != len(asked.assignments):
+            raise TopicError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once."
+            )
+        topic = await broker.topics.create(new, validate_only=validate_only)
+    except TopicError as problem:
+        return CreatableTopicResult(
+            name=asked.name, error_code=problem.code, error_message=problem.message
+        )
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if validate_only else topic.topic_id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=_configs(broker, topic),
+    )
+
+
+def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
+    rows = []
+    for name in TOPIC_CONFIGS:
+        value = topic.configs.get(name)
+        source = DYNAMIC_TOPIC_CONFIG
+        if value is None:
+            value, origin = broker.config.topic_default(name)
+            source = DEFAULT_CONFIG if origin.kind == "default" else STATIC_BROKER_CONFIG
+        rows.append(CreatableTopicConfigs(name=name, value=value, config_source=source))
+    return rows
+
+
+async def handle_delete_topics(
+    broker: Broker, request: DeleteTopicsRequest, ctx: RequestContext
+) -> DeleteTopicsResponse:
+    """Delete topics by name, or by id from version 6 on; naming one twice is INVALID_REQUEST."""
+    asked = request.topics
+    if ctx.api_version < 6:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    resolved = [(state, *_resolve(broker, state)) for state in asked]
+    counts = Counter(name for _, name, _ in resolved if name is not None)
+    response = DeleteTopicsResponse()
+    for state, name, unresolved in resolved:
+        topic = broker.image.topics.get(name) if name is not None else None
+        topic_id = topic.topic_id if topic is not None else state.topic_id
+        code, message = unresolved, None
+        if name is not None and counts[name] > 1:
+            code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+        elif name is not None and code == ErrorCode.NONE:
+            code, message = await _delete(broker, name)
+        response.responses.append(
+            DeletableTopicResult(
+                name=name, topic_id=topic_id, error_code=code, error_message=message
+            )
+        )
+    return response
+
+
+def _resolve(broker: Broker, state: DeleteTopicState) -> tuple[str | None, int]:
+    """The name that is meant, and an error code where there is none."""
+    if state.name is not None:
+        if state.topic_id != ZERO_UUID:
+            return state.name, ErrorCode.INVALID_REQUEST
+        return state.name, ErrorCode.NONE
+    return _name_of(broker, state.topic_id)
+
+
+def _name_of(broker: Broker, topic_id: UUID) -> tuple[str | None, int]:
+    topic = broker.image.topic_by_id(topic_id)
+    if topic is None:
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
+    return topic.name, ErrorCode.NONE
+
+
+async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
+    try:
+        await broker.topics.delete(name)
+    except TopicError as problem:
+        return problem.code, problem.message
+    return ErrorCode.NONE, None
+
+
+async def handle_create_partitions(
+    broker: Broker, request: CreatePartitionsRequest, ctx: RequestContext
+) -> CreatePartitionsResponse:
+    """Let topics grow; naming one twice is INVALID_REQUEST."""
+    counts = Counter(topic.name for topic in request.topics)
+    response = CreatePartitionsResponse()
+    for asked in request.topics:
+        if counts[asked.name] > 1:
+            result = CreatePartitionsTopicResult(
+                name=asked.name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="Duplicate topic in request.",
+            )
+        else:
+            result = await _grow(broker, asked, request.validate_only)
+        response.results.append(result)
+    return response
+
+
+async def _grow(
+    broker: Broker, asked: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    assignments = None
+    if asked.assignments is not None:
+        assignments = [assignment.broker_ids for assignment in asked.assignments]
+    result = CreatePartitionsTopicResult(name=asked.name)
+    try:
+        await broker.topics.add_partitions(
+            NewPartitions(asked.name, asked.count, assignments), validate_only=validate_only
+        )
+    except TopicError as problem:
+        result.error_code, result.error_message = problem.code, problem.message
+    return result
+
+
+def handle_delete_records(
+    broker: Broker, request: DeleteRecordsRequest, ctx: RequestContext
+) -> DeleteRecordsResponse:
+    """Raise log start offsets (KIP-107); offset -1 means the high watermark."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete_records(broker, topic.name, p) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_records(
+    broker: Broker, topic: str, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+    partition = broker.table.partition(topic.encode(), asked.partition_index)
+    if partition is None:
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    if partition.entry.internal or "delete" not in partition.log.config.cleanup_policy:
+        result.error_code = ErrorCode.POLICY_VIOLATION
+    elif offset < 0 or offset > partition.high_watermark:
+        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    else:
+        partition.log.delete_before(offset)
+        partition.notify()
+        result.low_watermark = partition.log_start_offset
+    return result

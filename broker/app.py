@@ -1,0 +1,130 @@
+"""The broker as a process: listen, open, serve until SIGTERM or SIGINT, stop cleanly.
+
+`serve` is the whole life of it. Imports are few and late: a plain broker answers within 0.2 s of
+exec.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore.broker.metrics import LoopStall
+from kstore.broker.runtime.broker import Broker
+from kstore.broker.server import Server, connection_factory
+from kstore.broker.state.image import Endpoint
+from kstore.net.transport import bind, listen, new_loop
+
+if TYPE_CHECKING:
+    from kstore.config import BrokerConfig
+
+__all__ = ["serve"]
+
+STOP_TIMEOUT_S = 5.0
+IDLE_CHECK_S = 5.0
+log = logging.getLogger("kstore.broker")
+
+
+def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT; ``on_ready(host, port)`` is called once clients are
+    answered.
+
+    Raises ListenError, LogError or StoreError if it can't start.
+    """
+    sockets = _bind(config)
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_run(config, sockets, on_ready))
+    finally:
+        for bound in sockets:
+            for sock in bound:
+                sock.close()
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
+    """Listen on every listener: a port in use is told before any log is opened."""
+    backlog = config["socket.listen.backlog.size"]
+    bound: list[list[socket.socket]] = []
+    try:
+        for listener in config.listeners:
+            bound.append(bind(listener.host, listener.port, backlog=backlog))
+    except BaseException:
+        for sockets in bound:
+            for sock in sockets:
+                sock.close()
+        raise
+    return bound
+
+
+async def _run(
+    config: BrokerConfig, sockets: list[list[socket.socket]], on_ready: Callable[[str, int], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    ports = {
+        listener.name: bound[0].getsockname()[1]
+        for listener, bound in zip(config.listeners, sockets, strict=True)
+    }
+    server = Server(config, loop)
+    broker = Broker(config, loop, server, server.report)
+    server.publish(broker)
+    try:
+        broker.open(_endpoints(config, ports))
+        await _serve(config, broker, server, sockets, ports, on_ready, stop)
+    finally:
+        broker.close()
+
+
+async def _serve(
+    config: BrokerConfig,
+    broker: Broker,
+    server: Server,
+    sockets: list[list[socket.socket]],
+    ports: dict[str, int],
+    on_ready: Callable[[str, int], None],
+    stop: asyncio.Event,
+) -> None:
+    """Accept connections until told to stop; then answer what is in flight."""
+    loop = asyncio.get_running_loop()
+    backlog = config["socket.listen.backlog.size"]
+    accepting: list[asyncio.AbstractServer] = []
+    for listener, bound in zip(config.listeners, sockets, strict=True):
+        accepting += await listen(loop, connection_factory(broker, listener.name), bound, backlog)
+    stall = LoopStall(loop)
+    stall.start()
+    idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
+    first = config.listeners[0]
+    on_ready(first.host, ports[first.name])
+    try:
+        await stop.wait()
+    finally:
+        stall.stop()
+        idle.cancel()
+        for acceptor in accepting:
+            acceptor.close()
+        if broker.groups is not None:
+            await broker.groups.close()
+        await server.finish(STOP_TIMEOUT_S)
+
+
+async def _close_idle(broker: Broker, idle_ms: int) -> None:
+    while True:
+        await asyncio.sleep(IDLE_CHECK_S)
+        broker.plane.close_idle(idle_ms)
+
+
+def _endpoints(config: BrokerConfig, ports: dict[str, int]) -> tuple[Endpoint, ...]:
+    """What clients are told; port 0 becomes the port that was found free."""
+    return tuple(
+        Endpoint(listener.name, listener.host, listener.port or ports[listener.name])
+        for listener in config.advertised_listeners
+    )

@@ -1,0 +1,146 @@
+"""The broker as its parts: what handlers are given. It wires and starts them; it answers no request
+itself.
+
+Everything runs on one loop; what waits for the disk (the coordination store's commits) goes through
+`run_blocking`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from kstore._fast.connection import DataPlane
+from kstore._fast.fetch_path import FetchPath
+from kstore._fast.partition_table import Partition, PartitionTable
+from kstore._fast.produce_path import ProducePath
+from kstore.broker.runtime import znodes
+from kstore.broker.runtime.replicas import LocalReplicas
+from kstore.broker.runtime.topics import Topics
+from kstore.broker.state.fetch_session import FetchSessionCache
+from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.config import BrokerConfig
+    from kstore.types import TopicPartition
+
+__all__ = ["AppendOutcome", "Broker"]
+
+T = TypeVar("T")
+STORE_FOLDER = ".coordination"
+"""The embedded coordination store's folder in the first log dir."""
+
+
+class AppendOutcome(NamedTuple):
+    """What became of an append: Kafka's error code (0: done) and the offsets given."""
+
+    error_code: int
+    base_offset: int
+    last_offset: int
+    log_end_offset: int
+
+
+class Broker:
+    """One broker: config, store, image, topics, logs and the data plane."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        server: Any,
+        report: Callable[[str], None],
+    ) -> None:
+        """``server`` is who answers what the data plane does not; ``report`` tells the operator a
+        sentence.
+        """
+        self.config = config
+        self.loop = loop
+        self.node_id: int = config["node.id"]
+        self.report = report
+        self.table = PartitionTable(self.node_id, loop.call_soon)
+        sessions: FetchSessionCache[Any] = FetchSessionCache(
+            config["max.incremental.fetch.session.cache.slots"],
+            lambda: random.randrange(1, 1 << 31),
+        )
+        self.plane = DataPlane(
+            server,
+            self.table,
+            ProducePath(self.table, report),
+            FetchPath(
+                self.table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]
+            ),
+            max_request_bytes=config["socket.request.max.bytes"],
+            max_queued_bytes=config["queued.max.request.bytes"],
+        )
+        self.replicas = LocalReplicas(config, self.node_id, self.table)
+        self.store: Store
+        self.image: MetadataImage
+        self.topics: Topics
+        self.groups: Any = None
+        """The group coordinator (runtime/shards.py), once somebody has asked for it."""
+        self.producer_ids: Any = None
+        """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
+        """
+        self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, as Metadata tells it."""
+        return self.image.cluster_id
+
+    def now_ms(self) -> int:
+        """The wall clock, in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def open(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Open the store and the logs; ``endpoints`` are where clients reach this broker.
+        Blocks.
+        """
+        from kstore.broker.coordination.lmdb_store import LmdbStore
+
+        paths: list[str] = list(self.config["log.dirs"])
+        self.replicas.open(paths)
+        self.store = LmdbStore(os.path.join(paths[0], STORE_FOLDER))
+        znodes.prepare(self.store)
+        self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
+        myself = BrokerImage(self.node_id, endpoints)
+        znodes.register_broker(self.store, myself, self.now_ms())
+        self.image.put_broker(myself, controller=True)
+        self.topics = Topics(self.config, self.store, self.image, self.replicas, self.run_blocking)
+        self.topics.load()
+
+    def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run a call that waits for the disk in the one thread for that, in the order of
+        the calls.
+        """
+        return self.loop.run_in_executor(self._blocking, call)
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        """The partition if this broker leads it and its log is open, else None."""
+        found = self.table.partition(tp.topic.encode(), tp.partition)
+        return found if found is not None and found.online else None
+
+    def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
+        """Append ready batches to a partition led here, and wake who waits for it.
+
+        ``origin`` is an AppendOrigin of log_core.pxd; 1 is the coordinator's (control batches
+        allowed). Offsets and epoch are written into the buffer if it is writable. Raises OSError
+        only.
+        """
+        found = self.partition(tp)
+        if found is None:
+            return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
+        return AppendOutcome(*found.append_batches(batches, origin=origin))
+
+    def close(self) -> None:
+        """Flush and close logs and store; the next start needs no recovery."""
+        self._blocking.shutdown(wait=True)
+        self.replicas.close()
+        self.store.close()

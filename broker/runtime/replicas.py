@@ -1,0 +1,120 @@
+"""The partitions whose logs are in this process: which log dir holds which, opened and put into the
+data plane's table.
+
+It decides nothing about topics or leaders (topics.py does); it is the one place where the broker
+opens and deletes logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.log.settings import LogConfig
+
+    from kstore.broker.state.image import TopicImage
+    from kstore.config import BrokerConfig
+    from kstore.log import LogDir
+
+__all__ = ["LocalReplicas"]
+
+
+class LocalReplicas:
+    """The log dirs of this broker and the partitions open in them."""
+
+    def __init__(self, config: BrokerConfig, node_id: int, table: PartitionTable) -> None:
+        self.table = table
+        self.node_id = node_id
+        self._config = config
+        self._dirs: list[LogDir] = []
+        self._homes: dict[TopicPartition, LogDir] = {}
+
+    def open(self, paths: Sequence[str]) -> None:
+        """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
+        from kstore.log import open_log_dir
+
+        policy = self._config["kstore.flush.policy"]
+        interval_ms = self._config["kstore.flush.interval.ms"]
+        for path in paths:
+            log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
+            self._dirs.append(log_dir)
+            for partition in log_dir.partitions():
+                self._homes[partition] = log_dir
+
+    @property
+    def dirs(self) -> Sequence[LogDir]:
+        """The log dirs, in the order of log.dirs."""
+        return self._dirs
+
+    def found(self) -> dict[str, dict[int, UUID | None]]:
+        """What lies in the log dirs: topic to partition to topic id (None where none was
+        written).
+        """
+        topics: dict[str, dict[int, UUID | None]] = {}
+        for partition, log_dir in self._homes.items():
+            topics.setdefault(partition.topic, {})[partition.partition] = log_dir.topic_id(
+                partition
+            )
+        return topics
+
+    def add_topic(self, topic: TopicImage) -> TopicEntry:
+        """Make a topic known to the data plane, without partitions."""
+        entry = TopicEntry(topic.name.encode(), topic.topic_id.bytes, internal=topic.internal)
+        self.table.add_topic(entry)
+        return entry
+
+    def open_partition(
+        self, entry: TopicEntry, topic: TopicImage, index: int, config: LogConfig
+    ) -> Partition:
+        """Open (or make) the log of one partition and put it into the table."""
+        key = TopicPartition(topic.name, index)
+        log_dir = self._homes.get(key) or self._emptiest()
+        image = topic.partitions[index]
+        log = log_dir.log(
+            key.topic, key.partition, create=True, config=config, topic_id=topic.topic_id
+        )
+        self._homes[key] = log_dir
+        partition = Partition(
+            entry, index, log, leader_id=image.leader, leader_epoch=image.leader_epoch
+        )
+        self.table.add_partition(partition)
+        return partition
+
+    def delete(self, topic: str, index: int) -> None:
+        """Delete one partition's log; nothing happens where there is none."""
+        key = TopicPartition(topic, index)
+        log_dir = self._homes.pop(key, None)
+        if log_dir is not None:
+            log_dir.delete(key)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of a log: the topic's own over the broker's defaults."""
+        from kstore.log.settings import LogConfig
+
+        return LogConfig.from_topic_configs({**self._config.topic_defaults(), **overrides})
+
+    def logs(self) -> list[tuple[Partition, Any]]:
+        """Every open partition with its log."""
+        return [
+            (partition, partition.log)
+            for entry in self.table.topics()
+            for partition in entry.partitions
+            if partition is not None and partition.log is not None
+        ]
+
+    def close(self) -> None:
+        """Flush, checkpoint and mark clean; further appends fail."""
+        dirs, self._dirs = self._dirs, []
+        for log_dir in dirs:
+            log_dir.close()
+
+    def _emptiest(self) -> LogDir:
+        counts = {id(log_dir): 0 for log_dir in self._dirs}
+        for log_dir in self._homes.values():
+            counts[id(log_dir)] += 1
+        return min(self._dirs, key=lambda log_dir: counts[id(log_dir)])

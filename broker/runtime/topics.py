@@ -1,0 +1,194 @@
+"""Topics as they come and go: the store first, then the logs, then the image, one change at a time.
+
+The rules are in state/topic_rules.py; this file makes them happen on this broker. Answers to
+clients are api/topics.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID, uuid4
+
+from kstore.broker.runtime import znodes
+from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.topic_rules import (
+    NewPartitions,
+    NewTopic,
+    TopicError,
+    check_configs,
+    plan_partitions,
+    plan_topic,
+)
+from kstore.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.replicas import LocalReplicas
+    from kstore.config import BrokerConfig
+
+__all__ = ["Topics"]
+
+T = TypeVar("T")
+OPENED_PER_TURN = 8
+"""How many logs are opened before other work on the loop has its turn (about 2 ms)."""
+
+
+class Topics:
+    """Creates, grows, configures and deletes topics."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        image: MetadataImage,
+        replicas: LocalReplicas,
+        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        """``run_blocking`` runs a call that waits for the disk in a thread."""
+        self._config = config
+        self._store = store
+        self._image = image
+        self._replicas = replicas
+        self._run_blocking = run_blocking
+        self._one_at_a_time = asyncio.Lock()
+
+    # ---- start ----
+
+    def load(self) -> None:
+        """Open what the store knows, adopt what only the log dirs know, drop leftovers of deleted
+        topics.
+
+        Runs before the broker serves, so it may block.
+        """
+        found = self._replicas.found()
+        for topic in znodes.read_topics(self._store):
+            for index, topic_id in found.pop(topic.name, {}).items():
+                stale = topic_id is not None and topic_id != topic.topic_id
+                if stale or index >= len(topic.partitions):
+                    self._replicas.delete(topic.name, index)
+            self._open_all(topic)
+        for name, partitions in found.items():
+            self._open_all(self._adopt(name, partitions))
+
+    def _adopt(self, name: str, partitions: Mapping[int, UUID | None]) -> TopicImage:
+        """A topic that was written without a broker, by an embedded log."""
+        node = self._replicas.node_id
+        topic_id = next((known for known in partitions.values() if known is not None), None)
+        images = (PartitionImage(node, 0, (node,), (node,)),) * (max(partitions) + 1)
+        topic = TopicImage(name, topic_id or uuid4(), images, {})
+        znodes.create_topic(self._store, topic)
+        return topic
+
+    def _open_all(self, topic: TopicImage) -> None:
+        entry = self._replicas.add_topic(topic)
+        log_config = self._replicas.log_config(topic.configs)
+        for index in range(len(topic.partitions)):
+            self._replicas.open_partition(entry, topic, index, log_config)
+        self._image.put_topic(topic)
+
+    # ---- changes ----
+
+    async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
+        """Make a topic and return its image; TopicError. With validate_only nothing is made."""
+        async with self._one_at_a_time:
+            configs = check_configs(new.configs)
+            assigned = plan_topic(
+                self._image,
+                new,
+                default_partitions=self._config["num.partitions"],
+                default_replicas=self._config["default.replication.factor"],
+            )
+            partitions = tuple(PartitionImage(r[0], 0, r, r) for r in assigned)
+            topic = TopicImage(new.name, uuid4(), partitions, configs)
+            if validate_only:
+                return topic
+            await self._in_store(lambda: znodes.create_topic(self._store, topic))
+            self._replicas.add_topic(topic)
+            await self._open(topic, 0)
+            self._image.put_topic(topic)
+            return topic
+
+    async def ensure(self, new: NewTopic) -> TopicImage:
+        """The topic of that name, made if it is missing; TopicError if it can't be made."""
+        known = self._image.topics.get(new.name)
+        if known is not None:
+            return known
+        try:
+            return await self.create(new)
+        except TopicError as problem:
+            # Another request was quicker.
+            if problem.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                return self._image.topics[new.name]
+            raise
+
+    async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
+        """Let a topic grow to a larger number of partitions; TopicError."""
+        async with self._one_at_a_time:
+            added = plan_partitions(self._image, new)
+            topic = self._image.topics[new.name]
+            first = len(topic.partitions)
+            partitions = topic.partitions + tuple(PartitionImage(r[0], 0, r, r) for r in added)
+            grown = topic._replace(partitions=partitions)
+            if validate_only:
+                return
+            await self._in_store(lambda: znodes.add_partitions(self._store, grown, first))
+            await self._open(grown, first)
+            self._image.put_topic(grown)
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic and its logs; TopicError if it does not exist."""
+        async with self._one_at_a_time:
+            topic = self._known(name)
+            if not self._config["delete.topic.enable"]:
+                raise TopicError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+            await self._in_store(lambda: znodes.delete_topic(self._store, topic))
+            self._replicas.table.remove_topic(name.encode())
+            self._image.remove_topic(name)
+            for count, index in enumerate(range(len(topic.partitions)), 1):
+                self._replicas.delete(name, index)
+                await _breathe(count)
+
+    async def set_configs(
+        self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what is set for a topic, in the store and in its open logs; TopicError."""
+        async with self._one_at_a_time:
+            topic = self._known(name)
+            checked = check_configs(configs)
+            if validate_only:
+                return
+            await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
+            log_config = self._replicas.log_config(checked)
+            entry = self._replicas.table.topic(name.encode())
+            for partition in entry.partitions if entry is not None else ():
+                if partition is not None:
+                    partition.log.reconfigure(log_config)
+            self._image.put_topic(topic._replace(configs=checked))
+
+    def _known(self, name: str) -> TopicImage:
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise TopicError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return topic
+
+    async def _in_store(self, call: Callable[[], T]) -> T:
+        result: T = await self._run_blocking(call)
+        return result
+
+    async def _open(self, topic: TopicImage, first: int) -> None:
+        """Open the logs of a topic's partitions from index first on, a few per turn of the loop."""
+        entry = self._replicas.table.topic(topic.name.encode())
+        assert entry is not None, topic.name
+        log_config = self._replicas.log_config(topic.configs)
+        for count, index in enumerate(range(first, len(topic.partitions)), 1):
+            self._replicas.open_partition(entry, topic, index, log_config)
+            await _breathe(count)
+
+
+async def _breathe(count: int) -> None:
+    if count % OPENED_PER_TURN == 0:
+        await asyncio.sleep(0)

@@ -1,0 +1,175 @@
+"""Where topics, configs and brokers lie in the coordination store, and how their nodes are written.
+
+Kafka's ZooKeeper-era layout and JSON, so that a reader of either finds its way. Reads and writes
+through a Store only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
+from kstore.broker.state.image import BrokerImage, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = [
+    "add_partitions",
+    "cluster_id",
+    "create_topic",
+    "delete_topic",
+    "prepare",
+    "read_topics",
+    "register_broker",
+    "set_configs",
+]
+
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+BROKER_IDS = "/brokers/ids"
+CLUSTER_ID = "/cluster/id"
+CONTROLLER_EPOCH = 1
+
+
+def prepare(store: Store) -> None:
+    """Make the folders that every later write takes for granted."""
+    for path in (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, "/cluster"):
+        store.ensure(path)
+
+
+def cluster_id(store: Store) -> str:
+    """The cluster's id, made by the first broker."""
+    try:
+        data, _ = store.get(CLUSTER_ID)
+        return str(json.loads(data)["id"])
+    except NoNodeError:
+        made = encode_id(uuid4())
+        store.create(CLUSTER_ID, _json({"version": "1", "id": made}))
+        return made
+
+
+def register_broker(store: Store, broker: BrokerImage, timestamp_ms: int) -> None:
+    """Say that this broker is alive, for as long as the session lasts."""
+    first = broker.endpoints[0]
+    node = {
+        "listener_security_protocol_map": {end.listener: "PLAINTEXT" for end in broker.endpoints},
+        "endpoints": [f"{end.listener}://{end.host}:{end.port}" for end in broker.endpoints],
+        "jmx_port": -1,
+        "port": first.port,
+        "host": first.host,
+        "version": 5,
+        "timestamp": str(timestamp_ms),
+        "rack": broker.rack,
+    }
+    store.create(f"{BROKER_IDS}/{broker.node_id}", _json(node), ephemeral=True)
+
+
+def read_topics(store: Store) -> list[TopicImage]:
+    """Every topic in the store."""
+    return [_read_topic(store, name) for name in store.children(TOPICS)]
+
+
+def create_topic(store: Store, topic: TopicImage) -> None:
+    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError."""
+    path = f"{TOPICS}/{topic.name}"
+    ops: list[Op] = [Create(path, _topic_node(topic)), Create(f"{path}/partitions")]
+    for index, partition in enumerate(topic.partitions):
+        ops += _create_partition(path, index, partition)
+    config_path = f"{TOPIC_CONFIGS}/{topic.name}"
+    node = _config_node(topic.configs)
+    ops.append(Set(config_path, node) if store.exists(config_path) else Create(config_path, node))
+    store.multi(ops)
+
+
+def add_partitions(store: Store, topic: TopicImage, first: int) -> None:
+    """Write the partitions from index first on of a topic that has grown."""
+    path = f"{TOPICS}/{topic.name}"
+    ops: list[Op] = [Set(path, _topic_node(topic))]
+    for index in range(first, len(topic.partitions)):
+        ops += _create_partition(path, index, topic.partitions[index])
+    store.multi(ops)
+
+
+def delete_topic(store: Store, topic: TopicImage) -> None:
+    """Remove a topic with its partitions and configs, all or nothing."""
+    path = f"{TOPICS}/{topic.name}"
+    ops: list[Op] = []
+    for index in range(len(topic.partitions)):
+        ops += [
+            Delete(f"{path}/partitions/{index}/state"),
+            Delete(f"{path}/partitions/{index}"),
+        ]
+    ops += [Delete(f"{path}/partitions"), Delete(path)]
+    if store.exists(f"{TOPIC_CONFIGS}/{topic.name}"):
+        ops.append(Delete(f"{TOPIC_CONFIGS}/{topic.name}"))
+    store.multi(ops)
+
+
+def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
+    """Replace what is set for a topic."""
+    store.set(f"{TOPIC_CONFIGS}/{topic}", _config_node(configs))
+
+
+def encode_id(value: UUID) -> str:
+    """A topic's or cluster's id as Kafka writes it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_id(text: str) -> UUID:
+    """The id that `encode_id` wrote."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def _read_topic(store: Store, name: str) -> TopicImage:
+    path = f"{TOPICS}/{name}"
+    node = json.loads(store.get(path)[0])
+    partitions: list[PartitionImage] = []
+    for index in range(len(node["partitions"])):
+        replicas = tuple(node["partitions"][str(index)])
+        state = json.loads(store.get(f"{path}/partitions/{index}/state")[0])
+        partitions.append(
+            PartitionImage(state["leader"], state["leader_epoch"], replicas, tuple(state["isr"]))
+        )
+    try:
+        configs = json.loads(store.get(f"{TOPIC_CONFIGS}/{name}")[0])["config"]
+    except NoNodeError:
+        configs = {}
+    return TopicImage(name, decode_id(node["topic_id"]), tuple(partitions), configs)
+
+
+def _create_partition(path: str, index: int, partition: PartitionImage) -> list[Op]:
+    state = {
+        "controller_epoch": CONTROLLER_EPOCH,
+        "leader": partition.leader,
+        "version": 1,
+        "leader_epoch": partition.leader_epoch,
+        "isr": list(partition.isr),
+    }
+    folder = f"{path}/partitions/{index}"
+    return [Create(folder), Create(f"{folder}/state", _json(state))]
+
+
+def _topic_node(topic: TopicImage) -> bytes:
+    return _json(
+        {
+            "version": 3,
+            "topic_id": encode_id(topic.topic_id),
+            "partitions": {str(i): list(p.replicas) for i, p in enumerate(topic.partitions)},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    )
+
+
+def _config_node(configs: Mapping[str, str]) -> bytes:
+    return _json({"version": 1, "config": dict(configs)})
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

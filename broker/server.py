@@ -1,0 +1,177 @@
+"""What the data plane asks for beside Produce and Fetch: who may connect, and answers from Python
+handlers.
+
+A request's bytes are decoded by its message class, given to the handler that the table names, and
+the response is encoded; a handler may answer later. Nothing here knows a particular API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.api import API_TABLE, FAST, Handler, RequestContext, resolve_handler
+from kstore.protocol import ProtocolError
+from kstore.protocol.registry import APIS
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore._fast.slots import Slot
+    from kstore.broker.runtime.broker import Broker
+    from kstore.config import BrokerConfig
+
+__all__ = ["Server"]
+
+log = logging.getLogger("kstore.broker")
+UNSUPPORTED = -1
+"""The data plane's version for an ApiVersions request that is newer than ours."""
+
+
+class Server:
+    """The Python side of all connections."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.broker: Broker
+        self.call_soon = loop.call_soon
+        self.stopping = False
+        self._loop = loop
+        self._max_connections = config["max.connections"]
+        self._handlers: dict[int, tuple[Handler, Any]] = {}
+        self._connections = 0
+        self._hosts: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def publish(self, broker: Broker) -> None:
+        """Serve the table's rows on the broker's data plane."""
+        self.broker = broker
+        for key, row in API_TABLE.items():
+            api = APIS[key]
+            broker.plane.serve_api(
+                key, row.min_version, row.max_version, api.flexible_from, row.cached
+            )
+
+    # ---- what the data plane calls ----
+
+    def admit(self, connection: Connection) -> str | None:
+        """Why a new connection may not stay; None if it may."""
+        self._connections += 1
+        self._hosts[connection.client_host] += 1
+        if self.stopping:
+            return "the broker is stopping"
+        if self._connections > self._max_connections:
+            return f"there are already {self._max_connections} (max.connections)"
+        return None
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._connections -= 1
+        self._hosts[connection.client_host] -= 1
+        if not self._hosts[connection.client_host]:
+            del self._hosts[connection.client_host]
+
+    def report(self, sentence: str) -> None:
+        """Tell the operator."""
+        log.warning("%s", sentence)
+
+    def failed(self, connection: Connection, problem: Exception) -> None:
+        """A request could not be handled: a malformed one is the client's fault, all else ours."""
+        if isinstance(problem, ProtocolError):
+            self.report(f"closing the connection {connection.peer}: {problem}")
+        else:
+            log.error(
+                "closing the connection %s: a request failed", connection.peer, exc_info=problem
+            )
+
+    def dispatch(
+        self,
+        connection: Connection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: bytes | None,
+        body: bytes,
+    ) -> Any:
+        """The answer's body; None for no answer; or what `park` is to wait for."""
+        handler, api = self._handlers.get(api_key) or self._resolve(api_key)
+        if version == UNSUPPORTED:
+            from kstore.broker.api.api_versions import unsupported_version
+
+            return unsupported_version(self.broker)
+        request = api.request.decode(body, version)
+        ctx = RequestContext(
+            api_key,
+            version,
+            correlation_id,
+            None if client_id is None else client_id.decode("utf-8", "replace"),
+            connection.client_host,
+            connection.peer,
+            connection.listener,
+            "User:ANONYMOUS",
+        )
+        response = handler(self.broker, request, ctx)
+        if response is None:
+            return None
+        if isinstance(response, Awaitable):
+            return _Later(response, version, connection)
+        return response.encode(version)
+
+    def park(self, later: _Later, slot: Slot) -> None:
+        """Complete the slot when the response is there."""
+        task = self._loop.create_task(self._answer(later, slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, later: _Later, slot: Slot) -> None:
+        try:
+            response = await later.response
+            body = None if response is None else response.encode(later.version)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, this connection has lost its order
+            self.failed(later.connection, problem)
+            slot.give_up()
+        else:
+            slot.complete(body)
+
+    def _resolve(self, api_key: int) -> tuple[Handler, Any]:
+        row = API_TABLE[api_key]
+        if row.handler == FAST:
+            raise AssertionError(f"API key {api_key} is answered by the data plane")
+        found = self._handlers[api_key] = (resolve_handler(row), APIS[api_key])
+        return found
+
+    # ---- the end ----
+
+    async def finish(self, timeout_s: float) -> None:
+        """Answer what is in flight, as far as it can be answered in that time, then close every
+        connection.
+        """
+        self.stopping = True
+        self.broker.plane.fetch.answer_parked()
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        for connection in self.broker.plane.open_connections():
+            connection.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.sleep(0)
+
+
+class _Later:
+    """A response that is not there yet, and how it is to be encoded."""
+
+    __slots__ = ("connection", "response", "version")
+
+    def __init__(self, response: Awaitable[Any], version: int, connection: Connection) -> None:
+        self.response = response
+        self.version = version
+        self.connection = connection
+
+
+def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection]:
+    """What makes the protocol of each connection that a listener accepts."""
+    from kstore._fast.connection import Connection
+
+    return lambda: Connection(broker.plane, listener)
