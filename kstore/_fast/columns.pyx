@@ -1,7 +1,7 @@
 # Records as columns in Arrow's memory layout, without a Python object per record. It knows the layout only:
 # kstore/record/arrow.py makes pyarrow objects of it.
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
@@ -35,8 +35,6 @@ cdef class ColumnMemory:
         return self.size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        if flags & PyBUF_WRITABLE:
-            raise BufferError("a column is read-only")
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
     cdef int grow(self, Py_ssize_t more) except -1:

@@ -8,8 +8,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.batch cimport (
-    BATCH_BAD_COMPRESSION, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK,
-    BatchInfo, BatchView, check_batch, is_compressed, is_control, is_transactional, make_view,
+    BATCH_BAD_COMPRESSION, BATCH_BAD_OFFSET_DELTA, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK,
+    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control, is_transactional, make_view,
     read_batch_header)
 from kstore._fast.buffer cimport load_int16
 from kstore._fast.compression cimport decompress_memory
@@ -125,6 +125,8 @@ cdef class BatchCursor:
                 self.remaining -= 1
                 if self.remaining == 0 and self.p != self.stop:
                     raise InvalidBatchError(BATCH_BAD_RECORD, self.batch.position)
+                if out.offset_delta < 0 or out.offset_delta > self.batch.info.last_offset_delta:
+                    raise InvalidBatchError(BATCH_BAD_OFFSET_DELTA, self.batch.position)
                 offset = self.batch.info.base_offset + out.offset_delta
                 if offset >= self.start_offset and offset < self.end_offset:
                     return 1

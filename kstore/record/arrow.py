@@ -46,7 +46,9 @@ def to_arrow(
             _fixed(pa.int64(), columns.count, columns.timestamp),
             _binary(pa.binary(), columns.key),
             _binary(pa.binary(), columns.value),
-            _headers(columns.count, columns.header_offsets, columns.header_key, columns.header_value),
+            _headers(
+                columns.count, columns.header_offsets, columns.header_key, columns.header_value
+            ),
         ],
         names=["offset", "timestamp", "key", "value", "headers"],
     )

@@ -64,7 +64,9 @@ def read_control(record: Record) -> EndTransactionMarker | None:
     """
     key, value = record.key, record.value
     if key is None or len(key) < _KEY.size:
-        raise ValueError(f"control record at offset {record.offset} has the key {key!r}: it needs 4 bytes")
+        raise ValueError(
+            f"control record at offset {record.offset} has the key {key!r}: it needs 4 bytes"
+        )
     version, kind = _KEY.unpack_from(key)
     if version < 0 or kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None

@@ -42,14 +42,23 @@ def is_good(data: bytes) -> bool:
 
 @given(row_lists | many_rows, codecs)
 def test_good_batches_pass_and_their_headers_are_read(rows, codec) -> None:
-    rows = [(key, value, timestamp, encoded_headers(pairs)) for key, value, timestamp, pairs in rows]
+    rows = [
+        (key, value, timestamp, encoded_headers(pairs)) for key, value, timestamp, pairs in rows
+    ]
     expected = reference.make_batch(rows, attributes=codec, base_offset=11, leader_epoch=2)
 
     (view,) = fast.validate(exactly(reference.encode(expected)))
 
-    assert (view.base_offset, view.last_offset, view.next_offset) == (11, 10 + len(rows), 11 + len(rows))
+    assert (view.base_offset, view.last_offset, view.next_offset) == (
+        11,
+        10 + len(rows),
+        11 + len(rows),
+    )
     assert (view.records_count, view.leader_epoch, view.compression) == (len(rows), 2, codec)
-    assert (view.base_timestamp, view.max_timestamp) == (expected.base_timestamp, expected.max_timestamp)
+    assert (view.base_timestamp, view.max_timestamp) == (
+        expected.base_timestamp,
+        expected.max_timestamp,
+    )
     assert bytes(view.data) == reference.encode(expected)
 
 
@@ -120,7 +129,10 @@ def test_noise_for_a_buffer_is_never_over_read(data) -> None:
         ({"producer_id": -2}, "BAD_PRODUCER"),
         ({"producer_id": 1, "producer_epoch": -1, "base_sequence": 0}, "BAD_PRODUCER"),
         ({"producer_id": 1, "producer_epoch": 0, "base_sequence": -1}, "BAD_PRODUCER"),
-        ({"producer_id": 1, "producer_epoch": 0, "base_sequence": -2, "attributes": 0x10}, "BAD_PRODUCER"),
+        (
+            {"producer_id": 1, "producer_epoch": 0, "base_sequence": -2, "attributes": 0x10},
+            "BAD_PRODUCER",
+        ),
         ({"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}, "OK"),
         ({"producer_id": 1, "producer_epoch": 0, "base_sequence": -1, "attributes": 0x10}, "OK"),
         ({"producer_id": 1, "producer_epoch": 0, "base_sequence": -1, "attributes": 0x30}, "OK"),
@@ -132,7 +144,9 @@ def test_header_fields(change: dict[str, int], status: str) -> None:
     assert status_of(reference.encode(replace(GOOD, **change))) == status
 
 
-@pytest.mark.parametrize("deltas", [(0, 0, 1), (1, 2, 3), (0, 2, 1), (0, 1, 3), (0, -1, 2), (0, 1, 2**31 - 1)])
+@pytest.mark.parametrize(
+    "deltas", [(0, 0, 1), (1, 2, 3), (0, 2, 1), (0, 1, 3), (0, -1, 2), (0, 1, 2**31 - 1)]
+)
 def test_offset_deltas_must_be_consecutive(deltas: tuple[int, ...]) -> None:
     pairs = zip(GOOD.records, deltas, strict=True)
     records = tuple(replace(record, offset_delta=delta) for record, delta in pairs)
@@ -143,10 +157,19 @@ def test_offset_deltas_must_be_consecutive(deltas: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_a_wrong_max_timestamp_is_found_inside_compressed_batches(codec: int) -> None:
-    assert status_of(reference.encode(replace(GOOD, attributes=codec, max_timestamp=1))) == "BAD_TIMESTAMP"
+    assert (
+        status_of(reference.encode(replace(GOOD, attributes=codec, max_timestamp=1)))
+        == "BAD_TIMESTAMP"
+    )
 
 
-HUGE = [b"\xff" * 4 + b"\x0f", b"\xff" * 4 + b"\x7f", b"\xff" * 9 + b"\x01", b"\xff" * 12, b"\x80" * 40]
+HUGE = [
+    b"\xff" * 4 + b"\x0f",
+    b"\xff" * 4 + b"\x7f",
+    b"\xff" * 9 + b"\x01",
+    b"\xff" * 12,
+    b"\x80" * 40,
+]
 HUGE += [reference.varint(2**31 - 1), reference.varint(-(2**31)), reference.varint(-2)]
 
 
@@ -178,7 +201,11 @@ def test_other_formats_are_named(magic: int) -> None:
     data = GOOD_BYTES[:16] + bytes([magic]) + GOOD_BYTES[17:]
     with pytest.raises(fast.InvalidBatchError, match="magic is not 2: use a client") as caught:
         fast.validate(data)
-    assert (caught.value.status, caught.value.error_code, caught.value.position) == ("BAD_MAGIC", 43, 0)
+    assert (caught.value.status, caught.value.error_code, caught.value.position) == (
+        "BAD_MAGIC",
+        43,
+        0,
+    )
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
@@ -213,7 +240,9 @@ def test_given_offsets_must_rise_from_batch_to_batch() -> None:
 def test_the_position_of_the_bad_batch_is_told() -> None:
     bad = bytearray(GOOD_BYTES)
     bad[-1] ^= 1
-    with pytest.raises(fast.InvalidBatchError, match=f"at byte {len(GOOD_BYTES)} is invalid .BAD_CRC."):
+    with pytest.raises(
+        fast.InvalidBatchError, match=f"at byte {len(GOOD_BYTES)} is invalid .BAD_CRC."
+    ):
         fast.validate(GOOD_BYTES + bytes(bad))
 
 

@@ -19,7 +19,9 @@ def test_the_check_value_of_the_polynomial() -> None:
     assert crc32c.checksum(b"") == 0
 
 
-@pytest.mark.parametrize("size", [*range(0, 260), 767, 768, 769, 3071, 3072, 3073, 12287, 12288, 12289, 40001])
+@pytest.mark.parametrize(
+    "size", [*range(260), 767, 768, 769, 3071, 3072, 3073, 12287, 12288, 12289, 40001]
+)
 def test_every_length_around_the_lane_widths(size: int) -> None:
     data = bytes((index * 131 + index // 251) & 0xFF for index in range(size))
 

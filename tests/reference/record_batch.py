@@ -56,7 +56,11 @@ class ReferenceBatch:
 
     def timestamp(self, record: ReferenceRecord) -> int:
         """A record's timestamp, by the batch's timestamp type."""
-        return self.max_timestamp if self.attributes & 8 else self.base_timestamp + record.timestamp_delta
+        return (
+            self.max_timestamp
+            if self.attributes & 8
+            else self.base_timestamp + record.timestamp_delta
+        )
 
 
 def uvarint(value: int) -> bytes:
@@ -186,7 +190,9 @@ def decode(data: bytes) -> ReferenceBatch:
     """One whole batch at the start of ``data``; raises BadBatchError unless everything about it is right."""
     if len(data) < HEADER.size:
         raise BadBatchError("shorter than a header")
-    offset, length, epoch, magic, crc, attributes, last, base, most, *rest = HEADER.unpack_from(data)
+    offset, length, epoch, magic, crc, attributes, last, base, most, *rest = HEADER.unpack_from(
+        data
+    )
     if magic != 2 or length < HEADER.size - 12 or length + 12 > len(data):
         raise BadBatchError("magic or length")
     data = data[: length + 12]

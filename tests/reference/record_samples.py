@@ -13,9 +13,9 @@ headers = st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=20)), m
 rows = st.tuples(nullable_bytes, nullable_bytes, timestamps, headers)
 """(key, value, timestamp, headers)"""
 row_lists = st.lists(rows, min_size=1, max_size=12)
-many_rows = st.lists(st.tuples(nullable_bytes, st.none() | st.just(b"v")), min_size=60, max_size=140).map(
-    lambda pairs: [(key, value, 5, []) for key, value in pairs]
-)
+many_rows = st.lists(
+    st.tuples(nullable_bytes, st.none() | st.just(b"v")), min_size=60, max_size=140
+).map(lambda pairs: [(key, value, 5, []) for key, value in pairs])
 """Enough records for offset deltas of two bytes."""
 codecs = st.integers(0, 4)
 
