@@ -1,6 +1,8 @@
-"""Drives a GroupShard as its runtime would, with a clock that only tests move and a log that is a list.
+"""Drives a GroupShard as its runtime would, with a clock that only tests move and a log that is a
+list.
 
-It checks on every step that deciding changed nothing, and it is slow and plain on purpose. It knows no protocol rule.
+It checks on every step that deciding changed nothing, and it is slow and plain on purpose. It knows
+no protocol rule.
 """
 
 from __future__ import annotations
@@ -31,12 +33,6 @@ from kstore.protocol.schema import Message
 
 __all__ = ["GroupDriver", "Parked", "snapshot"]
 
-SLOTS = (
-    "state previous_state state_timestamp_ms generation_id protocol_type protocol_name leader_id "
-    "members static_members pending_join pending_sync joined supported subscribed_topics "
-    "new_member_added"
-).split()
-
 
 class Parked:
     """A request that waits; ``response`` is None until it is answered."""
@@ -48,7 +44,7 @@ class Parked:
 def snapshot(shard: GroupShard) -> dict[str, Any]:
     """Everything a shard holds, as comparable values."""
     groups = {
-        group_id: {name: repr(getattr(group, name)) for name in SLOTS}
+        group_id: {name: repr(getattr(group, name)) for name in group.__slots__}
         for group_id, group in shard.groups.items()
     }
     offsets = {group_id: repr(shard.offsets.topics(group_id)) for group_id in shard.groups}
@@ -114,7 +110,7 @@ class GroupDriver:
         self._take(self.shard.expire_offsets(self.now_ms))
 
     def restart(self) -> None:
-        """A new coordinator that loads the log, decoded from its bytes; nobody parked is answered."""
+        """A new coordinator that loads the log from its bytes; nobody parked is answered."""
         shard = GroupShard(self.shard.settings)
         for record in self.log:
             shard.replay(through_bytes(record))
@@ -202,7 +198,9 @@ class GroupDriver:
         return self.send(LeaveGroupRequest(group_id="g", members=members))
 
     def stable_group(self, count: int = 1, **join: Any) -> list[str]:
-        """Bring ``count`` dynamic members into a stable first generation; their ids, the leader's first."""
+        """Bring ``count`` dynamic members into a stable first generation; their ids, the leader's
+        first.
+        """
         members = [self.join(**join).member_id for _ in range(count)]
         parked = [self.join(member_id=member, **join) for member in members]
         self.advance(self.shard.settings.initial_rebalance_delay_ms)

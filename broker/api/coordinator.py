@@ -1,0 +1,78 @@
+"""FindCoordinator 0-6: which broker serves a group. There is one broker, so it is this one.
+
+Transactions and share groups have no coordinator here yet; asking for one gets an error that
+clients report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.shards import coordinator_of
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_find_coordinator"]
+
+FIRST_VERSION_WITH_MANY_KEYS = 4
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+NO_NODE = -1
+
+
+async def handle_find_coordinator(
+    broker: Broker, request: FindCoordinatorRequest, ctx: RequestContext
+) -> FindCoordinatorResponse:
+    """The coordinators of the keys; the first question about a group makes __consumer_offsets."""
+    many = ctx.api_version >= FIRST_VERSION_WITH_MANY_KEYS
+    keys = request.coordinator_keys if many else [request.key]
+    found = [await _find(broker, request.key_type, key, ctx.listener) for key in keys]
+    if many:
+        return FindCoordinatorResponse(coordinators=found)
+    return FindCoordinatorResponse(
+        error_code=found[0].error_code,
+        error_message=found[0].error_message,
+        node_id=found[0].node_id,
+        host=found[0].host,
+        port=found[0].port,
+    )
+
+
+async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _nowhere(
+            key,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "this broker does not serve transactions; produce without a transactional.id",
+        )
+    if key_type != GROUP:
+        return _nowhere(
+            key, ErrorCode.INVALID_REQUEST, f"no coordinator for keys of type {key_type}"
+        )
+    try:
+        await coordinator_of(broker).partition(key)
+        await coordinator_of(broker).wait_loaded()
+    except KafkaError as error:
+        return _nowhere(key, error.code, str(error))
+    node = broker.image.brokers[broker.node_id]
+    endpoint = node.endpoint(listener)
+    if endpoint is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no listener {listener}")
+    return Coordinator(
+        key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message=""
+    )
+
+
+def _nowhere(key: str, error_code: int, message: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=NO_NODE, host="", port=-1, error_code=error_code, error_message=message
+    )

@@ -1,0 +1,165 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and describing, listing and deleting classic groups.
+
+Requests of old versions are brought into the newest form here; what is decided on them is
+broker/state's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.runtime.shards import coordinator_of
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_delete_groups",
+    "handle_describe_groups",
+    "handle_heartbeat",
+    "handle_join_group",
+    "handle_leave_group",
+    "handle_list_groups",
+    "handle_sync_group",
+]
+
+FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT = 1
+FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
+GROUP_OPERATIONS = sum(
+    1 << code for code in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+"""Every operation on a group, which is what everybody may do while there is no authorizer."""
+
+
+async def handle_join_group(
+    broker: Broker, request: JoinGroupRequest, ctx: RequestContext
+) -> JoinGroupResponse:
+    """Join a group; the answer may wait for the other members."""
+    if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    try:
+        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        response = cast(JoinGroupResponse, answer)
+    except KafkaError as error:
+        response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+    if ctx.api_version < FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
+
+
+async def handle_sync_group(
+    broker: Broker, request: SyncGroupRequest, ctx: RequestContext
+) -> SyncGroupResponse:
+    """Get the member's assignment; the answer waits for the leader's."""
+    try:
+        return cast(
+            SyncGroupResponse, await coordinator_of(broker).handle(request.group_id, request, ctx)
+        )
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+
+
+async def handle_heartbeat(
+    broker: Broker, request: HeartbeatRequest, ctx: RequestContext
+) -> HeartbeatResponse:
+    """Keep a session; while its group is being loaded a member is told that all is well."""
+    try:
+        return cast(
+            HeartbeatResponse, await coordinator_of(broker).handle(request.group_id, request, ctx)
+        )
+    except KafkaError as error:
+        loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+
+
+async def handle_leave_group(
+    broker: Broker, request: LeaveGroupRequest, ctx: RequestContext
+) -> LeaveGroupResponse:
+    """Leave a group; before version 3 one member, whose error is the answer's."""
+    single = ctx.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
+    if single:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    try:
+        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        response = cast(LeaveGroupResponse, answer)
+    except KafkaError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if single:
+        if response.error_code == ErrorCode.NONE:
+            response.error_code = response.members[0].error_code
+        response.members = []
+    return response
+
+
+async def handle_describe_groups(
+    broker: Broker, request: DescribeGroupsRequest, ctx: RequestContext
+) -> DescribeGroupsResponse:
+    """State and members of the groups asked for."""
+    response = DescribeGroupsResponse()
+    for group_id in request.groups:
+        try:
+            partition = await coordinator_of(broker).loaded_partition(group_id)
+            described = partition.shard.describe(group_id, ctx.api_version)
+        except KafkaError as error:
+            described = DescribedGroup(group_id=group_id, error_code=error.code)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+async def handle_list_groups(
+    broker: Broker, request: ListGroupsRequest, ctx: RequestContext
+) -> ListGroupsResponse:
+    """All groups of this broker that pass the filters."""
+    response = ListGroupsResponse()
+    coordinator = coordinator_of(broker)
+    await coordinator.wait_loaded()
+    for partition in coordinator.partitions:
+        if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ListGroupsResponse(error_code=partition.error_code)
+        response.groups += partition.shard.list(request.states_filter, request.types_filter)
+    return response
+
+
+async def handle_delete_groups(
+    broker: Broker, request: DeleteGroupsRequest, ctx: RequestContext
+) -> DeleteGroupsResponse:
+    """Delete groups without members, with their offsets."""
+    response = DeleteGroupsResponse()
+    for group_id in dict.fromkeys(request.groups_names):
+        single = DeleteGroupsRequest(groups_names=[group_id])
+        try:
+            answer = cast(
+                DeleteGroupsResponse, await coordinator_of(broker).handle(group_id, single, ctx)
+            )
+            response.results += answer.results
+        except KafkaError as error:
+            result = DeletableGroupResult(group_id=group_id, error_code=error.code)
+            response.results.append(result)
+    return response

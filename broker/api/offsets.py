@@ -1,0 +1,241 @@
+"""OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete: topics by name or id, one group or many.
+
+Which topics exist is checked here; what a group allows is broker/state's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.state.offset_commit import offset_commit_failure
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.group_shard import GroupShard
+
+__all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
+
+FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 10
+FIRST_FETCH_VERSION_WITH_TOP_LEVEL_ERROR = 2
+FIRST_FETCH_VERSION_WITH_GROUPS = 8
+FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
+INVALID_OFFSET = -1
+
+
+async def handle_offset_commit(
+    broker: Broker, request: OffsetCommitRequest, ctx: RequestContext
+) -> OffsetCommitResponse:
+    """Commit the offsets of partitions that exist."""
+    known, unknown = _split_by_existence(broker, request, ctx.api_version)
+    request.topics = known
+    if not known:
+        return OffsetCommitResponse(topics=unknown)
+    try:
+        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        response = cast(OffsetCommitResponse, answer)
+    except KafkaError as error:
+        response = offset_commit_failure(request, error.code)
+    return OffsetCommitResponse(topics=_merged(unknown, response.topics))
+
+
+def _split_by_existence(
+    broker: Broker, request: OffsetCommitRequest, api_version: int
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """The topics to commit, with name and id filled in, and the answers for what does not exist."""
+    by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
+    known: list[OffsetCommitRequestTopic] = []
+    unknown: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        image = broker.image.topic_by_id(topic.topic_id) if by_id else None
+        if not by_id:
+            image = broker.image.topics.get(topic.name)
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if image is None:
+            count = 0
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else missing
+        else:
+            count = len(image.partitions)
+            topic.name, topic.topic_id = image.name, image.topic_id
+        refused = [
+            OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=missing
+            )
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < count
+        ]
+        if refused:
+            unknown.append(
+                OffsetCommitResponseTopic(
+                    name=topic.name, topic_id=topic.topic_id, partitions=refused
+                )
+            )
+        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    return known, unknown
+
+
+def _merged(
+    first: list[OffsetCommitResponseTopic], second: list[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
+    """One entry per topic."""
+    topics = {(topic.name, topic.topic_id): topic for topic in first}
+    for topic in second:
+        present = topics.setdefault((topic.name, topic.topic_id), topic)
+        if present is not topic:
+            present.partitions += topic.partitions
+    return list(topics.values())
+
+
+async def handle_offset_fetch(
+    broker: Broker, request: OffsetFetchRequest, ctx: RequestContext
+) -> OffsetFetchResponse:
+    """Committed offsets of one group, or of many since version 8."""
+    if ctx.api_version >= FIRST_FETCH_VERSION_WITH_GROUPS:
+        fetched = [
+            await _fetch_group(broker, group, request.require_stable, ctx)
+            for group in request.groups
+        ]
+        return OffsetFetchResponse(groups=fetched)
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    response = await _fetch_group(broker, group, request.require_stable, ctx)
+    if (
+        response.error_code != ErrorCode.NONE
+        and ctx.api_version < FIRST_FETCH_VERSION_WITH_TOP_LEVEL_ERROR
+    ):
+        response.topics = [_refused_topic(topic, response.error_code) for topic in topics or []]
+    return OffsetFetchResponse(
+        error_code=response.error_code,
+        topics=[_old_topic(topic) for topic in response.topics],
+    )
+
+
+async def _fetch_group(
+    broker: Broker, group: OffsetFetchRequestGroup, require_stable: bool, ctx: RequestContext
+) -> OffsetFetchResponseGroup:
+    by_id = ctx.api_version >= FIRST_FETCH_VERSION_WITH_TOPIC_IDS
+    refused: list[OffsetFetchResponseTopics] = []
+    if group.topics is not None:
+        known = []
+        for topic in group.topics:
+            image = broker.image.topics.get(topic.name)
+            if by_id:
+                image = broker.image.topic_by_id(topic.topic_id)
+            if image is not None:
+                topic.name, topic.topic_id = image.name, image.topic_id
+            if image is None and by_id:
+                refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            else:
+                known.append(topic)
+        group.topics = known
+    try:
+        partition = await coordinator_of(broker).loaded_partition(group.group_id)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    shard: GroupShard = partition.shard
+    response = shard.fetch_offsets(group, require_stable=require_stable)
+    if group.topics is None and by_id:
+        _add_topic_ids(broker, response)
+    response.topics += refused
+    return response
+
+
+def _add_topic_ids(broker: Broker, response: OffsetFetchResponseGroup) -> None:
+    """Name all topics by id; offsets of topics that are gone can't be told in this version."""
+    kept = []
+    for topic in response.topics:
+        image = broker.image.topics.get(topic.name)
+        if image is not None:
+            topic.topic_id = image.topic_id
+            kept.append(topic)
+    response.topics = kept
+
+
+def _refused_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=INVALID_OFFSET, error_code=error_code
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """The form of versions 1 to 7."""
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
+                partition_epoch=partition.partition_epoch,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+async def handle_offset_delete(
+    broker: Broker, request: OffsetDeleteRequest, ctx: RequestContext
+) -> OffsetDeleteResponse:
+    """Delete committed offsets of topics that the group does not consume."""
+    unknown = [topic for topic in request.topics if topic.name not in broker.image.topics]
+    request.topics = [topic for topic in request.topics if topic.name in broker.image.topics]
+    try:
+        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        response = cast(OffsetDeleteResponse, answer)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    if response.error_code == ErrorCode.NONE:
+        response.topics += [
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in unknown
+        ]
+    return response
