@@ -1,0 +1,197 @@
+"""Check all segments offline: CRC, framing, offsets and epochs that rise, and the first problems by
+place.
+
+It changes nothing and takes no lock. Whether the index agrees is checked when the index environment
+can be opened; it is never needed, since the segments are the truth.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from kstore.log.scan import Damage, ScannedBatch, SegmentPath, scan_segment, segment_paths
+from kstore.record import BatchView, InvalidBatchError, decode, validate
+from kstore.types import TopicPartition
+
+__all__ = ["ExitStatus", "PartitionReport", "Problem", "VerifyReport", "verify"]
+
+# What compaction leaves behind and a producer may not send: these are looked at record by record.
+_ALLOWED_AFTER_COMPACTION = {"BAD_COUNT", "BAD_OFFSET_DELTA", "BAD_TIMESTAMP"}
+
+
+class ExitStatus(IntEnum):
+    """What ``kstore log verify`` exits with."""
+
+    GOOD = 0
+    """Nothing is wrong, but for torn tails: a writer at work, or a crash that opening will mend."""
+    DAMAGED = 1
+    UNREADABLE = 2
+    """Nothing could be checked: no segments, no permission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where. ``is_torn_tail``: opening the log would cut it."""
+
+    segment: str
+    position: int
+    kind: str
+    detail: str
+    is_torn_tail: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.segment} at byte {self.position}: {self.kind}: {self.detail}"
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """Counts of one partition (or of one file), and its first problems."""
+
+    name: str
+    topic_partition: TopicPartition | None = None
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """All partitions looked at."""
+
+    partitions: list[PartitionReport] = field(default_factory=list)
+
+    @property
+    def problem_count(self) -> int:
+        """Problems of all partitions, torn tails included."""
+        return sum(report.problem_count for report in self.partitions)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """DAMAGED where anything but a torn tail was found."""
+        for report in self.partitions:
+            torn = sum(problem.is_torn_tail for problem in report.problems)
+            if report.problem_count > torn:
+                return ExitStatus.DAMAGED
+        return ExitStatus.GOOD
+
+
+def verify(
+    path: str | os.PathLike[str], *, records: bool = True, max_problems: int = 10
+) -> VerifyReport:
+    """Walk a ``.log`` file, a partition's directory or a log dir and report what is wrong.
+
+    ``records`` also walks every record (decompressing); without it, headers and CRCs only. At most
+    ``max_problems`` problems are kept for each partition, all are counted. Raises
+    FileNotFoundError, and ValueError where there are no segments.
+    """
+    report = VerifyReport()
+    check: _PartitionCheck | None = None
+    segments = segment_paths(path)
+    for at, segment in enumerate(segments):
+        folder = segment.path.parent
+        if check is None or check.folder != folder:
+            check = _PartitionCheck(segment, records, max_problems)
+            report.partitions.append(check.report)
+        is_last = at + 1 == len(segments) or segments[at + 1].path.parent != folder
+        check.walk(segment, is_last)
+    return report
+
+
+class _PartitionCheck:
+    """What is known of one partition while its segments are walked in order."""
+
+    def __init__(self, first: SegmentPath, records: bool, max_problems: int) -> None:
+        self.folder = first.path.parent
+        self.report = PartitionReport(str(self.folder), first.topic_partition)
+        self.records = records
+        self.max_problems = max_problems
+        self.next_offset: int | None = None
+        self.leader_epoch = -1
+
+    def walk(self, segment: SegmentPath, is_last: bool) -> None:
+        """Check one segment."""
+        report = self.report
+        report.segments += 1
+        report.size_bytes += segment.path.stat().st_size
+        if report.log_start_offset is None:
+            report.log_start_offset = segment.base_offset
+        if self.next_offset is not None and segment.base_offset < self.next_offset:
+            detail = f"named {segment.base_offset}, but offset {self.next_offset - 1} is before it"
+            self.problem(segment, 0, "BAD_SEGMENT_NAME", detail)
+        for item in scan_segment(segment.path):
+            if isinstance(item, ScannedBatch):
+                self.batch(segment, item.position, item.batch)
+            else:
+                self.damage(segment, item, is_last)
+        report.log_end_offset = max(self.next_offset or 0, segment.base_offset)
+
+    def damage(self, segment: SegmentPath, item: Damage, is_last: bool) -> None:
+        """Count damage; a partial batch is a torn tail in the last segment only."""
+        is_torn = is_last and item.kind == "TRUNCATED"
+        self.problem(segment, item.position, item.kind, item.detail, is_torn)
+        if item.batch is not None:
+            self.next_offset = item.batch.next_offset
+
+    def batch(self, segment: SegmentPath, position: int, batch: BatchView) -> None:
+        """Check one batch whose CRC is right."""
+        self.report.batches += 1
+        self.report.records += batch.records_count
+        least = segment.base_offset if self.next_offset is None else self.next_offset
+        least = max(least, segment.base_offset)
+        if batch.base_offset < least:
+            detail = f"base offset {batch.base_offset}, expected at least {least}"
+            self.problem(segment, position, "NOT_MONOTONIC", detail)
+        self.next_offset = max(least, batch.next_offset)
+        if batch.leader_epoch < self.leader_epoch:
+            detail = f"leader epoch {batch.leader_epoch} after {self.leader_epoch}"
+            self.problem(segment, position, "EPOCH_NOT_MONOTONIC", detail)
+        self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
+        if self.records:
+            kind, detail = check_records(batch)
+            if kind:
+                self.problem(segment, position, kind, detail)
+
+    def problem(
+        self, segment: SegmentPath, position: int, kind: str, detail: str, is_torn: bool = False
+    ) -> None:
+        """Count a problem, and keep it if it is among the first."""
+        self.report.problem_count += 1
+        if len(self.report.problems) < self.max_problems:
+            self.report.problems.append(Problem(str(segment.path), position, kind, detail, is_torn))
+
+
+def check_records(batch: BatchView) -> tuple[str, str]:
+    """What is wrong with a batch's records: (kind, detail), both empty when nothing is.
+
+    Batches that compaction has thinned are walked in Python, all others in C.
+    """
+    try:
+        validate(batch.data)
+    except InvalidBatchError as error:
+        if error.status not in _ALLOWED_AFTER_COMPACTION:
+            return error.status, str(error)
+        return _check_thinned(batch)
+    return "", ""
+
+
+def _check_thinned(batch: BatchView) -> tuple[str, str]:
+    previous = batch.base_offset - 1
+    count = 0
+    try:
+        for record in decode(batch.data, verify=False, control=True):
+            if not previous < record.offset <= batch.last_offset:
+                return "BAD_OFFSET_DELTA", f"offset {record.offset} after {previous}"
+            previous = record.offset
+            count += 1
+    except InvalidBatchError as error:
+        return error.status, str(error)
+    if count != batch.records_count:
+        return "BAD_COUNT", f"{count} records, the header says {batch.records_count}"
+    return "", ""
