@@ -40,7 +40,9 @@ def join_group(
     step = Step(group or ClassicGroup(request.group_id, ctx.now_ms), ctx, settings)
     response = _join(step, request)
     if is_new_group and not step.records:
-        step.records.append(metadata_record(step.group))
+        # That there is such a group is told at once; who is in it when a generation is complete.
+        empty = ClassicGroup(request.group_id, ctx.now_ms)
+        step.records.append(metadata_record(empty))
     return step.result(response)
 
 

@@ -112,8 +112,8 @@ class GroupDriver:
     def restart(self) -> None:
         """A new coordinator that loads the log from its bytes; nobody parked is answered."""
         shard = GroupShard(self.shard.settings)
-        for record in self.log:
-            shard.replay(through_bytes(record))
+        for offset, record in enumerate(self.log):
+            shard.replay(through_bytes(record), record_offset=offset)
         self.shard = shard
         self.timers = {}
         for result in shard.loaded(self.context(None, 0, "", "")):

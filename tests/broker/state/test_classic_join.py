@@ -321,3 +321,13 @@ def test_a_group_that_fell_empty_can_be_joined_again() -> None:
     driver.advance(0)
     assert joining.response.generation_id == 3
     assert joining.response.protocol_type == "connect"
+
+
+def test_members_of_a_new_group_are_not_in_the_log_before_their_generation_is() -> None:
+    driver = GroupDriver()
+    driver.join(version=3)
+    (record,) = driver.log
+    assert isinstance(record.value, GroupMetadataValue)
+    assert (record.value.members, record.value.leader) == ([], None)
+    driver.restart()
+    assert driver.shard.groups["g"].state == EMPTY
