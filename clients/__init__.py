@@ -1,4 +1,36 @@
-"""kstore.clients."""
+"""The Kafka clients of kstore: Producer, Consumer and AdminClient, synchronous, in one process.
+
+They work with kstore and with Apache Kafka brokers. Each is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if __name__ != "kstore.clients":
     raise ImportError("this package is imported as kstore.clients, not as " + repr(__name__))
+
+if TYPE_CHECKING:
+    from kstore.clients.admin import AdminClient, NewTopic
+    from kstore.clients.consumer import Consumer, ConsumerRecord
+    from kstore.clients.producer import Delivery, Producer
+
+__all__ = ["AdminClient", "Consumer", "ConsumerRecord", "Delivery", "NewTopic", "Producer"]
+
+_MODULES = {
+    "AdminClient": "admin",
+    "Consumer": "consumer",
+    "ConsumerRecord": "consumer",
+    "Delivery": "producer",
+    "NewTopic": "admin",
+    "Producer": "producer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a client's module when the client is asked for."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'kstore.clients' has no attribute {name!r}")
+    return getattr(import_module(f"kstore.clients.{module}"), name)

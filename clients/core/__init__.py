@@ -1,0 +1,1 @@
+"""What the clients decide, without sockets, clocks and threads: versions, metadata, batches."""

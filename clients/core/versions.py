@@ -1,0 +1,39 @@
+"""Which version of an API to speak with a broker, from what it said in ApiVersions."""
+
+from __future__ import annotations
+
+from kstore.errors import UnsupportedVersionError
+from kstore.protocol.api_versions import ApiVersionsResponse
+from kstore.protocol.registry import APIS
+
+__all__ = ["BrokerVersions"]
+
+
+class BrokerVersions:
+    """The APIs, version ranges and features of one broker."""
+
+    def __init__(self, response: ApiVersionsResponse) -> None:
+        self._ranges = {
+            row.api_key: (row.min_version, row.max_version) for row in response.api_keys
+        }
+        self.features = {
+            row.name: (row.min_version, row.max_version) for row in response.supported_features
+        }
+
+    def choose(self, api_key: int, *, at_least: int = 0, at_most: int = 32767) -> int:
+        """The newest version that both sides have within the bounds.
+
+        Raises UnsupportedVersionError, which names both ranges.
+        """
+        api = APIS[api_key]
+        theirs = self._ranges.get(api_key)
+        if theirs is None:
+            raise UnsupportedVersionError(f"the broker does not offer {api.name}")
+        low = max(api.min_version, theirs[0], at_least)
+        high = min(api.max_version, theirs[1], at_most)
+        if low > high:
+            raise UnsupportedVersionError(
+                f"{api.name}: the broker has versions {theirs[0]} to {theirs[1]}, but versions "
+                f"{max(api.min_version, at_least)} to {min(api.max_version, at_most)} are needed"
+            )
+        return high
