@@ -100,7 +100,8 @@ class Server:
             from kstore.broker.api.api_versions import unsupported_version
 
             return unsupported_version(self.broker)
-        request = api.request.decode(body, version)
+        # librdkafka puts bytes behind some requests; Kafka does not look at them either.
+        request = api.request.decode(body, version, allow_trailing=True)
         ctx = RequestContext(
             api_key,
             version,

@@ -39,6 +39,7 @@ FIRST_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """Since which version of the request a special timestamp has its meaning."""
+FIRST_LEADER_EPOCH = 4
 CONSUMER = -1
 READ_COMMITTED = 1
 
@@ -82,7 +83,9 @@ def _topic(
         )
         if code == ErrorCode.NONE and partition is not None:
             found = _find(partition, asked, request)
-            answer.offset, answer.timestamp, answer.leader_epoch = found
+            answer.offset, answer.timestamp = found.offset, found.timestamp
+            if ctx.api_version >= FIRST_LEADER_EPOCH:
+                answer.leader_epoch = found.leader_epoch
         answers.append(answer)
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 

@@ -52,7 +52,7 @@ class NewPartitions(NamedTuple):
     """What a client asks an existing topic to grow to."""
 
     name: str
-    count: int
+    total_count: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
@@ -107,21 +107,21 @@ def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist."
         )
     have = len(topic.partitions)
-    if new.count == have:
+    if new.total_count == have:
         raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if new.count < have:
+    if new.total_count < have:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {new.name} currently has {have} partition(s); {new.count} would not be an "
+            f"The topic {new.name} currently has {have} partition(s); {new.total_count} would not be an "
             "increase.",
         )
-    _check_count(new.count)
+    _check_count(new.total_count)
     if new.assignments is None:
-        return _spread(image, new.count - have, len(topic.partitions[0].replicas), 1)
-    if len(new.assignments) != new.count - have:
+        return _spread(image, new.total_count - have, len(topic.partitions[0].replicas), 1)
+    if len(new.assignments) != new.total_count - have:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {new.count - have} additional partition(s), but only "
+            f"Attempted to add {new.total_count - have} additional partition(s), but only "
             f"{len(new.assignments)} assignment(s) were specified.",
         )
     return _assigned(image, dict(enumerate(new.assignments)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
 
 
 def _bind_all(
-    addresses: list[tuple[socket.AddressFamily, Any]], port: int, backlog: int
+    addresses: Sequence[tuple[socket.AddressFamily, Any]], port: int, backlog: int
 ) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
