@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 cdef enum:
     BATCH_HEADER_SIZE = 61          # base offset .. records count
-    BATCH_PREFIX_SIZE = 12          # base offset (8) and length (4); the length counts what follows it
+    BATCH_PREFIX_SIZE = 12  # base offset (8) and length (4); the length counts what follows it
     BATCH_CRC_START = 21            # the CRC covers attributes .. end
     MAGIC_V2 = 2
 
@@ -29,7 +29,8 @@ cdef enum:                          # attributes
     CONTROL_MASK = 0x20
     DELETE_HORIZON_MASK = 0x40
 
-# What a check found; 0 is fine. batch.pyx gives each a name and a sentence (STATUS_NAMES), and its Kafka error code.
+# What a check found; 0 is fine. batch.pyx gives each a name and a sentence (STATUS_NAMES), and its
+# Kafka error code.
 cdef enum BatchStatus:
     BATCH_OK = 0
     BATCH_TRUNCATED = 1             # fewer bytes than the header or its length says
@@ -37,9 +38,9 @@ cdef enum BatchStatus:
     BATCH_BAD_MAGIC = 3
     BATCH_BAD_CRC = 4
     BATCH_BAD_ATTRIBUTES = 5        # unknown compression, or bits that this format does not have
-    BATCH_BAD_COUNT = 6             # records count and last offset delta disagree, or zero or negative
+    BATCH_BAD_COUNT = 6  # records count and last offset delta disagree, or zero or negative
     BATCH_BAD_OFFSET_DELTA = 7      # offset deltas are not 0..n-1
-    BATCH_BAD_TIMESTAMP = 8         # max timestamp is not the largest of the records'; all else is good
+    BATCH_BAD_TIMESTAMP = 8  # max timestamp is not the largest of the records'; all else is good
     BATCH_BAD_RECORD = 9            # a record's framing (length, key, value, headers) does not fit
     BATCH_BAD_PRODUCER = 10         # producer id, epoch and sequence do not go together
     BATCH_BAD_COMPRESSION = 11      # cannot be decompressed, or to more than the bound
@@ -60,17 +61,19 @@ cdef struct BatchInfo:
     int32_t base_sequence
     int32_t records_count
 
-# Header only, no CRC: BATCH_OK, BATCH_TRUNCATED, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC. Never reads past end.
+# Header only, no CRC: BATCH_OK, BATCH_TRUNCATED, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC. Never reads
+# past end.
 cdef int read_batch_header(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
-# One full pass over one batch: header, CRC, attributes, count, deltas, timestamps, framing, producer fields.
-# A compressed batch is checked up to its header and CRC here; is_compressed(out) then says that
-# validate_compressed (below) has to walk its records.
-# BATCH_BAD_TIMESTAMP comes last: all else is good and out.max_timestamp is the records' true maximum, so a
-# caller may do as Kafka does and put it right (assign_max_timestamp) instead of refusing the batch.
+# One full pass over one batch: header, CRC, attributes, count, deltas, timestamps, framing,
+# producer fields. A compressed batch is checked up to its header and CRC here; is_compressed(out)
+# then says that validate_compressed (below) has to walk its records. BATCH_BAD_TIMESTAMP comes
+# last: all else is good and out.max_timestamp is the records' true maximum, so a caller may do as
+# Kafka does and put it right (assign_max_timestamp) instead of refusing the batch.
 cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
-# The same walk over decompressed record bytes. Takes the GIL (cramjam); bounded by max_decompressed_bytes.
+# The same walk over decompressed record bytes. Takes the GIL (cramjam); bounded by
+# max_decompressed_bytes.
 cdef int validate_compressed(
     const uint8_t* p, BatchInfo* info, int64_t max_decompressed_bytes) except -1
 
@@ -82,9 +85,11 @@ cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64
                       int64_t* max_timestamp) noexcept nogil
 
 # In place; neither field is under the CRC.
-cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset, int32_t leader_epoch) noexcept nogil
+cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset,
+                                  int32_t leader_epoch) noexcept nogil
 # In place, CRC made anew: LogAppendTime.
-cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil
+cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms,
+                                 int32_t size_bytes) noexcept nogil
 # In place, CRC made anew: CreateTime with the true maximum.
 cdef void assign_max_timestamp(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil
 
@@ -106,7 +111,8 @@ cdef inline bint is_control(const BatchInfo* info) noexcept nogil:
 cdef inline bint is_log_append_time(const BatchInfo* info) noexcept nogil:
     return (info.attributes & TIMESTAMP_TYPE_MASK) != 0
 
-# Given-offset mode: the batch starts at or after expected_offset and its last offset fits in 64 bits.
+# Given-offset mode: the batch starts at or after expected_offset and its last offset fits in 64
+# bits.
 cdef inline int check_monotonic(const BatchInfo* info, int64_t expected_offset) noexcept nogil:
     if info.base_offset < expected_offset or info.base_offset < 0:
         return BATCH_NOT_MONOTONIC

@@ -1,4 +1,5 @@
-"""Record batches (magic 2, the only format Kafka 4 writes): headers, validation, in-place assignment."""
+"""Record batches (magic 2, the only format Kafka 4 writes): headers, validation, in-place
+assignment."""
 
 from collections.abc import Iterator
 
@@ -91,7 +92,8 @@ def validate(
     expected_offset: int | None = None,
     max_decompressed_bytes: int = ...,
 ) -> list[BatchView]:
-    """Checks every batch of ``buffer`` wholly, decompressing where needed; raises InvalidBatchError.
+    """Checks every batch of ``buffer`` wholly, decompressing where needed; raises
+    InvalidBatchError.
 
     The buffer must end with a batch. ``expected_offset`` is the given-offset mode (KIP-391): base
     offsets start at it or above and rise from batch to batch.
@@ -109,4 +111,5 @@ def assign(
     """Sets what the leader sets, in place; a ``log_append_time`` (ms) makes the CRC anew."""
 
 def seconds_to_validate(batch: Buffer, repeat: int) -> float:
-    """Seconds for ``repeat`` validations of one batch with no Python between them (for the benchmark)."""
+    """Seconds for ``repeat`` validations of one batch with no Python between them (for the
+    benchmark)."""

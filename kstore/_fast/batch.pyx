@@ -1,11 +1,12 @@
-# The record batch (magic 2): header, CRC, the walk over every record that proves its framing, and in-place
-# assignment of what a broker sets. It opens no file and makes no Python object per record; decoding is
-# records.pyx, building is builder.pyx.
+# The record batch (magic 2): header, CRC, the walk over every record that proves its framing, and
+# in-place assignment of what a broker sets. It opens no file and makes no Python object per record;
+# decoding is records.pyx, building is builder.pyx.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kstore._fast.buffer cimport (
-    load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16, store_int32,
+    load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16,
+    store_int32,
     store_int64, store_uint32)
 from kstore._fast.compression cimport COMPRESSION_ZSTD, decompress_memory
 from kstore._fast.crc32c cimport crc32c
@@ -23,8 +24,10 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 STATUSES = (
     ("OK", "the batch is good", 0),
     ("TRUNCATED", "the batch ends before its length says: send or fetch it whole", 2),
-    ("BAD_LENGTH", "the length is smaller than a batch header: the bytes are not a record batch", 2),
-    ("BAD_MAGIC", "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)", 43),
+    ("BAD_LENGTH", "the length is smaller than a batch header: the bytes are not a record batch",
+     2),
+    ("BAD_MAGIC",
+     "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)", 43),
     ("BAD_CRC", "the checksum does not match: the bytes were damaged on their way", 2),
     ("BAD_ATTRIBUTES", "the attributes name an unknown compression type or unknown bits", 76),
     ("BAD_COUNT", "records count and last offset delta do not agree, or the batch is empty", 87),
@@ -95,8 +98,8 @@ cdef inline int _check_count(const BatchInfo* info) noexcept nogil:
     return BATCH_OK
 
 
-# Without a producer id, epoch and sequence mean nothing (clients send 0 or -1). A coordinator's batch may be
-# transactional without a sequence, and control batches have none.
+# Without a producer id, epoch and sequence mean nothing (clients send 0 or -1). A coordinator's
+# batch may be transactional without a sequence, and control batches have none.
 cdef inline int _check_producer(const BatchInfo* info) noexcept nogil:
     if info.producer_id == -1:
         return BATCH_BAD_PRODUCER if is_transactional(info) else BATCH_OK
@@ -112,7 +115,9 @@ cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) no
     cdef int status = check_batch(p, end, out)
     if status != BATCH_OK:
         return status
-    if (out.attributes & ~KNOWN_ATTRIBUTES) or (out.attributes & COMPRESSION_MASK) > COMPRESSION_ZSTD:
+    if out.attributes & ~KNOWN_ATTRIBUTES:
+        return BATCH_BAD_ATTRIBUTES
+    if (out.attributes & COMPRESSION_MASK) > COMPRESSION_ZSTD:
         return BATCH_BAD_ATTRIBUTES
     status = _check_count(out)
     if status == BATCH_OK:
@@ -133,7 +138,8 @@ cdef inline int _check_max_timestamp(BatchInfo* info, int64_t max_timestamp) noe
 
 
 # A varint size and its bytes; -1 is null where nullable. Returns what follows, or NULL.
-cdef inline const uint8_t* _skip_bytes(const uint8_t* p, const uint8_t* end, int32_t least) noexcept nogil:
+cdef inline const uint8_t* _skip_bytes(const uint8_t* p, const uint8_t* end,
+                                       int32_t least) noexcept nogil:
     cdef int32_t size
     cdef int n = read_varint(p, end, &size)
     if n == 0 or size < least:
@@ -144,7 +150,8 @@ cdef inline const uint8_t* _skip_bytes(const uint8_t* p, const uint8_t* end, int
     return p + size if size > 0 else p
 
 
-cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end, int32_t count) noexcept nogil:
+cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end,
+                                  int32_t count) noexcept nogil:
     cdef int32_t i
     for i in range(count):
         p = _skip_bytes(p, end, 0)
@@ -222,11 +229,13 @@ cdef int validate_compressed(
             status = walk_records(start, start + size, info.records_count, info.base_timestamp,
                                   &max_timestamp)
     else:
-        status = walk_records(start, start + size, info.records_count, info.base_timestamp, &max_timestamp)
+        status = walk_records(start, start + size, info.records_count, info.base_timestamp,
+                              &max_timestamp)
     return _check_max_timestamp(info, max_timestamp) if status == BATCH_OK else status
 
 
-cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
+cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset,
+                                  int32_t leader_epoch) noexcept nogil:
     store_int64(p, base_offset)
     store_int32(p + BATCH_LEADER_EPOCH_AT, leader_epoch)
 
@@ -235,7 +244,8 @@ cdef inline void _store_crc(uint8_t* p, int32_t size_bytes) noexcept nogil:
     store_uint32(p + BATCH_CRC_AT, crc32c(p + BATCH_CRC_START, size_bytes - BATCH_CRC_START))
 
 
-cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil:
+cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms,
+                                 int32_t size_bytes) noexcept nogil:
     cdef int16_t attributes = load_int16(p + BATCH_ATTRIBUTES_AT)
     store_int16(p + BATCH_ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_MASK)
     store_int64(p + BATCH_MAX_TIMESTAMP_AT, timestamp_ms)
@@ -284,7 +294,8 @@ cdef int16_t batch_error_code(int status) noexcept nogil:
 
 
 # The whole check of one batch, decompression included.
-cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info, int64_t max_decompressed_bytes,
+cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info,
+                       int64_t max_decompressed_bytes,
                        int64_t expected_offset) except -1:
     cdef int status
     with nogil:
@@ -307,7 +318,8 @@ def validate(const uint8_t[::1] buffer, *, expected_offset=None,
     cdef object view = memoryview(buffer.base)
     cdef list found = []
     while position < size:
-        status = _validate_one(start + position, start + size, &info, max_decompressed_bytes, expected)
+        status = _validate_one(start + position, start + size, &info, max_decompressed_bytes,
+                               expected)
         if status != BATCH_OK:
             raise InvalidBatchError(status, position, _detail(status, &info, expected))
         found.append(make_view(view, position, &info))
@@ -440,8 +452,9 @@ cdef class BatchView:
         return self.view[self.position:self.position + self.info.size_bytes]
 
     def __repr__(self):
-        return (f"BatchView(offsets {self.base_offset}..{self.last_offset}, {self.records_count} records, "
-                f"{self.size_bytes} bytes, leader epoch {self.leader_epoch})")
+        return (f"BatchView(offsets {self.base_offset}..{self.last_offset}, "
+                f"{self.records_count} records, {self.size_bytes} bytes, "
+                f"leader epoch {self.leader_epoch})")
 
 
 def assign(uint8_t[::1] batch, *, int64_t base_offset, int32_t leader_epoch, log_append_time=None):

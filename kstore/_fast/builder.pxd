@@ -1,5 +1,5 @@
-# Building record batches: one record at once into the caller's memory, or many into a growing buffer that is
-# used again after each batch.
+# Building record batches: one record at once into the caller's memory, or many into a growing
+# buffer that is used again after each batch.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -7,14 +7,15 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 cdef inline Py_ssize_t single_batch_room(Py_ssize_t key_size, Py_ssize_t value_size) noexcept nogil:
     return 61 + 32 + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
 
-# A whole batch of one record without headers, CRC included. Returns its size; the caller has made room.
-# A NULL key or value with size -1 is null. key_size + value_size < 2^31 - 200.
+# A whole batch of one record without headers, CRC included. Returns its size; the caller has made
+# room. A NULL key or value with size -1 is null. key_size + value_size < 2^31 - 200.
 cdef Py_ssize_t build_single(
     uint8_t* into, int64_t base_offset, int32_t leader_epoch, int64_t timestamp,
-    const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t value_size) noexcept nogil
+    const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
+    Py_ssize_t value_size) noexcept nogil
 
-# A batch under construction. After seal(), data[:size_bytes] is the batch; reset() starts the next one in the
-# same memory. Attributes may be set at any time before seal().
+# A batch under construction. After seal(), data[:size_bytes] is the batch; reset() starts the next
+# one in the same memory. Attributes may be set at any time before seal().
 cdef class RecordBatchBuilder:
     cdef uint8_t* data
     cdef Py_ssize_t room
@@ -36,7 +37,8 @@ cdef class RecordBatchBuilder:
                            Py_ssize_t value_size, int64_t timestamp, const uint8_t* headers,
                            Py_ssize_t headers_size, int32_t header_count) except -1
     # Any bytes-like or None.
-    cdef int append_objects(self, object value, object key, int64_t timestamp, object headers) except -1
+    cdef int append_objects(self, object value, object key, int64_t timestamp,
+                            object headers) except -1
     # A record as users give it: a value, (key, value), (key, value, timestamp) or (.., headers).
     cdef int append_record(self, object record, int64_t default_timestamp) except -1
     cdef int seal(self, int64_t base_offset, int32_t leader_epoch) except -1

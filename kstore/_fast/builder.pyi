@@ -61,7 +61,8 @@ class RecordBatchBuilder:
     def extend(self, records: Iterable[Record], timestamp: int = -1) -> int:
         """Adds records; ``timestamp`` is for those that bring none. Returns the count so far."""
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-        """The batch, compressed and with its CRC. Raises ValueError when it is empty or already built."""
+        """The batch, compressed and with its CRC. Raises ValueError when it is empty or already
+        built."""
     def reset(self) -> int:
         """Starts the next batch with the same settings, in the same memory."""
 

@@ -1,8 +1,10 @@
-# Builds record batches: record framing, header, compression and CRC. It knows no clock (times are given) and no
-# limit but the format's own; who appends decides what is too large.
+# Builds record batches: record framing, header, compression and CRC. It knows no clock (times are
+# given) and no limit but the format's own; who appends decides what is too large.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE)
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -14,7 +16,7 @@ from kstore._fast.compression cimport compress_memory
 
 cdef enum:
     FIRST_ROOM = 2048
-    RECORD_OVERHEAD = 36                # length, attributes, two deltas, three sizes: at their longest
+    RECORD_OVERHEAD = 36  # length, attributes, two deltas, three sizes: at their longest
     LARGEST_BATCH = 0x7FFFFFFF - 256
 
 cdef int64_t NO_TIMESTAMP = -1
@@ -33,8 +35,10 @@ cdef inline Py_ssize_t _bytes_size(Py_ssize_t size) noexcept nogil:
 
 
 cdef inline uint8_t* _write_record(
-        uint8_t* p, int64_t timestamp_delta, int32_t offset_delta, const uint8_t* key, Py_ssize_t key_size,
-        const uint8_t* value, Py_ssize_t value_size, const uint8_t* headers, Py_ssize_t headers_size,
+        uint8_t* p, int64_t timestamp_delta, int32_t offset_delta, const uint8_t* key,
+        Py_ssize_t key_size,
+        const uint8_t* value, Py_ssize_t value_size, const uint8_t* headers,
+        Py_ssize_t headers_size,
         int32_t header_count) noexcept nogil:
     cdef Py_ssize_t body = (1 + varlong_size(timestamp_delta) + varint_size(offset_delta)
                             + _bytes_size(key_size) + _bytes_size(value_size)
@@ -54,9 +58,11 @@ cdef inline uint8_t* _write_record(
 
 cdef Py_ssize_t build_single(
         uint8_t* into, int64_t base_offset, int32_t leader_epoch, int64_t timestamp,
-        const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t value_size) noexcept nogil:
+        const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
+        Py_ssize_t value_size) noexcept nogil:
     cdef BatchInfo info
-    cdef uint8_t* end = _write_record(into + BATCH_HEADER_SIZE, 0, 0, key, key_size, value, value_size,
+    cdef uint8_t* end = _write_record(into + BATCH_HEADER_SIZE, 0, 0, key, key_size, value,
+                                      value_size,
                                       NULL, 0, 0)
     info.base_offset = base_offset
     info.size_bytes = <int32_t>(end - into)
@@ -108,7 +114,7 @@ cdef class RecordBatchBuilder:
             return 0
         if needed > LARGEST_BATCH:
             raise OverflowError(
-                f"the batch would have {needed} bytes: a batch holds at most {LARGEST_BATCH}, split it")
+                f"the batch would have {needed} bytes: it holds at most {LARGEST_BATCH}, split it")
         while room < needed:
             room *= 2
         moved = <uint8_t*>PyMem_RawRealloc(self.data, room)
@@ -132,13 +138,15 @@ cdef class RecordBatchBuilder:
         elif timestamp > self.largest_timestamp:
             self.largest_timestamp = timestamp
         end = _write_record(
-            self.data + self.size_bytes, <int64_t>(<uint64_t>timestamp - <uint64_t>self.first_timestamp),
+            self.data + self.size_bytes,
+            <int64_t>(<uint64_t>timestamp - <uint64_t>self.first_timestamp),
             self.count, key, key_size, value, value_size, headers, headers_size, header_count)
         self.size_bytes = end - self.data
         self.count += 1
         return 0
 
-    cdef int append_objects(self, object value, object key, int64_t timestamp, object headers) except -1:
+    cdef int append_objects(self, object value, object key, int64_t timestamp,
+                            object headers) except -1:
         cdef Py_buffer value_view
         cdef Py_buffer key_view
         cdef const uint8_t* value_data = NULL
@@ -172,7 +180,8 @@ cdef class RecordBatchBuilder:
                 key_data = <const uint8_t*>key_view.buf
                 key_size = key_view.len
             self.append_memory(key_data, key_size, value_data, value_size, timestamp,
-                               <const uint8_t*>PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded),
+                               <const uint8_t*>PyBytes_AS_STRING(encoded),
+                               PyBytes_GET_SIZE(encoded),
                                header_count)
         finally:
             if value_held:
@@ -193,7 +202,7 @@ cdef class RecordBatchBuilder:
         parts = len(<tuple>record)
         if not 2 <= parts <= 4:
             raise ValueError(f"a record tuple has {parts} parts: "
-                             "pass (key, value), (key, value, timestamp) or (key, value, timestamp, headers)")
+                             "pass (key, value[, timestamp[, headers]])")
         if parts > 2 and (<tuple>record)[2] is not None:
             timestamp = (<tuple>record)[2]
         if parts > 3:
@@ -211,8 +220,9 @@ cdef class RecordBatchBuilder:
         info.base_offset = base_offset
         info.size_bytes = <int32_t>self.size_bytes
         info.partition_leader_epoch = leader_epoch
-        info.attributes = <int16_t>(self.compression | (TRANSACTIONAL_MASK if self.transactional else 0)
-                                    | (CONTROL_MASK if self.control else 0))
+        info.attributes = <int16_t>(
+            self.compression | (TRANSACTIONAL_MASK if self.transactional else 0)
+            | (CONTROL_MASK if self.control else 0))
         info.last_offset_delta = self.count - 1
         info.base_timestamp = self.first_timestamp
         info.max_timestamp = self.largest_timestamp
@@ -226,7 +236,8 @@ cdef class RecordBatchBuilder:
 
     def _compress(self):
         cdef object packed = compress_memory(
-            self.compression, self.level, self.data + BATCH_HEADER_SIZE, self.size_bytes - BATCH_HEADER_SIZE)
+            self.compression, self.level, self.data + BATCH_HEADER_SIZE,
+            self.size_bytes - BATCH_HEADER_SIZE)
         cdef const uint8_t[::1] view = packed
         cdef Py_ssize_t size = view.shape[0]
         self.size_bytes = BATCH_HEADER_SIZE
@@ -261,7 +272,8 @@ cdef int _require_buffer(object part, str what) except -1:
     return 0
 
 
-# A header's key is text; bytes that are no UTF-8 travel as surrogate escapes, so that nothing is lost.
+# A header's key is text; bytes that are no UTF-8 travel as surrogate escapes, so that nothing is
+# lost.
 cdef bytes _header_key(object key):
     if isinstance(key, str):
         return (<str>key).encode("utf-8", "surrogateescape")
@@ -289,11 +301,13 @@ cpdef bytes encode_headers(object headers):
     return b"".join(parts)
 
 
-def build_batch(records, *, int64_t timestamp=-1, int compression=0, int level=-1, int64_t base_offset=0,
+def build_batch(records, *, int64_t timestamp=-1, int compression=0, int level=-1,
+                int64_t base_offset=0,
                 int32_t leader_epoch=-1, int64_t producer_id=-1, int16_t producer_epoch=-1,
                 int32_t base_sequence=-1, bint transactional=False, bint control=False):
     cdef RecordBatchBuilder builder = RecordBatchBuilder(
-        compression=compression, level=level, producer_id=producer_id, producer_epoch=producer_epoch,
+        compression=compression, level=level, producer_id=producer_id,
+        producer_epoch=producer_epoch,
         base_sequence=base_sequence, transactional=transactional, control=control)
     for record in records:
         builder.append_record(record, timestamp)
@@ -322,7 +336,8 @@ def build_single_batch(value, key=None, *, int64_t timestamp=-1, int64_t base_of
     if into == NULL:
         raise MemoryError
     try:
-        size = build_single(into, base_offset, leader_epoch, timestamp, key_data, key_size, value_data,
+        size = build_single(into, base_offset, leader_epoch, timestamp, key_data, key_size,
+                            value_data,
                             value_size)
         return PyBytes_FromStringAndSize(<char*>into, size)
     finally:

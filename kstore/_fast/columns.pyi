@@ -1,4 +1,5 @@
-"""Records as columns in Arrow's memory layout. Every column is readable through the buffer protocol."""
+"""Records as columns in Arrow's memory layout. Every column is readable through the buffer
+protocol."""
 
 from collections.abc import Iterable
 

@@ -1,5 +1,5 @@
-# Records as columns in Arrow's memory layout, without a Python object per record. It knows the layout only:
-# kstore/record/arrow.py makes pyarrow objects of it.
+# Records as columns in Arrow's memory layout, without a Python object per record. It knows the
+# layout only: kstore/record/arrow.py makes pyarrow objects of it.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -65,7 +65,8 @@ cdef class ColumnMemory:
         return self.add(&value, 8)
 
 
-# Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a null.
+# Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a
+# null.
 cdef class BinaryColumn:
     cdef readonly ColumnMemory offsets
     cdef readonly ColumnMemory data
@@ -81,7 +82,8 @@ cdef class BinaryColumn:
     cdef int add(self, const uint8_t* data, Py_ssize_t size) except -1:
         if size > 0:
             if self.data.size + size > 0x7FFFFFFF:
-                raise OverflowError("a column would hold more than 2 GiB: decode fewer batches at once")
+                raise OverflowError(
+                    "a column would hold more than 2 GiB: decode fewer batches at once")
             self.data.add(data, size)
         self.offsets.add_int32(<int32_t>self.data.size)
         if size < 0 or self.nulls:
@@ -111,7 +113,7 @@ cdef class Columns:
     cdef readonly ColumnMemory timestamp
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value
-    cdef readonly ColumnMemory header_offsets   # int32, count + 1: where each record's headers begin
+    cdef readonly ColumnMemory header_offsets  # int32, count + 1: where each record's headers begin
     cdef readonly BinaryColumn header_key
     cdef readonly BinaryColumn header_value
     cdef readonly Py_ssize_t count
@@ -140,10 +142,12 @@ cdef class Columns:
             self.header_key.add(header.key, header.key_size)
             self.header_value.add(header.value, header.value_size)
         if p != fields.end:
-            raise InvalidBatchError(BATCH_BAD_RECORD, position, "the headers do not fit their record")
+            raise InvalidBatchError(BATCH_BAD_RECORD, position,
+                                    "the headers do not fit their record")
         return 0
 
-    # Room for what the headers announce, so that columns seldom move; never more than the bytes can hold.
+    # Room for what the headers announce, so that columns seldom move; never more than the bytes can
+    # hold.
     cdef int reserve(self, BatchCursor cursor) except -1:
         cdef const uint8_t* p = cursor.start
         cdef BatchInfo info

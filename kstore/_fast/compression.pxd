@@ -9,7 +9,7 @@ cdef enum:
     COMPRESSION_LZ4 = 3
     COMPRESSION_ZSTD = 4
 
-# The decompressed bytes, exactly sized; raises CompressionError when the data is bad or holds more than
-# max_bytes (never allocating more than that).
+# The decompressed bytes, exactly sized; raises CompressionError when the data is bad or holds more
+# than max_bytes (never allocating more than that).
 cdef bytearray decompress_memory(int codec, const uint8_t* data, Py_ssize_t size, int64_t max_bytes)
 cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_t size)

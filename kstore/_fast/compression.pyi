@@ -1,4 +1,5 @@
-"""Kafka's compression types by number: 1 gzip, 2 snappy, 3 lz4, 4 zstd. Decompression is always bounded."""
+"""Kafka's compression types by number: 1 gzip, 2 snappy, 3 lz4, 4 zstd. Decompression is always
+bounded."""
 
 from typing_extensions import Buffer
 
@@ -6,7 +7,8 @@ class CompressionError(ValueError):
     """The data cannot be decompressed, or holds more than the bound."""
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytearray:
-    """``data`` decompressed, at most ``max_bytes``; raises CompressionError. Snappy framed or raw."""
+    """``data`` decompressed, at most ``max_bytes``; raises CompressionError. Snappy framed or
+    raw."""
 
 def compress(codec: int, data: Buffer, level: int = -1) -> bytes:
     """``data`` compressed as Kafka's clients do; a negative ``level`` is the codec's default."""

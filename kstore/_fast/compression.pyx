@@ -1,8 +1,11 @@
-# Kafka's compression types (gzip, snappy in xerial's framing, lz4 frames, zstd) by cramjam, which is imported
-# at first use: a broker that sees no compressed batch never loads it. Decompression writes into a buffer that
-# grows by steps up to the caller's bound, so a small bomb can't claim more memory than the bound.
+# Kafka's compression types (gzip, snappy in xerial's framing, lz4 frames, zstd) by cramjam, which
+# is imported at first use: a broker that sees no compressed batch never loads it. Decompression
+# writes into a buffer that grows by steps up to the caller's bound, so a small bomb can't claim
+# more memory than the bound.
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
+    PyByteArray_Resize)
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -81,7 +84,8 @@ cdef bytearray _decompress_frames(object module, int codec, const uint8_t* data,
         try:
             got = module.decompress_into(source, into)
         except _library().DecompressionError as error:
-            # A full buffer and bad data are one exception: only the largest buffer tells them apart.
+            # A full buffer and bad data are one exception: only the largest buffer tells them
+            # apart.
             if room >= max_bytes:
                 raise CompressionError(
                     f"cannot be decompressed to at most {max_bytes} bytes: {error}") from error
@@ -97,14 +101,16 @@ cdef Py_ssize_t _snappy_block_size(const uint8_t* p, Py_ssize_t size, int64_t ma
     if not read_uvarint(p, p + size, &declared):
         raise CompressionError("a snappy block does not start with its size")
     if declared > max_bytes:
-        raise CompressionError(f"a snappy block holds {declared} bytes, the bound leaves {max_bytes}")
+        raise CompressionError(
+            f"a snappy block holds {declared} bytes, the bound leaves {max_bytes}")
     # Snappy can't expand more than 64 bytes from 3 (a copy), so a block that claims more is bad.
     if <int64_t>declared > <int64_t>size * 64:
         raise CompressionError(f"a snappy block of {size} bytes claims to hold {declared}")
     return declared
 
 
-cdef int _snappy_block(object module, const uint8_t* p, Py_ssize_t size, bytearray into, Py_ssize_t at,
+cdef int _snappy_block(object module, const uint8_t* p, Py_ssize_t size, bytearray into,
+                       Py_ssize_t at,
                        Py_ssize_t expected) except -1:
     try:
         got = module.decompress_raw_into(_readable(p, size), _writable(into, at))
@@ -122,7 +128,8 @@ cdef bytearray _decompress_snappy(const uint8_t* data, Py_ssize_t size, int64_t 
     cdef Py_ssize_t total = 0
     cdef Py_ssize_t block
     cdef int32_t length
-    cdef bint framed = size >= XERIAL_HEADER_SIZE and memcmp(data, XERIAL_HEADER, XERIAL_MAGIC_SIZE) == 0
+    cdef bint framed = size >= XERIAL_HEADER_SIZE and memcmp(data, XERIAL_HEADER,
+            XERIAL_MAGIC_SIZE) == 0
     cdef bytearray into
     if not framed:
         block = _snappy_block_size(data, size, max_bytes)
@@ -149,7 +156,8 @@ cdef bytearray _decompress_snappy(const uint8_t* data, Py_ssize_t size, int64_t 
     return into
 
 
-cdef bytearray decompress_memory(int codec, const uint8_t* data, Py_ssize_t size, int64_t max_bytes):
+cdef bytearray decompress_memory(int codec, const uint8_t* data, Py_ssize_t size,
+                                 int64_t max_bytes):
     if codec == COMPRESSION_SNAPPY:
         return _decompress_snappy(data, size, max_bytes)
     if codec == COMPRESSION_GZIP:

@@ -12,4 +12,5 @@ def checksum_portable(data: Buffer, crc: int = 0) -> int:
     """As ``checksum``, always by the table fallback (for tests and comparison)."""
 
 def seconds_for(data: Buffer, repeat: int) -> float:
-    """Seconds for ``repeat`` checksums over ``data`` with no Python between them (for the benchmark)."""
+    """Seconds for ``repeat`` checksums over ``data`` with no Python between them (for the
+    benchmark)."""

@@ -1,5 +1,5 @@
-# CRC-32C for record batches. The work is in crc32c_impl.h, which picks the CPU's instructions at import;
-# this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
+# CRC-32C for record batches. The work is in crc32c_impl.h, which picks the CPU's instructions at
+# import; this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -42,7 +42,7 @@ def checksum_portable(const uint8_t[::1] data, uint32_t crc=0):
 
 
 def seconds_for(const uint8_t[::1] data, int repeat):
-    """For the benchmark: the seconds that repeat checksums over data take, without Python between them."""
+    # For the benchmark: no Python between the checksums.
     from time import thread_time
 
     cdef size_t size = data.shape[0]

@@ -1,6 +1,6 @@
-/* CRC-32C in C: the CPU's instructions where it has them, slicing tables where not. The choice is made once, when
- * the module is imported; nothing here needs compiler flags. It works on raw registers (no initial or final
- * complement): crc32c.pyx adds those. */
+/* CRC-32C in C: the CPU's instructions where it has them, slicing tables where not. The choice is
+ * made once, when the module is imported; nothing here needs compiler flags. The kernels work on
+ * raw registers: kstore_crc32c_run adds the initial and final complement. */
 
 #ifndef KSTORE_CRC32C_IMPL_H
 #define KSTORE_CRC32C_IMPL_H
@@ -39,13 +39,15 @@ static void kstore_crc32c_make_table(void) {
     for (uint32_t byte = 0; byte < 256; byte++)
         for (int slice = 1; slice < 8; slice++) {
             uint32_t before = kstore_crc32c_table[slice - 1][byte];
-            kstore_crc32c_table[slice][byte] = (before >> 8) ^ kstore_crc32c_table[0][before & 0xFF];
+            uint32_t low = kstore_crc32c_table[0][before & 0xFF];
+            kstore_crc32c_table[slice][byte] = (before >> 8) ^ low;
         }
 }
 
 static uint32_t kstore_crc32c_portable(uint32_t crc, const uint8_t *p, size_t size) {
     for (; size >= 8; size -= 8, p += 8) {
-        uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                              (uint32_t)p[3] << 24);
         crc = kstore_crc32c_table[7][low & 0xFF] ^ kstore_crc32c_table[6][(low >> 8) & 0xFF] ^
               kstore_crc32c_table[5][(low >> 16) & 0xFF] ^ kstore_crc32c_table[4][low >> 24] ^
               kstore_crc32c_table[3][p[4]] ^ kstore_crc32c_table[2][p[5]] ^
@@ -73,9 +75,10 @@ static int kstore_crc32c_has_hardware(void) {
     return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-/* A carry-less product of two reflected 32-bit values, fed through the CRC instruction, is multiplied by x^33
- * more: hence the 33 in kstore_crc32c_init. */
-KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(uint64_t a, uint64_t b, uint64_t c, int width) {
+/* A carry-less product of two reflected 32-bit values, fed through the CRC instruction, is
+ * multiplied by x^33 more: hence the 33 in kstore_crc32c_init. */
+KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(
+    uint64_t a, uint64_t b, uint64_t c, int width) {
     __m128i first = _mm_clmulepi64_si128(
         _mm_cvtsi64_si128((int64_t)a), _mm_cvtsi32_si128((int)kstore_crc32c_shift2[width]), 0);
     __m128i second = _mm_clmulepi64_si128(
@@ -93,7 +96,7 @@ KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(uint64_t a, uint6
 #define KSTORE_CRC32C_TARGET __attribute__((target("+crc")))
 #endif
 #if !defined(__ARM_FEATURE_CRC32)
-/* arm_acle.h declares the intrinsics for some compilers only when the whole unit is built for CRC. */
+/* Some compilers declare the intrinsics only when the whole unit is built for CRC. */
 static inline uint32_t kstore_crc32c_arm8(uint32_t crc, uint64_t word) {
     __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
     return crc;
@@ -114,15 +117,15 @@ static int kstore_crc32c_has_hardware(void) {
     return (getauxval(AT_HWCAP) & (1ul << 7)) != 0; /* HWCAP_CRC32 */
 }
 
-/* Without a carry-less multiply (an extension of its own): bit by bit, which the wide lanes pay for. The 33 of
- * kstore_crc32c_init is put back by multiplying through the CRC instruction, as on x86. */
+/* Without a carry-less multiply (an extension of its own): bit by bit, paid for by wide lanes. */
 static inline uint64_t kstore_crc32c_multiply(uint64_t value, uint32_t by) {
     uint64_t product = 0;
     for (; by; by &= by - 1) product ^= value << __builtin_ctz(by);
     return product;
 }
 
-KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(uint64_t a, uint64_t b, uint64_t c, int width) {
+KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(
+    uint64_t a, uint64_t b, uint64_t c, int width) {
     uint64_t product = kstore_crc32c_multiply(a, kstore_crc32c_shift2[width]) ^
                        kstore_crc32c_multiply(b, kstore_crc32c_shift1[width]);
     return (uint32_t)(KSTORE_CRC32C_STEP(0, product) ^ c);
@@ -130,8 +133,9 @@ KSTORE_CRC32C_TARGET static inline uint32_t kstore_crc32c_join(uint64_t a, uint6
 #endif
 
 #ifdef KSTORE_CRC32C_HARDWARE
-/* The instruction has a latency of three cycles and a throughput of one: three independent lanes fill it. */
-KSTORE_CRC32C_TARGET static uint32_t kstore_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t size) {
+/* The instruction has a latency of three cycles and a throughput of one: three lanes fill it. */
+KSTORE_CRC32C_TARGET static uint32_t kstore_crc32c_hardware(
+    uint32_t crc, const uint8_t *p, size_t size) {
     uint64_t a = crc;
     for (int width = 0; width < 4 && size >= 3 * 64; width++) {
         const size_t lane = kstore_crc32c_lanes[width];

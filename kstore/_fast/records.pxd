@@ -1,4 +1,5 @@
-# Reading records out of batches: the parser of one record, and the cursor that goes from batch to batch.
+# Reading records out of batches: the parser of one record, and the cursor that goes from batch to
+# batch.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -17,9 +18,10 @@ cdef struct RecordFields:
     const uint8_t* headers
     const uint8_t* end              # of the record
 
-# One record at p; nothing at or after end is read. True, or False when its framing does not fit. The headers'
-# own framing is not walked: next_header does that.
-cdef inline bint parse_record(const uint8_t* p, const uint8_t* end, RecordFields* out) noexcept nogil:
+# One record at p; nothing at or after end is read. True, or False when its framing does not fit.
+# The headers' own framing is not walked: next_header does that.
+cdef inline bint parse_record(const uint8_t* p, const uint8_t* end,
+                              RecordFields* out) noexcept nogil:
     cdef int32_t length
     cdef int n = read_varint(p, end, &length)
     if n == 0 or length < 6 or length > end - p - n:
@@ -78,7 +80,8 @@ cdef inline const uint8_t* next_header(
     return out.value + (out.value_size if out.value_size > 0 else 0)
 
 
-# Goes through the batches of a buffer that a reader may see; see records.pyi (decode) for what it leaves out.
+# Goes through the batches of a buffer that a reader may see; see records.pyi (decode) for what it
+# leaves out.
 cdef class BatchCursor:
     cdef readonly BatchView batch           # the current one
     cdef object view
@@ -90,7 +93,7 @@ cdef class BatchCursor:
     cdef int64_t max_decompressed_bytes
     cdef bint verify
     cdef bint control
-    cdef list aborted                       # (first offset, producer id), falling, what is still to come
+    cdef list aborted  # (first offset, producer id), falling, what is still to come
     cdef set aborting                       # producer ids with an open aborted transaction
     # The records of the current batch: p..stop, remaining of them.
     cdef const uint8_t* p
@@ -103,7 +106,8 @@ cdef class BatchCursor:
     # The next record at or after start_offset and before end_offset: 1; none left: 0.
     cdef int next_record(self, RecordFields* out) except -1
 
-cdef inline int64_t record_timestamp(const BatchInfo* info, const RecordFields* fields) noexcept nogil:
+cdef inline int64_t record_timestamp(const BatchInfo* info,
+                                     const RecordFields* fields) noexcept nogil:
     if info.attributes & 0x08:              # LogAppendTime
         return info.max_timestamp
     return <int64_t>(<uint64_t>info.base_timestamp + <uint64_t>fields.timestamp_delta)

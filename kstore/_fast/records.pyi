@@ -27,7 +27,8 @@ class BatchCursor:
 
 @final
 class Record:
-    """One record. It keeps the buffer (or its batch's decompressed bytes) alive; parts are made when read."""
+    """One record. It keeps the buffer (or its batch's decompressed bytes) alive; parts are made
+    when read."""
 
     batch: BatchView
     """The batch that it came in."""
@@ -66,7 +67,8 @@ class RecordIterator(Iterator[Record]):
 class RecordSet(Sequence[Record]):
     """The records of a buffer of batches. Iterating decodes as it goes; indexing keeps them all.
 
-    Iteration, ``len`` and indexing raise InvalidBatchError at the first batch that is not good, after
+    Iteration, ``len`` and indexing raise InvalidBatchError at the first batch that is not good,
+    after
     the records before it.
     """
 
@@ -92,7 +94,8 @@ class RecordSet(Sequence[Record]):
         """All values at once, faster than record by record."""
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last whole batch: where a reader goes on, also across gaps. None if none."""
+        """The offset after the last whole batch: where a reader goes on, also across gaps. None if
+        none."""
     @property
     def size_bytes(self) -> int:
         """Bytes of the buffer."""
@@ -110,7 +113,9 @@ def decode(
     """The records of ``buffer``'s batches at or after ``start_offset`` and before ``end_offset``.
 
     A partial batch at the end is left out, as fetches have one. ``verify`` checks each CRC. Control
-    batches are left out unless ``control``. ``aborted`` are (producer id, first offset) pairs of a Fetch
-    response: their records are left out (read_committed). ``max_decompressed_bytes`` bounds one batch
+    batches are left out unless ``control``. ``aborted`` are (producer id, first offset) pairs of a
+    Fetch
+    response: their records are left out (read_committed). ``max_decompressed_bytes`` bounds one
+    batch
     (below 0: 256 MiB).
     """

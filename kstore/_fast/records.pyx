@@ -1,5 +1,5 @@
-# Records out of batches, lazily: a Record knows where its parts lie and makes Python objects when asked. The
-# walk goes batch by batch, so that a batch is checked and read while it is in the cache.
+# Records out of batches, lazily: a Record knows where its parts lie and makes Python objects when
+# asked. The walk goes batch by batch, so that a batch is checked and read while it is in the cache.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -9,7 +9,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_OFFSET_DELTA, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK,
-    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control, is_transactional, make_view,
+    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control,
+    is_transactional, make_view,
     read_batch_header)
 from kstore._fast.buffer cimport load_int16
 from kstore._fast.compression cimport decompress_memory
@@ -42,8 +43,9 @@ cdef class BatchCursor:
         self.start_offset = start_offset
         self.end_offset = NO_END if end_offset is None else end_offset
         self.control = control
-        self.max_decompressed_bytes = (
-            DEFAULT_MAX_DECOMPRESSED_BYTES if max_decompressed_bytes < 0 else max_decompressed_bytes)
+        if max_decompressed_bytes < 0:
+            max_decompressed_bytes = DEFAULT_MAX_DECOMPRESSED_BYTES
+        self.max_decompressed_bytes = max_decompressed_bytes
         self.aborting = set()
         self.aborted = None
         if aborted is not None:
@@ -80,7 +82,8 @@ cdef class BatchCursor:
                 return True
             self.position += info.size_bytes
 
-    # Control batches unless asked for; batches of aborted transactions when the caller has named those.
+    # Control batches unless asked for; batches of aborted transactions when the caller has named
+    # those.
     cdef bint _is_hidden(self, const BatchInfo* info) except -1:
         cdef int64_t last_offset = info.base_offset + info.last_offset_delta
         cdef const uint8_t* at
@@ -105,7 +108,8 @@ cdef class BatchCursor:
         self.stop = at + info.size_bytes
         if is_compressed(info):
             try:
-                unpacked = decompress_memory(info.attributes & COMPRESSION_MASK, self.p, self.stop - self.p,
+                unpacked = decompress_memory(info.attributes & COMPRESSION_MASK, self.p,
+                                             self.stop - self.p,
                                              self.max_decompressed_bytes)
             except CompressionError as error:
                 raise InvalidBatchError(BATCH_BAD_COMPRESSION, self.position, str(error)) from error
@@ -154,7 +158,8 @@ cdef class Record:
 
     @property
     def key(self):
-        return PyBytes_FromStringAndSize(<char*>self._key, self._key_size) if self._key_size >= 0 else None
+        return PyBytes_FromStringAndSize(<char*>self._key,
+                                         self._key_size) if self._key_size >= 0 else None
 
     @property
     def value(self):
@@ -174,7 +179,8 @@ cdef class Record:
     def headers(self):
         if self._header_count == 0:
             return ()
-        return tuple(_read_headers(self._headers, self._end, self._header_count, self.batch.position))
+        return tuple(_read_headers(self._headers, self._end, self._header_count,
+                                   self.batch.position))
 
     @property
     def timestamp_type(self):
@@ -190,7 +196,8 @@ cdef class Record:
             return NotImplemented
         right = <Record>other
         return (self.offset == right.offset and self.timestamp == right.timestamp
-                and self.key == right.key and self.value == right.value and self.headers == right.headers)
+                and self.key == right.key and self.value == right.value
+                and self.headers == right.headers)
 
     __hash__ = None
 
@@ -328,4 +335,5 @@ cdef class RecordSet:
 def decode(buffer, *, verify=True, start_offset=0, end_offset=None, control=False, aborted=None,
            max_decompressed_bytes=-1):
     return RecordSet(buffer, verify=verify, start_offset=start_offset, end_offset=end_offset,
-                     control=control, aborted=aborted, max_decompressed_bytes=max_decompressed_bytes)
+                     control=control, aborted=aborted,
+                     max_decompressed_bytes=max_decompressed_bytes)

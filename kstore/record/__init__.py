@@ -1,6 +1,7 @@
 """Record batches (magic 2) as Python sees them: build, check, decode lazily or to Arrow.
 
-The work is in ``kstore._fast``; this package gives it names. It knows no files, no clock and no network.
+The work is in ``kstore._fast``; this package gives it names. It knows no files, no clock and no
+network.
 """
 
 from kstore._fast.batch import BatchView, InvalidBatchError, assign, batches, validate

@@ -1,4 +1,5 @@
-"""Record batches as a ``pyarrow.RecordBatch``. pyarrow is imported at the first call, never with the package."""
+"""Record batches as a ``pyarrow.RecordBatch``. pyarrow is imported at the first call, never with
+the package."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def to_arrow(
     """The records of ``buffer`` as a ``pyarrow.RecordBatch``; the options are those of ``decode``.
 
     Columns: offset int64, timestamp int64 (ms, -1 for none), key binary, value binary, headers
-    list<struct<key: string, value: binary>>. Raises InvalidBatchError, and OverflowError past 2 GiB of
+    list<struct<key: string, value: binary>>. Raises InvalidBatchError, and OverflowError past 2 GiB
+    of
     keys or values.
     """
     import pyarrow as pa
@@ -79,7 +81,8 @@ def _headers(count: int, offsets: ColumnMemory, keys: BinaryColumn, values: Bina
 
 
 def _header_keys(keys: BinaryColumn) -> Any:
-    """Header keys as text. A producer may have written bytes that are no UTF-8: those are replaced."""
+    """Header keys as text. A producer may have written bytes that are no UTF-8: those are
+    replaced."""
     import pyarrow as pa
 
     made = _binary(pa.string(), keys)

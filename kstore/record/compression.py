@@ -1,4 +1,5 @@
-"""Kafka's compression types as a table, by name and by number. The codecs are in ``kstore._fast.compression``."""
+"""Kafka's compression types as a table, by name and by number. The codecs are in
+``kstore._fast.compression``."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ __all__ = ["COMPRESSIONS", "Compression", "compression_for"]
 
 
 class Compression(NamedTuple):
-    """A compression type: its number in a batch's attributes, its name in configs, and its levels."""
+    """A compression type: its number in a batch's attributes, its name in configs, and its
+    levels."""
 
     id: int
     name: str
@@ -24,13 +26,15 @@ COMPRESSIONS: tuple[Compression, ...] = (
     Compression(3, "lz4", 1, 17, 4),
     Compression(4, "zstd", 1, 22, 3),
 )
-"""By number; levels and names are those of Kafka's ``compression.*`` settings (KIP-780, KIP-390)."""
+"""By number; levels and names are those of Kafka's ``compression.*`` settings (KIP-780,
+KIP-390)."""
 
 _BY_NAME = {row.name: row for row in COMPRESSIONS} | {"uncompressed": COMPRESSIONS[0]}
 
 
 def compression_for(which: str | int) -> Compression:
-    """The row of a name ("none", "uncompressed", "gzip", "snappy", "lz4", "zstd") or a number 0 to 4.
+    """The row of a name ("none", "uncompressed", "gzip", "snappy", "lz4", "zstd") or a number 0 to
+    4.
 
     Raises ValueError for anything else.
     """

@@ -1,4 +1,5 @@
-"""Control records: the markers that end a transaction. Their keys and values are fixed-width, not schema-coded.
+"""Control records: the markers that end a transaction. Their keys and values are fixed-width, not
+schema-coded.
 
 Source: Kafka's protocol guide, "Control Batches" and ``EndTxnMarker``.
 """
@@ -42,7 +43,8 @@ def control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends ``producer_id``'s transaction on one partition; ``timestamp`` in ms."""
+    """The control batch that ends ``producer_id``'s transaction on one partition; ``timestamp`` in
+    ms."""
     key = _KEY.pack(_CURRENT_VERSION, marker.type)
     value = _VALUE.pack(_CURRENT_VERSION, marker.coordinator_epoch)
     return build_batch(
@@ -72,6 +74,6 @@ def read_control(record: Record) -> EndTransactionMarker | None:
         return None
     if value is None or len(value) < _VALUE.size:
         raise ValueError(
-            f"transaction marker at offset {record.offset} has the value {value!r}: it needs 6 bytes"
+            f"transaction marker at offset {record.offset} has {value!r}: it needs 6 bytes"
         )
     return EndTransactionMarker(ControlType(kind), _VALUE.unpack_from(value)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_bomb_costs_no_more_than_the_bound(codec: int) -> None:
 def test_a_snappy_block_that_claims_gigabytes_is_refused_before_allocating() -> None:
     claim = reference.uvarint(0xFFFFFFF0) + b"\x00a"
     for data in (claim, reference.SNAPPY_MAGIC + b"\x00\x00\x00\x07" + claim):
-        with pytest.raises(CompressionError, match="claims|bound"):
+        with pytest.raises(CompressionError, match=r"claims|bound"):
             decompress(2, data, 2**40)
 
 
@@ -82,10 +83,8 @@ def test_every_truncation_is_refused_or_a_prefix_of_chunks(codec: int) -> None:
 @ALL
 @given(data=st.binary(max_size=200))
 def test_noise_is_refused_or_bounded(codec: int, data: bytes) -> None:
-    try:
+    with contextlib.suppress(CompressionError):
         assert len(decompress(codec, exactly(data), 10_000)) <= 10_000
-    except CompressionError:
-        pass
 
 
 @pytest.mark.parametrize("codec", [0, 5, 7])

@@ -1,4 +1,5 @@
-"""Decoding: the records that were built, in order; offsets, times, aborted transactions, corruption."""
+"""Decoding: the records that were built, in order; offsets, times, aborted transactions,
+corruption."""
 
 from __future__ import annotations
 
@@ -189,9 +190,7 @@ def test_aborted_transactions_with_a_start_inside_them(start: int) -> None:
 
 def test_records_outlive_their_record_set_and_buffer() -> None:
     for codec in range(5):
-        kept = [
-            record for record in decode(build_batch([(b"k", b"v" * 1000)] * 20, compression=codec))
-        ]
+        kept = list(decode(build_batch([(b"k", b"v" * 1000)] * 20, compression=codec)))
         gc.collect()
         assert all(record.value == b"v" * 1000 for record in kept)
 

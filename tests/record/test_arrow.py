@@ -82,6 +82,9 @@ def test_a_damaged_batch_is_reported() -> None:
 
 
 def test_pyarrow_is_not_imported_with_the_package() -> None:
-    code = "import sys, kstore.record; print([m for m in ('pyarrow', 'numpy', 'cramjam') if m in sys.modules])"
+    code = (
+        "import sys, kstore.record;"
+        "print([name for name in ('pyarrow', 'numpy', 'cramjam') if name in sys.modules])"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

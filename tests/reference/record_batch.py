@@ -1,6 +1,8 @@
-"""The record batch (magic 2) in plain Python, written from the format's description and for reading, not for speed.
+"""The record batch (magic 2) in plain Python, written from the format's description and for
+reading, not for speed.
 
-It shares nothing with ``kstore._fast``: other CRC, other codecs, no pointers. Tests compare the two.
+It shares nothing with ``kstore._fast``: other CRC, other codecs, no pointers. Tests compare the
+two.
 """
 
 from __future__ import annotations
@@ -187,7 +189,8 @@ def decode_record(reader: _Reader) -> ReferenceRecord:
 
 
 def decode(data: bytes) -> ReferenceBatch:
-    """One whole batch at the start of ``data``; raises BadBatchError unless everything about it is right."""
+    """One whole batch at the start of ``data``; raises BadBatchError unless everything about it is
+    right."""
     if len(data) < HEADER.size:
         raise BadBatchError("shorter than a header")
     offset, length, epoch, magic, crc, attributes, last, base, most, *rest = HEADER.unpack_from(
@@ -238,7 +241,8 @@ def make_batch(
     rows: Sequence[tuple[bytes | None, bytes | None, int, Sequence[tuple[bytes, bytes | None]]]],
     **fields: int,
 ) -> ReferenceBatch:
-    """A good batch of (key, value, timestamp, headers) rows, with deltas and max timestamp worked out."""
+    """A good batch of (key, value, timestamp, headers) rows, with deltas and max timestamp worked
+    out."""
     base = rows[0][2]
     records = tuple(
         ReferenceRecord(key, value, timestamp - base, index, tuple(headers))

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for records and batches, and buffers without a spare byte for over-read tests."""
+"""Hypothesis strategies for records and batches, and buffers without a spare byte for over-read
+tests."""
 
 from __future__ import annotations
 
