@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Bootstrap", "Json"]
+__all__ = ["Bootstrap", "Header", "Json", "Topic"]
 
+Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 Bootstrap = Annotated[
     str,
     typer.Option(
         "--bootstrap-server", "-b", envvar="KSTORE_BOOTSTRAP_SERVER", help="host:port of a broker."
     ),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="For each record; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]

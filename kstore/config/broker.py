@@ -22,8 +22,16 @@ from kstore.config.topic_configs import TOPIC_CONFIGS
 __all__ = ["BrokerConfig", "ConfigSource", "SourceKind", "environment_name"]
 
 _PREFIX = "KSTORE_"
-# Variables of the build (setup.py); they are no settings of a broker.
-_BUILD_VARIABLES = {"KSTORE_DEBUG", "KSTORE_ASAN", "KSTORE_MODULES"}
+# Variables of the build, the tests and the clients; they are no settings of a broker.
+_OTHER_VARIABLES = {
+    "KSTORE_ASAN",
+    "KSTORE_BOOTSTRAP_SERVER",
+    "KSTORE_CONFORMANCE_AGAINST",
+    "KSTORE_DEBUG",
+    "KSTORE_INSTALL",
+    "KSTORE_KAFKA_JARS",
+    "KSTORE_MODULES",
+}
 
 
 class SourceKind(StrEnum):
@@ -187,7 +195,7 @@ def _from_environment(environ: Mapping[str, str]) -> list[_Given]:
     return [
         _Given(names.get(variable, variable), text, ConfigSource(SourceKind.ENVIRONMENT, variable))
         for variable, text in sorted(environ.items())
-        if variable.startswith(_PREFIX) and variable not in _BUILD_VARIABLES
+        if variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES
     ]
 
 

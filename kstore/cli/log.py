@@ -1,0 +1,145 @@
+"""``kstore log``: look into segment files without a broker. The work is kstore.log.dump's and
+verify's.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstore.cli.failure import fail, guarded
+from kstore.cli.options import Json
+
+if TYPE_CHECKING:
+    from kstore.log.dump import DumpedBatch, DumpedRecord
+    from kstore.log.verify import PartitionReport
+
+__all__ = ["app", "dump", "verify"]
+
+app = typer.Typer(help="Show and check segment files, offline.", no_args_is_help=True)
+
+Files = Annotated[
+    Path, typer.Argument(help="A .log file, a partition's folder, or a whole log dir.")
+]
+
+
+@app.command(epilog="Example: kstore log dump data/orders-0 --records")
+@guarded
+def dump(
+    path: Files,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
+    start_offset: Annotated[int, typer.Option(help="The first offset to show.")] = 0,
+    end_offset: Annotated[int | None, typer.Option(help="Show what is before this one.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key.")] = None,
+    json: Json = False,
+) -> None:
+    """Show the batches, and with --records the records, that segment files hold."""
+    from kstore.log.dump import as_dict
+    from kstore.log.dump import dump as walk
+
+    wanted = None if key is None else key.encode()
+    write = sys.stdout.write
+    damaged = False
+    try:
+        for item in walk(
+            path, records=records or key is not None, start_offset=start_offset,
+            end_offset=end_offset, key=wanted,
+        ):  # fmt: skip
+            damaged = damaged or type(item).__name__ == "DumpedDamage"
+            write((json_text.dumps(as_dict(item)) if json else _line(item)) + "\n")
+    except ValueError as error:
+        raise SystemExit(fail(str(error))) from None
+    if damaged:
+        sys.stdout.flush()
+        raise SystemExit(fail(f"{path} has damage, shown above"))
+
+
+def _line(item: Any) -> str:
+    kind = type(item).__name__
+    if kind == "DumpedSegment":
+        return f"{item.segment}  {item.size_bytes:,} bytes"
+    if kind == "DumpedBatch":
+        return _batch_line(item)
+    if kind == "DumpedRecord":
+        return _record_line(item)
+    return f"  {item.position:>10}  DAMAGE {item.kind}: {item.detail}"
+
+
+def _batch_line(batch: DumpedBatch) -> str:
+    parts = [
+        f"  {batch.position:>10}  offsets {batch.base_offset}..{batch.last_offset}",
+        f"{batch.count} records",
+        f"{batch.size} bytes",
+        batch.compression_codec,
+        f"epoch {batch.partition_leader_epoch}",
+        f"{batch.timestamp_type} {batch.create_time}",
+    ]
+    if batch.producer_id >= 0:
+        sequences = f"{batch.base_sequence}..{batch.last_sequence}"
+        parts.append(f"producer {batch.producer_id}/{batch.producer_epoch} sequences {sequences}")
+    parts += ["transactional"] * batch.is_transactional + ["control"] * batch.is_control
+    parts += [f"crc {batch.crc:08x}"] + ["INVALID"] * (not batch.is_valid)
+    return ", ".join(parts)
+
+
+def _record_line(record: DumpedRecord) -> str:
+    if record.control is not None:
+        return f"  {'':>10}    {record.offset}  {record.timestamp}  {record.control} marker"
+    headers = "".join(f" {name}={_text(value)}" for name, value in record.headers)
+    content = f"{_text(record.key)}: {_text(record.value)}{headers}"
+    return f"  {'':>10}    {record.offset}  {record.timestamp}  {content}"
+
+
+def _text(data: bytes | None) -> str:
+    """Write bytes so that they stay on one line: text as it is, the rest escaped."""
+    return "null" if data is None else data.decode("utf-8", "backslashreplace").encode(
+        "unicode_escape"
+    ).decode("ascii")  # fmt: skip
+
+
+@app.command(epilog="Example: kstore log verify data")
+@guarded
+def verify(
+    path: Files,
+    records: Annotated[bool, typer.Option(help="Walk every record, not only the batches.")] = True,
+    json: Json = False,
+) -> None:
+    """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage."""
+    from kstore.log.verify import verify as check
+
+    try:
+        report = check(path, records=records)
+    except ValueError as error:
+        raise SystemExit(fail(str(error))) from None
+    for partition in report.partitions:
+        if json:
+            print(json_text.dumps(_plain(partition)))
+        else:
+            _print_partition(partition)
+    sys.stdout.flush()
+    if report.exit_status:
+        raise SystemExit(fail(f"{path} is damaged: {report.problem_count} problems"))
+
+
+def _plain(partition: PartitionReport) -> dict[str, Any]:
+    found = asdict(partition)
+    if partition.topic_partition is not None:
+        found["topic_partition"] = str(partition.topic_partition)
+    return found
+
+
+def _print_partition(partition: PartitionReport) -> None:
+    print(
+        f"{partition.topic_partition or partition.name}: offsets {partition.log_start_offset} to "
+        f"{partition.log_end_offset}, {partition.records:,} records in {partition.batches:,} "
+        f"batches and {partition.segments} segments, {partition.size_bytes:,} bytes: "
+        + (f"{partition.problem_count} problems" if partition.problem_count else "good")
+    )
+    for problem in partition.problems:
+        mended = " (a torn tail: opening the log cuts it off)" if problem.is_torn_tail else ""
+        print(f"  {problem}{mended}")
