@@ -48,6 +48,8 @@ __all__ = [
 
 FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
+"""From here on a member has to name the protocol type and name that it joined with (KIP-559)."""
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 GROUP_OPERATIONS = sum(
@@ -66,9 +68,10 @@ async def handle_join_group(
         answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
         response = cast(JoinGroupResponse, answer)
     except KafkaError as error:
-        response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    if ctx.api_version < FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL and response.protocol_name is None:
-        response.protocol_name = ""
+        response = JoinGroupResponse(error_code=error.code)
+    # No protocol is null where the version can say so, else empty.
+    nullable = ctx.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
+    response.protocol_name = response.protocol_name or (None if nullable else "")
     return response
 
 
@@ -76,6 +79,9 @@ async def handle_sync_group(
     broker: Broker, request: SyncGroupRequest, ctx: RequestContext
 ) -> SyncGroupResponse:
     """Get the member's assignment; the answer waits for the leader's."""
+    named = request.protocol_type is not None and request.protocol_name is not None
+    if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not named:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         return cast(
             SyncGroupResponse, await coordinator_of(broker).handle(request.group_id, request, ctx)
