@@ -98,7 +98,7 @@ def compress(codec: int, data: bytes, *, framed: bool = True) -> bytes:
     if codec == 0:
         return data
     if codec == 1:
-        return gzip.compress(data)
+        return gzip.compress(data, mtime=0)
     if codec == 2:
         if not framed:
             return snappy.compress(data)
