@@ -217,25 +217,31 @@ async def handle_offset_delete(
     broker: Broker, request: OffsetDeleteRequest, ctx: RequestContext
 ) -> OffsetDeleteResponse:
     """Delete committed offsets of topics that the group does not consume."""
-    unknown = [topic for topic in request.topics if topic.name not in broker.image.topics]
-    request.topics = [topic for topic in request.topics if topic.name in broker.image.topics]
+    refused: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in request.topics:
+        image = broker.image.topics.get(topic.name)
+        count = 0 if image is None else len(image.partitions)
+        missing = [
+            OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < count
+        ]
+        if missing:
+            refused[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=missing)
+        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+    request.topics = [topic for topic in request.topics if topic.partitions]
     try:
         answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
         response = cast(OffsetDeleteResponse, answer)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if response.error_code == ErrorCode.NONE:
-        response.topics += [
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in unknown
-        ]
+        for deleted in response.topics:
+            present = refused.setdefault(deleted.name, deleted)
+            if present is not deleted:
+                present.partitions += deleted.partitions
+        response.topics = list(refused.values())
     return response
