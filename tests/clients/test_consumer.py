@@ -1,0 +1,237 @@
+"""The consumer against a scripted broker: positions, gaps, bad offsets, lost connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kstore.clients import Consumer
+from kstore.errors import (
+    ErrorCode,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kstore.protocol.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kstore.record import (
+    ControlType,
+    EndTransactionMarker,
+    InvalidBatchError,
+    build_batch,
+    control_batch,
+)
+from kstore.types import TopicPartition
+from tests.reference.fake_broker import HANG_UP, FakeBroker
+
+FAST = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "fetch_max_wait_ms": 1}
+BY_NAME = {1: (4, 12), 2: (1, 6), 3: (4, 12), 18: (0, 3)}
+TP = TopicPartition("t", 0)
+
+
+class Log:
+    """Answers fetches of partition 0 out of batches; a script of codes comes first."""
+
+    def __init__(self, *batches: bytes, start: int = 0, script: tuple[Any, ...] = ()) -> None:
+        self.batches = batches
+        self.start = start
+        self.script = list(script)
+        self.aborted: list[AbortedTransaction] = []
+        self.asked: list[int] = []
+
+    def fetch(self, request: FetchRequest) -> Any:
+        """All batches that end after the offset asked for."""
+        (topic,) = request.topics
+        (partition,) = topic.partitions
+        offset = partition.fetch_offset
+        self.asked.append(offset)
+        code = self.script.pop(0) if self.script else 0
+        if code is HANG_UP:
+            return HANG_UP
+        if not code and not self.start <= offset <= self.end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = b"".join(b for b in self.batches if last_offset(b) >= offset)
+        row = PartitionData(
+            error_code=code,
+            records=b"" if code else records,
+            aborted_transactions=self.aborted,
+            log_start_offset=self.start,
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Start and end."""
+        (topic,) = request.topics
+        (row,) = topic.partitions
+        offset = {-1: self.end, -2: self.start}[row.timestamp]
+        found = ListOffsetsPartitionResponse(offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return last_offset(self.batches[-1]) + 1 if self.batches else self.start
+
+
+def last_offset(batch: bytes) -> int:
+    """Base offset plus last offset delta."""
+    return int.from_bytes(batch[:8], "big") + int.from_bytes(batch[23:27], "big")
+
+
+def batch(base_offset: int, *values: bytes, producer_id: int = -1) -> bytes:
+    """A batch at an offset, transactional when it has a producer id."""
+    return build_batch(
+        values,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        transactional=producer_id >= 0,
+    )
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """A broker whose topics go by name."""
+    with FakeBroker(versions=BY_NAME) as running:
+        yield running
+
+
+def consumer(broker: FakeBroker, log: Log, **options: Any) -> Consumer:
+    """A consumer of partition 0, from the earliest offset unless told otherwise."""
+    broker.handlers[FetchRequest] = log.fetch
+    broker.handlers[ListOffsetsRequest] = log.list_offsets
+    options = {"auto_offset_reset": "earliest", **FAST, **options}
+    made = Consumer(bootstrap_servers=broker.address, **options)
+    made.assign([TP])
+    return made
+
+
+def test_records_come_once_and_in_order_across_gaps(broker: FakeBroker) -> None:
+    log = Log(batch(0, b"a", b"b"), batch(10, b"c"))
+    with consumer(broker, log) as reader:
+        assert [(r.offset, r.value) for r in reader.poll(100)] == [(0, b"a"), (1, b"b"), (10, b"c")]
+        assert reader.poll(5) == []
+        assert reader.position(TP) == 11
+
+
+def test_a_seek_into_a_batch_begins_at_the_offset(broker: FakeBroker) -> None:
+    with consumer(broker, Log(batch(0, b"a", b"b", b"c"))) as reader:
+        reader.seek(TP, 1)
+        assert [r.offset for r in reader.poll(100)] == [1, 2]
+
+
+def test_max_records_leaves_the_rest_for_the_next_poll(broker: FakeBroker) -> None:
+    log = Log(batch(0, b"a", b"b", b"c"))
+    with consumer(broker, log) as reader:
+        assert [r.offset for r in reader.poll(100, max_records=2)] == [0, 1]
+        assert reader.position(TP) == 2
+        assert [r.offset for r in reader.poll(100, max_records=2)] == [2]
+        assert log.asked == [0]
+
+
+def test_latest_begins_at_the_end_and_earliest_at_the_start(broker: FakeBroker) -> None:
+    log = Log(batch(5, b"a"), start=5)
+    with consumer(broker, log) as reader:
+        assert reader.position(TP) == 5
+    with consumer(broker, log, auto_offset_reset="latest") as reader:
+        assert reader.position(TP) == 6
+
+
+def test_an_offset_outside_the_log_is_reset_or_raised(broker: FakeBroker) -> None:
+    log = Log(batch(5, b"a"), start=5)
+    with consumer(broker, log) as reader:
+        reader.seek(TP, 2)
+        assert [r.offset for r in reader.poll(1000)] == [5]
+    with consumer(broker, log, auto_offset_reset="none") as reader:
+        with pytest.raises(OffsetOutOfRangeError, match="no position for t-0"):
+            reader.poll(100)
+        reader.seek(TP, 2)
+        with pytest.raises(
+            OffsetOutOfRangeError, match="offset 2 is outside the log, which begins at 5"
+        ):
+            reader.poll(100)
+
+
+@pytest.mark.parametrize("trouble", [HANG_UP, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_what_can_be_retried_is_retried(broker: FakeBroker, trouble: Any) -> None:
+    log = Log(batch(0, b"a"), script=(trouble, trouble))
+    with consumer(broker, log) as reader:
+        assert [r.value for r in reader.poll(5000)] == [b"a"]
+
+
+def test_what_cannot_be_retried_is_raised_with_the_partition(broker: FakeBroker) -> None:
+    log = Log(batch(0, b"a"), script=(ErrorCode.TOPIC_AUTHORIZATION_FAILED,))
+    with (
+        consumer(broker, log) as reader,
+        pytest.raises(TopicAuthorizationFailedError, match="partition t-0"),
+    ):
+        reader.poll(100)
+
+
+def test_read_committed_leaves_aborted_records_out_and_markers_always(broker: FakeBroker) -> None:
+    marker = EndTransactionMarker(ControlType.ABORT, 0)
+    abort = control_batch(marker, producer_id=9, producer_epoch=0, timestamp=0, base_offset=2)
+    log = Log(batch(0, b"gone", b"gone too", producer_id=9), abort, batch(3, b"stays"))
+    log.aborted = [AbortedTransaction(producer_id=9, first_offset=0)]
+    with consumer(broker, log, isolation_level="read_committed") as reader:
+        assert [r.value for r in reader.poll(100)] == [b"stays"]
+    with consumer(broker, log) as reader:
+        assert [r.value for r in reader.poll(100)] == [b"gone", b"gone too", b"stays"]
+        assert reader.position(TP) == 4
+
+
+def test_a_log_that_ends_with_a_marker_is_read_to_its_end(broker: FakeBroker) -> None:
+    marker = EndTransactionMarker(ControlType.COMMIT, 0)
+    commit = control_batch(marker, producer_id=9, producer_epoch=0, timestamp=0, base_offset=1)
+    with consumer(broker, Log(batch(0, b"a", producer_id=9), commit)) as reader:
+        assert [r.value for r in reader.poll(100)] == [b"a"]
+        assert reader.poll(5) == []
+        assert reader.position(TP) == 2
+
+
+def test_a_damaged_batch_is_raised_and_nothing_is_skipped(broker: FakeBroker) -> None:
+    damaged = bytearray(batch(1, b"b"))
+    damaged[-1] ^= 0xFF
+    log = Log(batch(0, b"a"), bytes(damaged))
+    with consumer(broker, log) as reader:
+        with pytest.raises(InvalidBatchError):
+            reader.poll(100)
+        assert [r.value for r in reader.poll(100, max_records=1)] == [b"a"]
+        with pytest.raises(InvalidBatchError):
+            reader.poll(100)
+        assert reader.position(TP) == 1
+
+
+def test_whole_record_sets_are_fetched(broker: FakeBroker) -> None:
+    with consumer(broker, Log(batch(0, b"a", b"b"))) as reader:
+        found = reader.fetch(100)
+        assert found[TP].values() == [b"a", b"b"]
+        assert reader.position(TP) == 2
+
+
+def test_wrong_use_is_told(broker: FakeBroker) -> None:
+    with consumer(broker, Log()) as reader:
+        with pytest.raises(ValueError, match="u-1 is not assigned"):
+            reader.seek(TopicPartition("u", 1), 0)
+        with pytest.raises(ValueError, match="offset -4 is negative"):
+            reader.seek(TP, -4)
+        with pytest.raises(TypeError, match="give a list"):
+            reader.subscribe("t")
+    with pytest.raises(ValueError, match="auto_offset_reset 'first' is not one of"):
+        Consumer(bootstrap_servers=broker.address, auto_offset_reset="first")
+    with pytest.raises(UnknownTopicOrPartitionError, match="'missing'"):
+        Consumer("missing", bootstrap_servers=broker.address, default_api_timeout_ms=20, **FAST)
