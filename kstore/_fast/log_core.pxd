@@ -1,9 +1,12 @@
-# The append and look-up core of one topic-partition's log: what must run in C for every batch. It holds the log's
-# offsets, the active segment with the tail of its index that is not yet in LMDB, the producer table and the
-# leader-epoch cache. Rolling, retention, recovery and everything rare is kstore/log/log.py, which owns it.
+# The append core of one topic-partition's log: what must run in C for every batch. LogView has its offsets, its
+# segments and the look-up. Rolling, retention, recovery and everything rare is kstore/log/log.py, which owns it.
 
+from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from kstore._fast.batch cimport BatchInfo
+from kstore._fast.builder cimport RecordBatchBuilder
+from kstore._fast.log_view cimport LogView, Slice
 from kstore._fast.segment_file cimport SegmentFile
 
 cdef enum AppendOrigin:
@@ -21,25 +24,61 @@ cdef struct AppendResult:
     int64_t log_end_offset          # after the append
     bint duplicate
 
-cdef struct Slice:
-    int64_t position                # in the segment file
-    int64_t size_bytes              # whole batches, (except Kafka's max-bytes rule, see locate)
-    int64_t base_offset             # of the first batch in it
-    int64_t next_offset             # offset after the last whole batch in it
-
-cdef class LogCore:
+cdef class AppendInfo:
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t log_append_time_ms
     cdef readonly int64_t log_start_offset
-    cdef readonly int64_t log_end_offset
-    cdef readonly int64_t high_watermark
-    cdef readonly int64_t last_stable_offset
+    cdef readonly bint duplicate
+
+cdef class LogCore(LogView):
+    cdef int64_t segment_bytes
+    cdef int64_t segment_ms
+    cdef int64_t segment_index_entries
+    cdef readonly int64_t max_message_bytes
+    cdef bint log_append_time
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef readonly bint closed               # or open for reading only: append answers KAFKA_STORAGE_ERROR
+    cdef bint dirty
+    cdef public object on_append            # callable() after each append, outside the lock; or None
+    cdef public int64_t durable_offset      # every record below it is on the disk
+    cdef object clock                       # None: the machine's
+    cdef PyThread_type_lock lock
+    cdef unsigned long holder
+    cdef int depth
+    cdef bint appending
+    cdef BatchInfo* plan                    # the batches of the append under way
+    cdef int planned
+    cdef int plan_room
+    cdef uint8_t* scratch                   # append_record builds here
+    cdef Py_ssize_t scratch_room
+    cdef RecordBatchBuilder spare
 
     # data is changed in place (offsets, epoch). Rolls through the owner when it must. Raises OSError only.
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1
-
-    # The longest run of whole batches from the one that holds offset, in one segment, below max_offset,
-    # of at most max_bytes (at least one whole batch when min_one). Returns the file, or None where there
-    # is nothing to read at offset (offset == max_offset); out_of_range is set when offset is outside
-    # [log_start_offset, log_end_offset].
-    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one,
-                            Slice* out, bint* out_of_range)
+    cdef int acquire(self) except -1
+    cdef int release(self) except -1
+    cdef int64_t now_ms(self) except -2
+    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin, bint trusted,
+                           AppendResult* out) except -1
+    cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
+                            bint trusted, AppendResult* out) except -1
+    cdef int make_room(self) except -1
+    cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1
+    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check, bint walk) except -1 nogil
+    cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1
+    cdef int16_t check_limits(self, Py_ssize_t size) except -1
+    cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
+    cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept
+    cdef bint plan_producers(self, const uint8_t* data, int origin, AppendResult* out) except -1
+    cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept
+    cdef int64_t roll_offset(self) noexcept
+    cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1
+    cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
+    cdef int commit(self, int64_t position) except -1
+    cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
+                              Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
+                              AppendResult* out) except -1
+    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier, int64_t base_offset) except -1

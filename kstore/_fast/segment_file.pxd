@@ -8,14 +8,24 @@ cdef class SegmentFile:
     cdef readonly int64_t size_bytes        # end of what was written through this object
     cdef readonly int64_t durable_bytes     # end of what an fdatasync has covered
     cdef int64_t allocated_bytes
-    cdef bint writable
+    cdef readonly bint writable
+    cdef bint broken                        # a failed append could not be cut back
+    cdef bint plain                         # not a Python subclass: C may call C
 
     # One write at the end. On any failure the file is cut back to where it was (or the object refuses
     # further writes if even that fails) and OSError is raised: size_bytes never passes a failed append.
     cpdef int append(self, const uint8_t[::1] data) except -1
+    # The same for memory; goes through append() where a Python subclass may have replaced it.
     cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1
-    # Positional; returns the bytes read, fewer only at the end of the file.
+    # Positional; returns the bytes read, fewer only at the end of the file. A Python subclass's
+    # read() is asked where there is one.
     cdef Py_ssize_t read_into(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1
+    cpdef bytes read(self, Py_ssize_t size, int64_t position)
     cpdef int sync(self) except -1          # fdatasync without the GIL
     cpdef int truncate(self, int64_t size_bytes) except -1
+    cpdef int64_t refresh(self) except -1   # another process may have changed the size
+    cpdef int preallocate(self, int64_t size_bytes) except -1
     cpdef int close(self) except -1
+    cdef int _check_writable(self) except -1
+    cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1
+    cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

@@ -1,0 +1,543 @@
+# The append core of one log, for every origin: analyse, plan, write, commit. Nothing that others see changes
+# before the write has succeeded. One lock per log makes appends of many threads consecutive; the GIL is given
+# away for the work on large batches. Files are opened, rolled and removed by kstore.log, the owner.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    PyThread_get_thread_ident, PyThread_release_lock)
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kstore._fast.batch cimport (
+    BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK, BatchInfo, assign_log_append_time,
+    assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
+    is_compressed, is_control, is_log_append_time, read_batch_header, validate_batch,
+    validate_compressed)
+from kstore._fast.buffer cimport read_varint, read_varlong
+from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch_room
+from kstore._fast.log_segment cimport LogSegment
+from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
+from kstore._fast.log_view cimport read_end_marker
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int CLOCK_REALTIME
+    int clock_gettime(int clock, timespec* out)
+
+cdef enum:
+    NONE = 0
+    CORRUPT_MESSAGE = 2
+    MESSAGE_TOO_LARGE = 10
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_TIMESTAMP = 32
+    KAFKA_STORAGE_ERROR = 56
+    INVALID_PRODUCE_OFFSET = 77
+    INVALID_RECORD = 87
+    RELEASE_GIL_ABOVE = 32768
+    MAX_DECOMPRESSED_BYTES = 268435456
+    OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
+
+cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFFLL
+cdef int64_t LARGEST_OFFSET_DELTA = 0x7FFFFFFFLL
+
+ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
+           "given": ORIGIN_GIVEN_OFFSETS}
+
+
+# The least timestamp of an uncompressed batch's records, which were walked before.
+cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil:
+    cdef const uint8_t* end = p + info.size_bytes
+    cdef int64_t least = 0
+    cdef int64_t delta
+    cdef int32_t length
+    cdef int32_t i
+    p += BATCH_HEADER_SIZE
+    for i in range(info.records_count):
+        p += read_varint(p, end, &length)
+        read_varlong(p + 1, end, &delta)
+        if i == 0 or delta < least:
+            least = delta
+        p += length
+    return info.base_timestamp + least
+
+
+cdef class AppendInfo:
+    def __repr__(self):
+        return f"AppendInfo({self.base_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
+
+
+cdef AppendInfo make_info(const AppendResult* result):
+    cdef AppendInfo info = AppendInfo.__new__(AppendInfo)
+    info.base_offset = result.base_offset
+    info.last_offset = result.last_offset
+    info.log_append_time_ms = result.log_append_time_ms
+    info.log_start_offset = result.log_start_offset
+    info.duplicate = result.duplicate
+    return info
+
+
+cdef class LogCore(LogView):
+    def __cinit__(self):
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError
+
+    def __init__(self, owner, *, clock=None, bint writable=True):
+        super().__init__(owner)
+        self.clock = clock
+        self.closed = not writable
+        self.segment_bytes = 1 << 30
+        self.segment_ms = NO_LIMIT
+        self.segment_index_entries = NO_LIMIT
+        self.max_message_bytes = 1048588
+        self.before_max_ms = self.after_max_ms = NO_LIMIT
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.plan)
+        PyMem_RawFree(self.scratch)
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
+
+    def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
+                  int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time,
+                  int64_t before_max_ms, int64_t after_max_ms):
+        self.segment_bytes = segment_bytes
+        self.segment_ms = segment_ms
+        self.segment_index_entries = segment_index_bytes // OFFSET_INDEX_ENTRY_BYTES
+        self.index_interval_bytes = index_interval_bytes
+        self.max_message_bytes = max_message_bytes
+        self.log_append_time = log_append_time
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+
+    # -- the lock: recursive, so that the owner may use it in its roll
+
+    cdef int acquire(self) except -1:
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.depth and self.holder == me:
+            self.depth += 1
+            return 0
+        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.lock, WAIT_LOCK)
+        self.holder = me
+        self.depth = 1
+        return 0
+
+    cdef int release(self) except -1:
+        self.depth -= 1
+        if self.depth == 0:
+            PyThread_release_lock(self.lock)
+        return 0
+
+    def __enter__(self):
+        self.acquire()
+        return self
+
+    def __exit__(self, *error):
+        self.release()
+
+    def after_fork(self):
+        """In a child process: nobody else holds the lock here, and nothing may be appended."""
+        self.lock = PyThread_allocate_lock()
+        self.depth = 0
+        self.closed = True
+
+    def close(self):
+        self.closed = True
+
+    def take_dirty(self):
+        """Whether anything was appended since the last call."""
+        cdef bint dirty = self.dirty
+        self.dirty = False
+        return bool(dirty)
+
+    cdef int64_t now_ms(self) except -2:
+        cdef timespec now
+        if self.clock is not None:
+            return self.clock.now_ms()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+    # -- append
+
+    cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
+                    AppendResult* out) except -1:
+        self.acquire()
+        try:
+            self.append_locked(data, size_bytes, leader_epoch, origin, False, out)
+        finally:
+            self.release()
+        if self.on_append is not None and out.error_code == NONE:
+            self.on_append()
+        return 0
+
+    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin, bint trusted,
+                           AppendResult* out) except -1:
+        out.error_code = NONE
+        out.base_offset = out.last_offset = out.log_append_time_ms = -1
+        out.log_start_offset = self.log_start_offset
+        out.log_end_offset = self.log_end_offset
+        out.duplicate = False
+        if self.closed:
+            out.error_code = KAFKA_STORAGE_ERROR
+            return 0
+        if self.appending:
+            raise RuntimeError("an append to a log began inside another append to it by the same thread")
+        self.appending = True
+        try:
+            self.append_planned(data, size, leader_epoch, origin, trusted, out)
+        finally:
+            self.appending = False
+            self.producers.forget_staged()
+        return 0
+
+    cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
+                            bint trusted, AppendResult* out) except -1:
+        cdef int64_t now = self.now_ms()
+        cdef int64_t position
+        out.error_code = self.analyse(data, size, origin, trusted)
+        if out.error_code == NONE and origin != ORIGIN_REPLICA:
+            out.error_code = self.check_limits(size)
+            if out.error_code == NONE and not self.log_append_time:
+                out.error_code = self.check_times(data, now)
+        if out.error_code == NONE:
+            out.error_code = self.plan_offsets(leader_epoch, origin)
+        if out.error_code != NONE or self.plan_producers(data, origin, out):
+            return 0
+        if self.must_roll(size, now):
+            self.owner.roll_for_append(self.roll_offset())
+        self.assign(data, size, origin, now)
+        position = self.active.size_bytes
+        self.active.file().append_pointer(data, size)
+        self.commit(position)
+        out.base_offset = self.plan[0].base_offset
+        out.last_offset = self.log_end_offset - 1
+        out.log_end_offset = self.log_end_offset
+        if self.log_append_time and origin != ORIGIN_REPLICA:
+            out.log_append_time_ms = now
+        return 0
+
+    cdef int make_room(self) except -1:
+        cdef int room = self.plan_room * 2 + 8
+        cdef BatchInfo* moved = <BatchInfo*>PyMem_RawRealloc(self.plan, room * sizeof(BatchInfo))
+        if moved == NULL:
+            raise MemoryError
+        self.plan = moved
+        self.plan_room = room
+        return 0
+
+    # Kafka's error code for what is wrong with the bytes themselves.
+    cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1:
+        cdef int status
+        cdef bint walk = not trusted and origin != ORIGIN_REPLICA
+        cdef bint check = not trusted
+        if size > RELEASE_GIL_ABOVE:
+            with nogil:
+                status = self.analyse_headers(data, size, check, walk)
+        else:
+            status = self.analyse_headers(data, size, check, walk)
+        if status != BATCH_OK:
+            return batch_error_code(status)
+        if self.planned == 0:
+            return CORRUPT_MESSAGE
+        return self.check_kinds(data, origin) if walk else 0
+
+    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check, bint walk) except -1 nogil:
+        cdef uint8_t* p = data
+        cdef uint8_t* end = data + size
+        cdef BatchInfo* info
+        cdef int status
+        self.planned = 0
+        while p < end:
+            if self.planned == self.plan_room:
+                with gil:
+                    self.make_room()
+            info = &self.plan[self.planned]
+            if walk:
+                status = validate_batch(p, end, info)
+            elif check:
+                status = check_batch(p, end, info)
+            else:
+                status = read_batch_header(p, end, info)
+            if status == BATCH_BAD_TIMESTAMP:           # all else is good: put it right, as Kafka does
+                assign_max_timestamp(p, info.max_timestamp, info.size_bytes)
+            elif status != BATCH_OK:
+                return status
+            p += info.size_bytes
+            self.planned += 1
+        return BATCH_OK
+
+    cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1:
+        cdef BatchInfo* info
+        cdef int i, status
+        for i in range(self.planned):
+            info = &self.plan[i]
+            if is_control(info) and origin != ORIGIN_COORDINATOR:
+                return INVALID_RECORD                   # clients may not write control records
+            if is_log_append_time(info):
+                return INVALID_TIMESTAMP                # only a broker's clock gives that type
+            if is_compressed(info):
+                status = validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
+                if status == BATCH_BAD_TIMESTAMP:
+                    assign_max_timestamp(data, info.max_timestamp, info.size_bytes)
+                elif status != BATCH_OK:
+                    return batch_error_code(status)
+            data += info.size_bytes
+        return NONE
+
+    cdef int16_t check_limits(self, Py_ssize_t size) except -1:
+        cdef int i
+        for i in range(self.planned):
+            if self.plan[i].size_bytes > self.max_message_bytes:
+                return MESSAGE_TOO_LARGE
+        return RECORD_LIST_TOO_LARGE if size > self.segment_bytes else NONE
+
+    cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1:
+        cdef BatchInfo* info
+        cdef int64_t least
+        cdef int i
+        for i in range(self.planned):
+            info = &self.plan[i]
+            if info.max_timestamp != -1 and info.max_timestamp - now > self.after_max_ms:
+                return INVALID_TIMESTAMP
+            if self.before_max_ms != NO_LIMIT:
+                least = info.base_timestamp if is_compressed(info) else least_timestamp(data, info)
+                if least != -1 and now - least > self.before_max_ms:
+                    return INVALID_TIMESTAMP
+            data += info.size_bytes
+        return NONE
+
+    # Which offsets the batches get, or whether those that they bring fit.
+    cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept:
+        cdef int64_t offset = self.log_end_offset
+        cdef BatchInfo* info
+        cdef int i
+        for i in range(self.planned):
+            info = &self.plan[i]
+            if origin == ORIGIN_CLIENT or origin == ORIGIN_COORDINATOR:
+                info.base_offset = offset
+            elif check_monotonic(info, offset) != BATCH_OK:
+                return INVALID_PRODUCE_OFFSET
+            if origin != ORIGIN_REPLICA:
+                info.partition_leader_epoch = leader_epoch
+            offset = info.base_offset + info.last_offset_delta + 1
+        if offset - 1 - self.plan[0].base_offset > LARGEST_OFFSET_DELTA:
+            return RECORD_LIST_TOO_LARGE                # does not fit in one segment
+        return NONE
+
+    # True: the append ends here, as a duplicate or with an error code.
+    cdef bint plan_producers(self, const uint8_t* data, int origin, AppendResult* out) except -1:
+        cdef bint client = origin == ORIGIN_CLIENT or origin == ORIGIN_GIVEN_OFFSETS
+        cdef bint checked = origin != ORIGIN_REPLICA
+        cdef EndMarker marker
+        cdef EndMarker* end_marker
+        cdef BatchInfo* info
+        cdef int i, found
+        for i in range(self.planned):
+            info = &self.plan[i]
+            if info.producer_id >= 0:
+                end_marker = NULL
+                if is_control(info):
+                    if not read_end_marker(data, info, &marker):
+                        out.error_code = INVALID_RECORD
+                        return True
+                    end_marker = &marker
+                found = self.producers.stage(
+                    info, info.base_offset, client and info.base_sequence >= 0, checked, end_marker,
+                    &out.base_offset, &out.last_offset)
+                if found == PRODUCER_DUPLICATE:
+                    out.duplicate = True
+                    return True
+                if found != PRODUCER_OK:
+                    out.error_code = <int16_t>found
+                    return True
+            data += info.size_bytes
+        return False
+
+    # Kafka's rules: by size, by time of the records (of the clock where they have none), by index, and where
+    # the offset would be too far from the segment's base.
+    cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept:
+        cdef LogSegment active = self.active
+        cdef int64_t last = self.plan[self.planned - 1].base_offset + self.plan[self.planned - 1].last_offset_delta
+        cdef int64_t newest = -1
+        cdef int64_t waited
+        cdef int i
+        if last - active.base_offset > LARGEST_OFFSET_DELTA:
+            return True
+        if active.size_bytes == 0:
+            return False
+        if active.size_bytes + size > self.segment_bytes:
+            return True
+        if active.first_entry + active.count >= self.segment_index_entries:
+            return True
+        for i in range(self.planned):
+            newest = max(newest, self.plan[i].max_timestamp)
+        if active.first_timestamp >= 0:
+            waited = newest - active.first_timestamp
+        else:
+            waited = now - active.created_ms
+        return waited > self.segment_ms
+
+    # A new segment begins at the log end offset, but where given offsets leave too wide a gap.
+    cdef int64_t roll_offset(self) noexcept:
+        cdef int64_t last = self.plan[self.planned - 1].base_offset + self.plan[self.planned - 1].last_offset_delta
+        if last - self.log_end_offset > LARGEST_OFFSET_DELTA:
+            return self.plan[0].base_offset
+        return self.log_end_offset
+
+    cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1:
+        if origin == ORIGIN_REPLICA:
+            return 0
+        if size > RELEASE_GIL_ABOVE and self.log_append_time:
+            with nogil:
+                self.assign_batches(data, now)
+        else:
+            self.assign_batches(data, now)
+        return 0
+
+    cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil:
+        cdef BatchInfo* info
+        cdef int i
+        for i in range(self.planned):
+            info = &self.plan[i]
+            assign_offset_and_epoch(data, info.base_offset, info.partition_leader_epoch)
+            if self.log_append_time:
+                assign_log_append_time(data, now, info.size_bytes)
+                info.max_timestamp = now
+            data += info.size_bytes
+
+    cdef int commit(self, int64_t position) except -1:
+        cdef LogSegment active = self.active
+        cdef int64_t start = position
+        cdef int i
+        for i in range(self.planned):
+            self.note_batch(active, &self.plan[i], position)
+            position += self.plan[i].size_bytes
+        self.remember(self.plan[0].base_offset, active.base_offset, start)
+        self.log_end_offset = active.next_offset
+        self.producers.commit()
+        self.note_end()
+        if not self.dirty:
+            self.dirty = True
+            self.owner.note_dirty()
+        return 0
+
+    # -- append, from Python
+
+    def append_buffer(self, buffer, int32_t leader_epoch, str origin="client"):
+        """Appends ready batches; a read-only buffer is copied first, since offsets are set in place."""
+        cdef uint8_t[::1] view
+        cdef const uint8_t[::1] given = buffer
+        cdef AppendResult result
+        cdef int kind = ORIGINS[origin]
+        if memoryview(buffer).readonly:
+            buffer = bytearray(given)
+        view = buffer
+        self.append(&view[0] if view.shape[0] else NULL, view.shape[0], leader_epoch, kind, &result)
+        if result.error_code != NONE:
+            raise self.owner.append_error(result.error_code, view.shape[0], self.log_end_offset)
+        return make_info(&result)
+
+    def append_record(self, value, key, timestamp, headers, int32_t leader_epoch):
+        """Appends one record; returns its offset."""
+        cdef const uint8_t* key_data = NULL
+        cdef Py_ssize_t key_size = -1
+        cdef int64_t time_ms
+        cdef AppendResult result
+        if headers or not PyBytes_CheckExact(value) or not (key is None or PyBytes_CheckExact(key)):
+            return self.append_records(((key, value, timestamp, headers),), 0, leader_epoch).base_offset
+        if key is not None:
+            key_data = <const uint8_t*>PyBytes_AS_STRING(key)
+            key_size = PyBytes_GET_SIZE(key)
+        time_ms = self.now_ms() if timestamp is None else <int64_t>timestamp
+        self.acquire()
+        try:
+            self.build_and_append(key_data, key_size, <const uint8_t*>PyBytes_AS_STRING(value),
+                                  PyBytes_GET_SIZE(value), time_ms, leader_epoch, &result)
+        finally:
+            self.release()
+        if result.error_code != NONE:
+            raise self.owner.append_error(result.error_code, PyBytes_GET_SIZE(value), self.log_end_offset)
+        if self.on_append is not None:
+            self.on_append()
+        return result.base_offset
+
+    cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
+                              Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
+                              AppendResult* out) except -1:
+        cdef Py_ssize_t room = single_batch_room(key_size, value_size)
+        cdef Py_ssize_t size
+        cdef uint8_t* moved
+        out.error_code = MESSAGE_TOO_LARGE
+        if room - 64 > self.max_message_bytes and not self.closed:
+            return 0
+        if room > self.scratch_room:
+            moved = <uint8_t*>PyMem_RawRealloc(self.scratch, room)
+            if moved == NULL:
+                raise MemoryError
+            self.scratch = moved
+            self.scratch_room = room
+        size = build_single(self.scratch, self.log_end_offset, leader_epoch, time_ms, key, key_size,
+                            value, value_size)
+        return self.append_locked(self.scratch, size, leader_epoch, ORIGIN_CLIENT, True, out)
+
+    def append_records(self, records, int compression, int32_t leader_epoch, int64_t base_offset=-1):
+        """Builds batches of at most max.message.bytes from records and appends them with one write."""
+        cdef RecordBatchBuilder builder = self.spare
+        cdef AppendResult result
+        cdef bytearray earlier = bytearray()
+        cdef int origin = ORIGIN_CLIENT if base_offset < 0 else ORIGIN_GIVEN_OFFSETS
+        cdef Py_ssize_t size
+        cdef uint8_t* data
+        self.spare = None
+        if builder is None:
+            builder = RecordBatchBuilder()
+        builder.compression = compression
+        try:
+            self.fill(builder, records, earlier, base_offset)
+            data = builder.data
+            size = builder.size_bytes
+            if earlier:
+                earlier += (<char*>builder.data)[:builder.size_bytes]
+                data = <uint8_t*><char*>earlier
+                size = len(earlier)
+            self.acquire()
+            try:
+                self.append_locked(data, size, leader_epoch, origin, True, &result)
+            finally:
+                self.release()
+        finally:
+            builder.reset()
+            self.spare = builder
+        if result.error_code != NONE:
+            raise self.owner.append_error(result.error_code, size, self.log_end_offset)
+        if self.on_append is not None:
+            self.on_append()
+        return make_info(&result)
+
+    # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
+    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier, int64_t base_offset) except -1:
+        cdef int64_t now = self.now_ms()
+        cdef int64_t limit = self.max_message_bytes
+        cdef int64_t largest = -1
+        cdef int64_t offset = max(base_offset, <int64_t>0)
+        cdef Py_ssize_t size = builder.size_bytes
+        for record in records:
+            builder.append_record(record, now)
+            if builder.size_bytes > limit and builder.count > 1:
+                builder.size_bytes = size           # the record before was the last that fits
+                builder.count -= 1
+                builder.largest_timestamp = largest
+                builder.seal(offset, -1)
+                earlier += (<char*>builder.data)[:builder.size_bytes]
+                offset += builder.count
+                builder.reset()
+                builder.append_record(record, now)
+            size = builder.size_bytes
+            largest = builder.largest_timestamp
+        builder.seal(offset, -1)
+        return 0

@@ -1,0 +1,39 @@
+# One segment: its file, its bounds, and the entries of its index that are in memory.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from kstore._fast.segment_file cimport SegmentFile
+
+cdef enum:
+    ENTRIES_PER_PAGE = 128
+
+cdef struct IndexEntry:
+    uint32_t offset_delta           # of a batch's base offset from the segment's
+    uint32_t position               # where that batch lies
+    int64_t max_timestamp           # of all batches of the segment before it
+
+cdef class LogSegment:
+    cdef readonly int64_t base_offset
+    cdef public str path
+    cdef public int64_t size_bytes          # end of the last whole batch
+    cdef public int64_t next_offset         # after its last record
+    cdef public int64_t max_timestamp       # -1 while empty
+    cdef public int64_t first_timestamp     # max timestamp of its first batch; -1 unknown
+    cdef public int64_t created_ms
+    cdef public bint sealed
+    cdef public bint corrupt                # a damaged part was found in it
+    cdef object opener                      # callable(path) -> SegmentFile
+    cdef SegmentFile handle
+    cdef IndexEntry* entries                # the entries from number first_entry on
+    cdef public int64_t first_entry
+    cdef public int64_t persisted           # entries that LMDB has
+    cdef int count
+    cdef int room
+    cdef public int64_t bytes_since_entry
+    cdef readonly int64_t window_end        # from this offset on, entries may be missing in memory
+    cdef SegmentFile file(self)
+    cdef int add_entry(self, int64_t base_offset, int64_t position) except -1
+    # Where to begin a scan for an offset (or -1: the entry is not in memory); end_of: the last indexed position
+    # and offset not above the given position.
+    cdef int64_t floor_position(self, int64_t offset) noexcept
+    cdef int64_t floor_below(self, int64_t position, int64_t* offset) noexcept

@@ -1,0 +1,80 @@
+"""One segment of a log: its file, its bounds, and the part of its sparse index that is in memory."""
+
+from collections.abc import Callable
+
+from kstore._fast.segment_file import SegmentFile
+
+class LogSegment:
+    """A segment: records of [base_offset, next_offset) in the first size_bytes of its file."""
+
+    base_offset: int
+    """The offset in its file name."""
+    path: str
+    """Its file."""
+    size_bytes: int
+    """End of the last whole batch."""
+    next_offset: int
+    """The offset after its last record."""
+    max_timestamp: int
+    """The largest timestamp in it, -1 while empty."""
+    first_timestamp: int
+    """Max timestamp of its first batch, -1 unknown."""
+    created_ms: int
+    """When it was begun, or opened."""
+    sealed: bool
+    """A later segment exists."""
+    corrupt: bool
+    """A damaged part was found in it."""
+    first_entry: int
+    """Number of the first index entry in memory."""
+    persisted: int
+    """How many index entries LMDB has."""
+    bytes_since_entry: int
+    """Bytes behind the last index entry."""
+    window_end: int
+    """Offset from which on index entries may be missing in memory; a huge number for none."""
+    @property
+    def is_open(self) -> bool:
+        """Whether its file is open."""
+    @property
+    def durable_bytes(self) -> int:
+        """What is known to be on the disk, 0 if the file is not open."""
+    @property
+    def entry_count(self) -> int:
+        """Index entries up to the last one in memory."""
+    def __init__(
+        self,
+        base_offset: int,
+        path: str,
+        opener: Callable[[str], SegmentFile],
+        *,
+        size_bytes: int = 0,
+        next_offset: int = -1,
+        max_timestamp: int = -1,
+        first_timestamp: int = -1,
+        created_ms: int = 0,
+        file: SegmentFile | None = None,
+    ) -> None: ...
+    def handle_or_open(self) -> SegmentFile:
+        """Its open file."""
+    def close(self) -> None:
+        """Closes the file; it opens again when needed."""
+    def page(self, number: int) -> bytes:
+        """The packed index entries 128 * number and up to 127 more. IndexError if not in memory."""
+    def offset_of_entry(self, number: int) -> int:
+        """The batch offset of an index entry that is in memory."""
+    def load(self, data: bytes, first_entry: int, window_end: int = ...) -> None:
+        """Replaces the entries in memory with packed ones, good up to offset ``window_end``."""
+    def all_entries(self) -> bytes:
+        """The entries in memory, packed."""
+    def prepend(self, data: bytes) -> None:
+        """Puts packed entries, which end where those in memory begin, before them."""
+    def rewind(self, position: int) -> int:
+        """Goes back to the last index entry at or before ``position``, to scan from there; returns
+        where that is. All entries have to be in memory."""
+    def drop_entries(self, upto: int) -> None:
+        """Frees the entries below number ``upto``: LMDB has them."""
+    def position_before_timestamp(self, timestamp_ms: int) -> int:
+        """A position before which nothing has this timestamp or a later one; -1: not in memory."""
+    def index_entries(self) -> list[tuple[int, int, int]]:
+        """(offset, position, max timestamp before it) of the entries in memory."""

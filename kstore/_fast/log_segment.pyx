@@ -1,0 +1,207 @@
+# One segment of a log: its file (opened when first needed), its bounds, and the part of its sparse index that is
+# in memory. The other part is in LMDB, in pages that kstore.log writes and reads; this module packs them.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy, memmove
+
+
+cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF
+
+
+cdef class LogSegment:
+    def __init__(self, int64_t base_offset, str path not None, opener, *, int64_t size_bytes=0,
+                 int64_t next_offset=-1, int64_t max_timestamp=-1, int64_t first_timestamp=-1,
+                 int64_t created_ms=0, SegmentFile file=None):
+        self.base_offset = base_offset
+        self.path = path
+        self.opener = opener
+        self.handle = file
+        self.size_bytes = size_bytes
+        self.next_offset = base_offset if next_offset < 0 else next_offset
+        self.max_timestamp = max_timestamp
+        self.first_timestamp = first_timestamp
+        self.created_ms = created_ms
+        self.window_end = NO_WINDOW
+
+    def __dealloc__(self):
+        PyMem_Free(self.entries)
+
+    cdef SegmentFile file(self):
+        if self.handle is None:
+            self.handle = self.opener(self.path)
+        return self.handle
+
+    cdef int add_entry(self, int64_t base_offset, int64_t position) except -1:
+        cdef IndexEntry* moved
+        cdef IndexEntry* entry
+        if self.count == self.room:
+            moved = <IndexEntry*>PyMem_Realloc(self.entries, (self.room * 2 + 16) * sizeof(IndexEntry))
+            if moved == NULL:
+                raise MemoryError
+            self.entries = moved
+            self.room = self.room * 2 + 16
+        entry = &self.entries[self.count]
+        entry.offset_delta = <uint32_t>(base_offset - self.base_offset)
+        entry.position = <uint32_t>position
+        entry.max_timestamp = self.max_timestamp
+        self.count += 1
+        self.bytes_since_entry = 0
+        return 0
+
+    cdef int64_t floor_position(self, int64_t offset) noexcept:
+        cdef int low = 0
+        cdef int high = self.count
+        cdef int middle
+        cdef int64_t delta = offset - self.base_offset
+        if offset >= self.window_end:
+            return -1
+        while low < high:
+            middle = (low + high) // 2
+            if <int64_t>self.entries[middle].offset_delta <= delta:
+                low = middle + 1
+            else:
+                high = middle
+        if low:
+            return self.entries[low - 1].position
+        return 0 if self.first_entry == 0 else -1
+
+    cdef int64_t floor_below(self, int64_t position, int64_t* offset) noexcept:
+        cdef int low = 0
+        cdef int high = self.count
+        cdef int middle
+        while low < high:
+            middle = (low + high) // 2
+            if <int64_t>self.entries[middle].position <= position:
+                low = middle + 1
+            else:
+                high = middle
+        if low:
+            offset[0] = self.base_offset + self.entries[low - 1].offset_delta
+            return self.entries[low - 1].position
+        offset[0] = self.base_offset
+        return 0 if self.first_entry == 0 else -1
+
+    def handle_or_open(self):
+        return self.file()
+
+    @property
+    def is_open(self):
+        return self.handle is not None
+
+    @property
+    def durable_bytes(self):
+        return self.handle.durable_bytes if self.handle is not None else 0
+
+    @property
+    def entry_count(self):
+        return self.first_entry + self.count
+
+    def close(self):
+        cdef SegmentFile handle = self.handle
+        self.handle = None
+        if handle is not None:
+            handle.close()
+
+    def page(self, int64_t number):
+        cdef int64_t start = number * ENTRIES_PER_PAGE - self.first_entry
+        cdef int64_t n = min(<int64_t>ENTRIES_PER_PAGE, self.count - start)
+        if start < 0 or n <= 0:
+            raise IndexError(f"page {number} of segment {self.base_offset} is not in memory")
+        return PyBytes_FromStringAndSize(<char*>(self.entries + start), n * sizeof(IndexEntry))
+
+    def offset_of_entry(self, int64_t number):
+        cdef int64_t at = number - self.first_entry
+        if at < 0 or at >= self.count:
+            raise IndexError(f"entry {number} of segment {self.base_offset} is not in memory")
+        return self.base_offset + self.entries[at].offset_delta
+
+    def load(self, bytes data not None, int64_t first_entry, int64_t window_end=NO_WINDOW):
+        """Replaces what is in memory with these packed entries."""
+        cdef Py_ssize_t size = len(data)
+        cdef int n = <int>(size // <Py_ssize_t>sizeof(IndexEntry))
+        cdef IndexEntry* moved = NULL
+        if n * <Py_ssize_t>sizeof(IndexEntry) != size:
+            raise ValueError(f"an index page has {size} bytes: not a whole number of entries")
+        if n:
+            moved = <IndexEntry*>PyMem_Realloc(self.entries, n * sizeof(IndexEntry))
+            if moved == NULL:
+                raise MemoryError
+            self.entries = moved
+            self.room = n
+            memcpy(moved, PyBytes_AS_STRING(data), size)
+        self.count = n
+        self.first_entry = first_entry
+        self.window_end = window_end
+
+    def all_entries(self):
+        """The entries in memory, packed."""
+        return PyBytes_FromStringAndSize(<char*>self.entries, self.count * sizeof(IndexEntry))
+
+    def prepend(self, bytes data not None):
+        """Puts packed entries, which end where those in memory begin, before them."""
+        cdef bytes tail = PyBytes_FromStringAndSize(<char*>self.entries, self.count * sizeof(IndexEntry))
+        cdef int64_t first = self.first_entry - <int64_t>(len(data) // <Py_ssize_t>sizeof(IndexEntry))
+        if first < 0:
+            raise ValueError(f"{len(data)} bytes of index entries before entry {self.first_entry}")
+        self.load(data + tail, first)
+
+    def rewind(self, int64_t position):
+        """Goes back to the last index entry at or before a position, to scan from there; returns where
+        that is. All entries have to be in memory."""
+        cdef IndexEntry* entry
+        while self.count and <int64_t>self.entries[self.count - 1].position > position:
+            self.count -= 1
+        if self.count:
+            self.count -= 1
+            entry = &self.entries[self.count]
+            self.size_bytes = entry.position
+            self.next_offset = self.base_offset + entry.offset_delta
+            self.max_timestamp = entry.max_timestamp
+            self.bytes_since_entry = NO_WINDOW >> 1         # the scan makes the entry again
+        else:
+            self.size_bytes = 0
+            self.next_offset = self.base_offset
+            self.max_timestamp = self.first_timestamp = -1
+            self.bytes_since_entry = 0
+        self.persisted = min(self.persisted, self.first_entry + self.count)
+        self.window_end = NO_WINDOW
+        return self.size_bytes
+
+    def drop_entries(self, int64_t upto):
+        """Frees the entries below number upto: LMDB has them."""
+        cdef int64_t n = min(upto - self.first_entry, <int64_t>self.count)
+        if n > 0:
+            memmove(self.entries, self.entries + n, (self.count - n) * sizeof(IndexEntry))
+            self.count -= <int>n
+            self.first_entry += n
+            if self.room > 64 and self.count < self.room // 4:
+                self.room = self.count + 16
+                self.entries = <IndexEntry*>PyMem_Realloc(self.entries, self.room * sizeof(IndexEntry))
+
+    def position_before_timestamp(self, int64_t timestamp_ms):
+        """The largest entry before whose position no record has this timestamp or a later one."""
+        cdef int low = 0
+        cdef int high = self.count
+        cdef int middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].max_timestamp < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.count and self.window_end != NO_WINDOW:
+            return -1
+        if low:
+            return self.entries[low - 1].position
+        return 0 if self.first_entry == 0 and self.window_end == NO_WINDOW else -1
+
+    def index_entries(self):
+        cdef int i
+        return [(self.base_offset + self.entries[i].offset_delta, self.entries[i].position,
+                 self.entries[i].max_timestamp) for i in range(self.count)]
+
+    def __repr__(self):
+        return (f"LogSegment({self.base_offset}..{self.next_offset}, {self.size_bytes} bytes"
+                f"{', sealed' if self.sealed else ''})")

@@ -1,0 +1,56 @@
+"""What one log holds and how an offset is found in it; LogCore adds the appending."""
+
+from kstore._fast.epoch_cache import EpochCache
+from kstore._fast.log_segment import LogSegment
+from kstore._fast.producer_table import ProducerTable
+
+class LogView:
+    """Offsets, segments, epochs and producers of one log."""
+
+    log_start_offset: int
+    """The first offset that may be read."""
+    log_end_offset: int
+    """The offset that the next record gets."""
+    high_watermark: int
+    """Below it every record is on all in-sync replicas."""
+    last_stable_offset: int
+    """Below it no transaction is open."""
+    follows_end: bool
+    """There are no replicas: the high watermark is the log end offset."""
+    segments: list[LogSegment]
+    """Ascending; the last one is active."""
+    active: LogSegment
+    """The segment that is appended to."""
+    epochs: EpochCache
+    """Leader epochs."""
+    producers: ProducerTable
+    """Producers and transactions."""
+    def __init__(self, owner: object, *, index_interval_bytes: int = 4096) -> None: ...
+    def scan(
+        self, segment: LogSegment, position: int, end: int, *, producers_from: int = 0
+    ) -> tuple[int, int]:
+        """Takes the whole, valid batches of [position, end) into segment, index, epochs and, from an
+        offset on, producers. Returns the position after the last good one and the BatchStatus that
+        stopped it (0 at the end)."""
+    def set_offsets(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
+        """Sets all three; the high watermark is kept between the others."""
+    def set_high_watermark(self, offset: int) -> None:
+        """Moves the high watermark, and with it the last stable offset."""
+    def set_log_start_offset(self, offset: int) -> None:
+        """Moves the log start offset."""
+    def set_segments(self, segments: list[LogSegment]) -> None:
+        """Replaces the segments (ascending, not empty)."""
+    def forget_hints(self) -> None:
+        """Forgets where readers left off: positions have changed."""
+    def slice_at(
+        self, offset: int, max_offset: int, max_bytes: int, min_one: bool = True
+    ) -> tuple[str, int, int, int, int] | None:
+        """(path, position, size, base offset, next offset) of the slice at ``offset``, or None."""
+    def read(
+        self, offset: int, max_offset: int, max_bytes: int, min_one: bool = True, verify: bool = True
+    ) -> tuple[bytes, int]:
+        """The whole batches at ``offset`` and where to read on."""
+    def mark_entry(self, segment: LogSegment, position: int) -> None:
+        """Has the next batch begin an index entry: damage lies before it."""
+    def find_batch(self, segment: LogSegment, position: int, stop: int, end: int) -> int:
+        """The first position in [position, stop) where a whole, valid batch begins, or -1."""

@@ -1,0 +1,408 @@
+# What one log holds and how an offset is found in it: segments, offsets, epochs, producers, the look-up of a
+# slice of whole batches, and the scan that rebuilds all that from a segment's bytes. It appends nothing
+# (log_core.pyx) and decides nothing about which files there are (kstore.log).
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kstore._fast.batch cimport (
+    BATCH_BAD_LENGTH, BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo,
+    check_batch, is_control, read_batch_header)
+from kstore._fast.buffer cimport load_int16, load_int32, read_varint, read_varlong
+
+cdef enum:
+    SCAN_CHUNK = 262144
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+
+cdef int64_t LARGEST_DELTA = 0xFFFFFFFFLL
+
+
+# A transaction's end marker: the only record of a control batch of that kind.
+cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil:
+    cdef const uint8_t* end = p + info.size_bytes
+    cdef int32_t number
+    cdef int64_t long_number
+    cdef int16_t kind
+    cdef int n, i
+    p += BATCH_HEADER_SIZE
+    n = read_varint(p, end, &number)
+    if n == 0 or end - p - n < 1:
+        return False
+    p += n + 1
+    n = read_varlong(p, end, &long_number)
+    if n == 0:
+        return False
+    p += n
+    n = read_varint(p, end, &number)
+    if n == 0:
+        return False
+    p += n
+    n = read_varint(p, end, &number)
+    if n == 0 or number < 4 or number > end - p - n:
+        return False
+    p += n
+    kind = load_int16(p + 2)
+    p += number
+    n = read_varint(p, end, &number)
+    if n == 0 or number < 6 or number > end - p - n or kind < MARKER_ABORT or kind > MARKER_COMMIT:
+        return False
+    out.commit = kind == MARKER_COMMIT
+    out.coordinator_epoch = load_int32(p + n + 2)
+    return True
+
+
+cdef class LogView:
+    def __init__(self, owner, *, int64_t index_interval_bytes=4096):
+        self.owner = owner
+        self.segments = []
+        self.epochs = EpochCache()
+        self.producers = ProducerTable()
+        self.index_interval_bytes = index_interval_bytes
+        self.follows_end = True
+        self.forget_hints()
+
+    # -- finding
+
+    cdef Py_ssize_t segment_index(self, int64_t offset) noexcept:
+        cdef list segments = self.segments
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = len(segments)
+        cdef Py_ssize_t middle
+        if high and offset >= (<LogSegment>segments[high - 1]).base_offset:
+            return high - 1
+        while low < high:
+            middle = (low + high) // 2
+            if (<LogSegment>segments[middle]).base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    cdef LogSegment segment_of(self, int64_t offset):
+        cdef Py_ssize_t at = self.segment_index(offset)
+        return <LogSegment>self.segments[at] if at >= 0 else None
+
+    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one,
+                            Slice* out, bint* out_of_range):
+        cdef LogSegment segment
+        cdef int64_t position, end
+        out.size_bytes = 0
+        out_of_range[0] = offset < self.log_start_offset or offset > self.log_end_offset
+        if out_of_range[0]:
+            return None
+        max_offset = min(max_offset, self.log_end_offset)
+        if offset >= max_offset:
+            return None
+        segment = self.find_start(offset, &position, &out.base_offset)
+        if segment is None or out.base_offset >= max_offset:
+            return None
+        end = self.find_end(segment, position, max_offset, max_bytes, min_one, &out.next_offset)
+        if end <= position:
+            return None
+        out.position = position
+        out.size_bytes = end - position
+        self.remember(out.next_offset, segment.base_offset, end)
+        return segment.file()
+
+    # The segment and position of the batch that holds offset, or of the first one behind it.
+    cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset):
+        cdef LogSegment segment
+        cdef BatchInfo info
+        cdef Py_ssize_t at
+        cdef int i
+        for i in range(HINTS):
+            if self.hints[i].offset == offset:
+                segment = self.segment_of(offset)
+                if segment is not None and segment.base_offset == self.hints[i].segment_base \
+                        and self.hints[i].position < segment.size_bytes:
+                    position[0] = self.hints[i].position
+                    base_offset[0] = offset
+                    return segment
+        at = max(self.segment_index(offset), <Py_ssize_t>0)
+        while at < len(self.segments):
+            segment = <LogSegment>self.segments[at]
+            position[0] = segment.floor_position(offset)
+            if position[0] < 0:
+                self.owner.load_index(segment, offset)
+                position[0] = max(segment.floor_position(offset), <int64_t>0)
+            if self.skip_to(segment, position, offset, &info):
+                base_offset[0] = info.base_offset
+                return segment
+            at += 1
+        return None
+
+    # The header of the batch at a position, read by way of the window. False: nothing lies there.
+    cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window, BatchInfo* info) except -1:
+        cdef int status
+        if at + BATCH_HEADER_SIZE > segment.size_bytes:
+            return False
+        if at < window.start or at + BATCH_HEADER_SIZE > window.start + window.size:
+            window.start = at
+            window.size = segment.file().read_into(
+                window.bytes, min(<int64_t>HEADER_WINDOW, segment.size_bytes - at), at)
+            if window.size < BATCH_HEADER_SIZE:
+                raise self.owner.corrupt(segment, at)
+        status = read_batch_header(window.bytes + (at - window.start), window.bytes + window.size, info)
+        if (status != BATCH_OK and status != BATCH_TRUNCATED) or info.last_offset_delta < 0 \
+                or at + info.size_bytes > segment.size_bytes:
+            raise self.owner.corrupt(segment, at)
+        return True
+
+    # Moves position to the first batch that ends at or behind offset; False: there is none in the segment.
+    cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset, BatchInfo* info) except -1:
+        cdef HeaderWindow window
+        window.start = window.size = 0
+        while self.peek(segment, position[0], &window, info):
+            if info.base_offset + info.last_offset_delta >= offset:
+                return True
+            position[0] += info.size_bytes
+        return False
+
+    # The end of the whole batches from position that fit; position itself where not even one does.
+    cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset, int64_t max_bytes,
+                          bint min_one, int64_t* next_offset) except -1:
+        cdef BatchInfo info
+        cdef int64_t limit = position + max_bytes
+        cdef int64_t at, offset
+        cdef HeaderWindow window
+        window.start = window.size = 0
+        if max_offset >= segment.next_offset and limit >= segment.size_bytes:
+            next_offset[0] = segment.next_offset
+            return segment.size_bytes
+        # Begin behind what the index says must fit, so that only a stretch between two entries is read.
+        at = segment.floor_below(limit, &offset)
+        if offset > max_offset:
+            at = segment.floor_position(max_offset)
+            offset = max_offset
+        if at <= position:
+            at = position
+        next_offset[0] = offset
+        while self.peek(segment, at, &window, &info):
+            if at > position:
+                next_offset[0] = info.base_offset
+            if info.base_offset + info.last_offset_delta >= max_offset:
+                break
+            if at + info.size_bytes > limit and not (min_one and at == position):
+                break
+            at += info.size_bytes
+            next_offset[0] = info.base_offset + info.last_offset_delta + 1
+        return at
+
+    cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept:
+        cdef int i
+        for i in range(HINTS):
+            if self.hints[i].offset == offset:
+                self.hints[i].segment_base = segment_base
+                self.hints[i].position = position
+                return
+        i = self.next_hint
+        self.next_hint = (i + 1) % HINTS
+        self.hints[i].offset = offset
+        self.hints[i].segment_base = segment_base
+        self.hints[i].position = position
+
+    # -- keeping what an append or a scan brings
+
+    cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position) except -1 nogil:
+        if segment.bytes_since_entry > self.index_interval_bytes:
+            with gil:
+                segment.add_entry(info.base_offset, position)
+        segment.bytes_since_entry += info.size_bytes
+        if info.max_timestamp > segment.max_timestamp:
+            segment.max_timestamp = info.max_timestamp
+        if position == 0:
+            segment.first_timestamp = info.max_timestamp
+        segment.size_bytes = position + info.size_bytes
+        segment.next_offset = info.base_offset + info.last_offset_delta + 1
+        if info.partition_leader_epoch != self.epochs.latest_epoch and info.partition_leader_epoch >= 0:
+            with gil:
+                self.epochs.assign(info.partition_leader_epoch, info.base_offset)
+        return 0
+
+    # A batch with a producer id that is in the log already: no check is left to make.
+    cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1:
+        cdef EndMarker marker
+        cdef int64_t first, last
+        if is_control(info):
+            if not read_end_marker(p, info, &marker):
+                return 0
+            self.producers.stage(info, info.base_offset, False, False, &marker, &first, &last)
+        else:
+            self.producers.stage(info, info.base_offset, False, False, NULL, &first, &last)
+        self.producers.commit()
+        return 0
+
+    cdef int note_end(self) except -1:
+        cdef int64_t unstable
+        if self.follows_end:
+            self.high_watermark = self.log_end_offset
+        if not self.producers.any_seen:
+            self.last_stable_offset = self.high_watermark
+            return 0
+        unstable = self.producers.first_unstable(self.high_watermark)
+        self.last_stable_offset = self.high_watermark
+        if 0 <= unstable < self.high_watermark:
+            self.last_stable_offset = unstable
+        return 0
+
+    cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size, int64_t position,
+                        int64_t producers_from, Py_ssize_t* used) except -1 nogil:
+        cdef const uint8_t* end = p + size
+        cdef BatchInfo info
+        cdef int status = BATCH_OK
+        used[0] = 0
+        while p < end:
+            status = check_batch(p, end, &info)
+            if status != BATCH_OK:
+                return status
+            if info.base_offset < segment.next_offset or info.last_offset_delta < 0 \
+                    or info.base_offset - segment.base_offset > LARGEST_DELTA:
+                return BATCH_NOT_MONOTONIC
+            self.note_batch(segment, &info, position + used[0])
+            if info.producer_id >= 0 and info.base_offset >= producers_from:
+                with gil:
+                    self.note_producer(p, &info)
+            used[0] += info.size_bytes
+            p += info.size_bytes
+        return status
+
+    # -- for kstore.log
+
+    def scan(self, LogSegment segment not None, int64_t position, int64_t end, *, int64_t producers_from=0):
+        """Takes the whole, valid batches of [position, end) into the segment, its index, the epochs and
+        the producers. Returns (position after the last good one, BatchStatus that stopped it)."""
+        cdef Py_ssize_t room = SCAN_CHUNK
+        cdef uint8_t* chunk = <uint8_t*>PyMem_RawMalloc(room)
+        cdef Py_ssize_t size, used
+        cdef BatchInfo info
+        cdef int status = BATCH_OK
+        if chunk == NULL:
+            raise MemoryError
+        try:
+            while position < end:
+                size = segment.file().read_into(chunk, min(<int64_t>room, end - position), position)
+                if size == 0:
+                    return position, BATCH_TRUNCATED
+                with nogil:
+                    status = self.scan_chunk(segment, chunk, size, position, producers_from, &used)
+                position += used
+                if status == BATCH_TRUNCATED and used == 0:
+                    read_batch_header(chunk, chunk + size, &info)
+                    if size < room or info.size_bytes <= room or info.size_bytes > end - position:
+                        return position, BATCH_TRUNCATED
+                    PyMem_RawFree(chunk)
+                    room = info.size_bytes
+                    chunk = <uint8_t*>PyMem_RawMalloc(room)
+                    if chunk == NULL:
+                        raise MemoryError
+                elif status != BATCH_OK and status != BATCH_TRUNCATED:
+                    return position, status
+            return position, BATCH_OK
+        finally:
+            PyMem_RawFree(chunk)
+
+    def set_offsets(self, int64_t log_start_offset, int64_t log_end_offset, int64_t high_watermark):
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
+        self.note_end()
+
+    def set_high_watermark(self, int64_t offset):
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.note_end()
+
+    def set_log_start_offset(self, int64_t offset):
+        self.log_start_offset = offset
+        self.set_high_watermark(self.high_watermark)
+
+    def set_segments(self, list segments not None):
+        self.segments = segments
+        self.active = <LogSegment>segments[len(segments) - 1]
+        self.forget_hints()
+
+    def forget_hints(self):
+        cdef int i
+        for i in range(HINTS):
+            self.hints[i].offset = -1
+
+    def slice_at(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True):
+        """(path, position, size, base offset, next offset), or None where nothing can be read."""
+        cdef Slice out
+        cdef bint out_of_range
+        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out, &out_of_range)
+        if out_of_range:
+            raise self.owner.out_of_range(offset)
+        if file is None:
+            return None
+        return file.path, out.position, out.size_bytes, out.base_offset, out.next_offset
+
+    def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True, bint verify=True):
+        """The bytes of the slice at offset, and where to read on; b"" where there is nothing."""
+        cdef Slice out
+        cdef bint out_of_range
+        cdef bytes data
+        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out, &out_of_range)
+        if out_of_range:
+            raise self.owner.out_of_range(offset)
+        if file is None:
+            return b"", max(offset, min(max_offset, self.log_end_offset))
+        data = PyBytes_FromStringAndSize(NULL, out.size_bytes)
+        cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t good = file.read_into(p, out.size_bytes, out.position)
+        if verify:
+            good = self.count_good(p, good)
+        if good < out.size_bytes:
+            return self.cut_at_damage(data, good, file, out.position)
+        return data, out.next_offset
+
+    cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1:
+        cdef Py_ssize_t good = 0
+        cdef BatchInfo info
+        with nogil:
+            while good < size and check_batch(p + good, p + size, &info) == BATCH_OK:
+                good += info.size_bytes
+        return good
+
+    # What lies before the damage is handed out; the read that begins at it raises.
+    def cut_at_damage(self, bytes data, Py_ssize_t good, SegmentFile file, int64_t position):
+        cdef BatchInfo info
+        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t at = 0
+        if good == 0:
+            raise self.owner.corrupt_file(file.path, position)
+        while at < good:
+            read_batch_header(p + at, p + good, &info)
+            at += info.size_bytes
+        return data[:good], info.base_offset + info.last_offset_delta + 1
+
+    def mark_entry(self, LogSegment segment not None, int64_t position):
+        """Has the next batch, at this position, begin an index entry: damage lies before it."""
+        segment.bytes_since_entry = self.index_interval_bytes + 1
+
+    def find_batch(self, LogSegment segment not None, int64_t position, int64_t stop, int64_t end):
+        """The first position in [position, stop) where a whole, valid batch begins that fits behind the
+        segment's last one, or -1. For looking behind damage; it tries every byte."""
+        cdef bytes data = segment.file().read(stop - position + BATCH_HEADER_SIZE, position)
+        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t size = len(data)
+        cdef Py_ssize_t at = 0
+        cdef BatchInfo info
+        cdef int status
+        while True:
+            with nogil:
+                while at + BATCH_HEADER_SIZE <= size and at < stop - position:
+                    status = read_batch_header(p + at, p + size, &info)
+                    if (status == BATCH_OK or status == BATCH_TRUNCATED) \
+                            and info.base_offset >= segment.next_offset and info.last_offset_delta >= 0 \
+                            and info.base_offset - segment.next_offset <= LARGEST_DELTA \
+                            and position + at + info.size_bytes <= end:
+                        break
+                    at += 1
+            if at + BATCH_HEADER_SIZE > size or at >= stop - position:
+                return -1
+            whole = segment.file().read(info.size_bytes, position + at)
+            if self.count_good(<const uint8_t*>PyBytes_AS_STRING(whole), len(whole)):
+                return position + at
+            at += 1

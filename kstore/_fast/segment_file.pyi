@@ -1,0 +1,33 @@
+"""One append-only file and its system calls. A Python subclass may replace any method to inject
+faults: the log core then goes through it."""
+
+from typing_extensions import Buffer
+
+class SegmentFile:
+    """An open segment file. Methods raise OSError with the path in it."""
+
+    path: str
+    """Where it lay when it was opened."""
+    fd: int
+    """The descriptor, -1 when closed."""
+    size_bytes: int
+    """The end of what was written through this object (or found at opening or ``refresh``)."""
+    durable_bytes: int
+    """The end of what a ``sync`` has covered."""
+    writable: bool
+    """Whether it was opened for writing."""
+    def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
+    def append(self, data: Buffer) -> int:
+        """Writes at the end with one call; after a failure the file is cut back to its size before."""
+    def read(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
+    def sync(self) -> int:
+        """Makes everything appended before this call durable (fdatasync, without the GIL)."""
+    def truncate(self, size_bytes: int) -> int:
+        """Cuts the file. ValueError for a size larger than the file's."""
+    def refresh(self) -> int:
+        """Reads the size anew (another process may be writing) and returns it."""
+    def preallocate(self, size_bytes: int) -> int:
+        """Reserves disk space up to ``size_bytes``; the file's size stays. Nothing where unsupported."""
+    def close(self) -> int:
+        """Closes the descriptor; a second call does nothing."""

@@ -1,0 +1,213 @@
+# One append-only file: append at the end with one write, positional reads, fdatasync and truncation, each
+# without the GIL where it may take long. It parses nothing and knows no log.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EBADF, EINTR, EIO, EOPNOTSUPP, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy
+
+import os
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pread(int fd, void* into, size_t size, int64_t position)
+    ssize_t pwrite(int fd, const void* data, size_t size, int64_t position)
+    int fdatasync(int fd)
+    int ftruncate(int fd, int64_t size)
+
+cdef extern from "<fcntl.h>" nogil:
+    """
+    #ifndef FALLOC_FL_KEEP_SIZE
+    #define FALLOC_FL_KEEP_SIZE 1
+    static int kstore_fallocate(int fd, int64_t from, int64_t size) { errno = EOPNOTSUPP; return -1; }
+    #else
+    static int kstore_fallocate(int fd, int64_t from, int64_t size) {
+        return fallocate(fd, FALLOC_FL_KEEP_SIZE, from, size);
+    }
+    #endif
+    """
+    int kstore_fallocate(int fd, int64_t start, int64_t size)
+
+cdef enum:
+    RELEASE_GIL_ABOVE = 32768           # a smaller copy is cheaper than giving the GIL away
+
+
+# Writes all of it or gives back the errno.
+cdef int write_all(int fd, const uint8_t* data, Py_ssize_t size, int64_t position) noexcept nogil:
+    cdef ssize_t n
+    while size > 0:
+        n = pwrite(fd, data, <size_t>size, position)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if n == 0:
+            return EIO
+        data += n
+        size -= n
+        position += n
+    return 0
+
+
+# The bytes read, fewer only at the end of the file; or minus the errno.
+cdef Py_ssize_t read_all(int fd, uint8_t* into, Py_ssize_t size, int64_t position) noexcept nogil:
+    cdef Py_ssize_t done = 0
+    cdef ssize_t n
+    while done < size:
+        n = pread(fd, into + done, <size_t>(size - done), position + done)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            return -errno
+        if n == 0:
+            break
+        done += n
+    return done
+
+
+cdef class SegmentFile:
+    def __cinit__(self):
+        self.fd = -1
+
+    def __init__(self, str path not None, *, bint writable=False, bint create=False):
+        cdef int flags = os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT
+        self.path = path
+        self.fd = os.open(path, flags, 0o644)
+        self.writable = writable
+        self.plain = type(self) is SegmentFile
+        self.size_bytes = os.fstat(self.fd).st_size
+        self.durable_bytes = 0
+        self.allocated_bytes = self.size_bytes
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            fd = self.fd
+            self.fd = -1
+            os.close(fd)
+
+    def _fail(self, int error):
+        raise OSError(error, os.strerror(error), self.path)
+
+    cdef int _check_writable(self) except -1:
+        if self.fd < 0:
+            raise OSError(EBADF, "the segment file is closed", self.path)
+        if not self.writable:
+            raise OSError(EBADF, "the segment file is open for reading only", self.path)
+        if self.broken:
+            raise OSError(EIO, "an earlier failed write could not be cut back", self.path)
+        return 0
+
+    cpdef int append(self, const uint8_t[::1] data) except -1:
+        if data.shape[0] == 0:
+            return 0
+        return self._write(&data[0], data.shape[0])
+
+    cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1:
+        if self.plain:
+            return self._write(data, size)
+        if size > 0:
+            self.append(<const uint8_t[:size]>data)
+        return 0
+
+    cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1:
+        cdef int error
+        self._check_writable()
+        if size > RELEASE_GIL_ABOVE:
+            with nogil:
+                error = write_all(self.fd, data, size, self.size_bytes)
+        else:
+            error = write_all(self.fd, data, size, self.size_bytes)
+        if error:
+            if ftruncate(self.fd, self.size_bytes) != 0:
+                self.broken = True
+            self._fail(error)
+        self.size_bytes += size
+        return 0
+
+    cdef Py_ssize_t read_into(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1:
+        cdef bytes data
+        if self.plain:
+            return self._read(into, size, position)
+        data = self.read(size, position)
+        if PyBytes_GET_SIZE(data) > size:
+            raise ValueError(f"read() gave {len(data)} bytes where {size} were asked for")
+        memcpy(into, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return PyBytes_GET_SIZE(data)
+
+    cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1:
+        cdef Py_ssize_t n
+        if self.fd < 0:
+            raise OSError(EBADF, "the segment file is closed", self.path)
+        if position < 0:
+            raise ValueError(f"position is {position}: pass 0 or more")
+        if size > RELEASE_GIL_ABOVE:
+            with nogil:
+                n = read_all(self.fd, into, size, position)
+        else:
+            n = read_all(self.fd, into, size, position)
+        if n < 0:
+            self._fail(<int>-n)
+        return n
+
+    cpdef bytes read(self, Py_ssize_t size, int64_t position):
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+        cdef Py_ssize_t n = self._read(<uint8_t*>PyBytes_AS_STRING(data), size, position)
+        return data if n == size else data[:n]
+
+    cpdef int sync(self) except -1:
+        cdef int64_t covered = self.size_bytes
+        cdef int failed, error
+        if self.fd < 0:
+            raise OSError(EBADF, "the segment file is closed", self.path)
+        with nogil:
+            failed = fdatasync(self.fd)
+            error = errno
+        if failed:
+            self._fail(error)
+        if covered > self.size_bytes:
+            covered = self.size_bytes           # truncated meanwhile
+        if covered > self.durable_bytes:
+            self.durable_bytes = covered
+        return 0
+
+    cpdef int truncate(self, int64_t size_bytes) except -1:
+        if self.fd < 0 or not self.writable:
+            raise OSError(EBADF, "the segment file is closed or open for reading only", self.path)
+        if size_bytes < 0 or size_bytes > self.size_bytes:
+            raise ValueError(f"cannot truncate to {size_bytes}: the file has {self.size_bytes} bytes")
+        if ftruncate(self.fd, size_bytes) != 0:
+            self._fail(errno)
+        self.size_bytes = size_bytes
+        self.allocated_bytes = size_bytes
+        self.broken = False
+        if self.durable_bytes > size_bytes:
+            self.durable_bytes = size_bytes
+        return 0
+
+    cpdef int64_t refresh(self) except -1:
+        self.size_bytes = os.fstat(self.fd).st_size
+        return self.size_bytes
+
+    cpdef int preallocate(self, int64_t size_bytes) except -1:
+        cdef int failed
+        if size_bytes <= self.allocated_bytes:
+            return 0
+        self._check_writable()
+        with nogil:
+            failed = kstore_fallocate(self.fd, self.size_bytes, size_bytes - self.size_bytes)
+        if failed == 0:
+            self.allocated_bytes = size_bytes
+        elif errno != EOPNOTSUPP:
+            self._fail(errno)
+        return 0
+
+    cpdef int close(self) except -1:
+        if self.fd >= 0:
+            fd = self.fd
+            self.fd = -1
+            os.close(fd)
+        return 0
+
+    def __repr__(self):
+        return f"SegmentFile({self.path!r}, {self.size_bytes} bytes)"

@@ -1,0 +1,205 @@
+"""What the outside world is to kstore: time, randomness and the file system, each replaceable.
+
+Tests and the simulation pass their own; everything else uses ``SystemEnv``. Nothing here knows
+what a log is. LMDB's own files are the one exception: LMDB opens and maps them itself.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+__all__ = [
+    "Clock", "Env", "FileSystem", "Random", "SystemClock", "SystemEnv", "SystemFileSystem",
+    "SystemRandom",
+]  # fmt: skip
+
+F = TypeVar("F")
+
+
+class Clock(Protocol):
+    """Wall time for timestamps, and a time that never goes back for intervals."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some point; never goes back."""
+        ...
+
+
+class Random(Protocol):
+    """Where ids and jitter come from."""
+
+    def uuid(self) -> uuid.UUID:
+        """A new random id."""
+        ...
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Every file-system call that a log makes. Methods raise OSError as the os module does."""
+
+    def open_segment(
+        self, factory: Callable[..., F], path: str, *, writable: bool, create: bool
+    ) -> F:
+        """Open a segment file by ``factory(path, writable=.., create=..)``, or a stand-in."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; fine if it is there."""
+        ...
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename, over an existing target too."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def file_size(self, path: str) -> int:
+        """A file's size in bytes."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """A small file's content."""
+        ...
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Write a small file so that it has either its old or its new content, durably."""
+        ...
+
+
+class Env(Protocol):
+    """The three together."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        ...
+
+    @property
+    def random(self) -> Random:
+        """Randomness."""
+        ...
+
+    @property
+    def fs(self) -> FileSystem:
+        """Files."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds since some point; never goes back."""
+        return time.monotonic()
+
+
+class SystemRandom:
+    """The operating system's randomness."""
+
+    def uuid(self) -> uuid.UUID:
+        """A new random id."""
+        return uuid.uuid4()
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return random.random()
+
+
+class SystemFileSystem:
+    """The operating system's files."""
+
+    def open_segment(
+        self, factory: Callable[..., F], path: str, *, writable: bool, create: bool
+    ) -> F:
+        """Open a segment file by ``factory(path, writable=.., create=..)``."""
+        return factory(path, writable=writable, create=create)
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory."""
+        return os.listdir(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; fine if it is there."""
+        os.makedirs(path, exist_ok=True)
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename, over an existing target too."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def file_size(self, path: str) -> int:
+        """A file's size in bytes."""
+        return os.stat(path).st_size
+
+    def read_file(self, path: str) -> bytes:
+        """A small file's content."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Write a small file so that it has either its old or its new content, durably."""
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.fsync_dir(os.path.dirname(path) or ".")
+
+
+class SystemEnv:
+    """The real world. Parts may be replaced one by one."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        fs: FileSystem | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.fs: FileSystem = fs or SystemFileSystem()

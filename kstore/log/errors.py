@@ -1,0 +1,177 @@
+"""What can go wrong with a log, each its own exception. After any of them the log is usable,
+except that a closed one stays closed. Each message says what was wrong, and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+
+__all__ = [
+    "CorruptBatchError", "CorruptLogError", "DiskFullError", "InvalidProduceOffsetError",
+    "InvalidTimestampError", "LogClosedError", "LogDirLockedError", "LogError", "LogNotFoundError",
+    "LogStorageError", "OffsetOutOfRangeError", "ProducerStateError", "ReadOnlyLogError",
+    "RecordTooLargeError", "append_error", "storage_error",
+]  # fmt: skip
+
+
+class LogError(Exception):
+    """Base of all errors of the embedded log. ``error_code`` is Kafka's code for it."""
+
+    error_code = -1
+
+
+class LogClosedError(LogError):
+    """The log or its directory was closed."""
+
+    error_code = 56
+
+
+class LogNotFoundError(LogError):
+    """There is no such directory or no such log in it, and it was not to be created."""
+
+    error_code = 3
+
+
+class ReadOnlyLogError(LogError):
+    """A change was asked of a log that was opened with ``read_only=True``."""
+
+    error_code = 56
+
+
+class LogDirLockedError(LogError):
+    """Another process writes to this log directory; ``holder`` says who."""
+
+    error_code = 56
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(
+            f"the log directory {path} is in use by {holder}: close it there, "
+            "or open it here with read_only=True"
+        )
+        self.path = path
+        self.holder = holder
+
+
+class OffsetOutOfRangeError(LogError):
+    """An offset below the log start offset or above the log end offset."""
+
+    error_code = 1
+
+    def __init__(self, name: str, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} of {name} is out of range: the log holds offsets "
+            f"{log_start_offset} to {log_end_offset} (exclusive)"
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class RecordTooLargeError(LogError):
+    """A batch is larger than max.message.bytes, or batches are larger than a segment."""
+
+    error_code = 10
+
+
+class CorruptBatchError(LogError):
+    """Bytes that were to be appended are not good record batches."""
+
+    error_code = 2
+
+
+class InvalidTimestampError(LogError):
+    """A record's timestamp is too far from the clock, or of a type that clients may not send."""
+
+    error_code = 32
+
+
+class ProducerStateError(LogError):
+    """A producer's sequence, epoch or transaction does not fit what the log has of it."""
+
+    error_code = 45
+
+
+class InvalidProduceOffsetError(LogError):
+    """Given offsets that begin below the log end offset (KIP-391); go on from ``log_end_offset``."""
+
+    error_code = 77
+
+    def __init__(self, name: str, log_end_offset: int) -> None:
+        super().__init__(
+            f"the given offset lies below the end of {name}: "
+            f"append at {log_end_offset} or later, records before it are in the log already"
+        )
+        self.log_end_offset = log_end_offset
+
+
+class LogStorageError(LogError, OSError):
+    """The file system failed. What was being appended is not in the log."""
+
+    error_code = 56
+
+
+class DiskFullError(LogStorageError):
+    """No space is left (or a quota is used up)."""
+
+
+class CorruptLogError(LogStorageError):
+    """A stored batch is damaged; what lies before it in the log can be read."""
+
+    def __init__(self, segment: str, position: int, reason: str = "a damaged batch") -> None:
+        super().__init__(
+            errno.EIO,
+            f"{reason} lies at byte {position} of {segment}: records before it can be read; "
+            "read on behind it, or truncate the log there",
+        )
+        self.segment = segment
+        self.position = position
+
+
+_SENTENCES: dict[int, tuple[type[LogError], str]] = {
+    2: (CorruptBatchError, "the bytes are not whole record batches with the right checksum"),
+    43: (CorruptBatchError, "the batch is not of magic 2, the only format that is stored"),
+    45: (ProducerStateError, "the producer's sequence number does not follow its last one"),
+    47: (ProducerStateError, "the producer's epoch is older than one that has written since"),
+    48: (ProducerStateError, "the producer has an open transaction and wrote outside of it"),
+    52: (ProducerStateError, "the transaction marker comes from a deposed coordinator"),
+    56: (LogClosedError, "the log is closed or read-only: open it for writing"),
+    76: (CorruptBatchError, "the batch has an unknown compression type or unknown attributes"),
+    87: (CorruptBatchError, "a record in the batch is malformed, or is a control record"),
+    32: (
+        InvalidTimestampError,
+        "a timestamp is outside message.timestamp.before.max.ms and .after.max.ms of the clock, "
+        "or of type LogAppendTime",
+    ),
+}
+
+
+def append_error(
+    code: int, name: str, size_bytes: int, limit_bytes: int, log_end_offset: int
+) -> LogError:
+    """The exception for a Kafka error code that an append was answered with."""
+    if code == 77:
+        return InvalidProduceOffsetError(name, log_end_offset)
+    if code == 10:
+        return RecordTooLargeError(
+            f"a batch for {name} ({size_bytes} bytes were given) is larger than max.message.bytes "
+            f"({limit_bytes}): send smaller records or raise max_message_bytes"
+        )
+    if code == 18:
+        return RecordTooLargeError(
+            f"{size_bytes} bytes for {name} do not fit in one segment: append them in parts, "
+            "or raise segment_bytes"
+        )
+    kind, sentence = _SENTENCES.get(code, (LogError, f"the append failed with error code {code}"))
+    error = kind(f"cannot append to {name}: {sentence}")
+    error.error_code = code
+    return error
+
+
+def storage_error(error: OSError, doing: str) -> LogStorageError:
+    """A LogStorageError (or DiskFullError) that says what was being done when ``error`` came."""
+    if isinstance(error, LogStorageError):
+        return error
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    kind = DiskFullError if full else LogStorageError
+    advice = "free some space and try again" if full else "the log goes on once that works again"
+    return kind(error.errno, f"{doing} failed ({error.strerror}): {advice}", error.filename)

@@ -1,0 +1,431 @@
+"""One topic-partition's log, as its users see it: append, read, truncate, delete, flush. What runs
+per batch is the LogCore's; which segments are removed when is retention's and the cleaner's.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Buffer
+
+from kstore._fast.log_core import AppendInfo, LogCore
+from kstore._fast.log_segment import LogSegment
+from kstore.log import errors, retention
+from kstore.log.recovery import RecoveryReport
+from kstore.log.segment import SegmentOpener, new_segment
+from kstore.log.settings import FlushPolicy, LogConfig
+from kstore.record import Record, RecordSet, decode
+from kstore.record.compression import compression_for
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kstore.log.cursor import Cursor
+    from kstore.log.log_dir import LogDir
+
+__all__ = ["Log"]
+
+_READ_BYTES = 1 << 20
+_ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
+
+
+class Log:
+    """A durable log of records. Made by ``LogDir.log`` or ``kstore.open_log``; thread-safe."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        topic_partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        topic_id: uuid.UUID | None,
+    ) -> None:
+        self.log_dir = log_dir
+        self.topic_partition = topic_partition
+        self.path = path
+        self.topic_id = topic_id
+        self.recovery = RecoveryReport()
+        self.read_only = log_dir.read_only
+        self.closed = False
+        self._owns_dir = False
+        self._new_names = False
+        self.opener = SegmentOpener(log_dir.env.fs, writable=not self.read_only)
+        self._sync_lock = threading.Lock()
+        self._always = log_dir.flush_policy is FlushPolicy.ALWAYS
+        self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
+        self.config = config
+        self.configure(config)
+
+    # -- what it is
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self.core.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets. A read-only log looks for what came meanwhile."""
+        if self.read_only:
+            self.refresh()
+        return self.core.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Below it every record is on all in-sync replicas; without replicas, the log's end."""
+        return self.core.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it no transaction is open: how far read_committed reads."""
+        return self.core.last_stable_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last batch, -1 for an empty log."""
+        return self.core.epochs.latest_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.core.segments)
+
+    @property
+    def segments(self) -> Sequence[LogSegment]:
+        """The segments, ascending by base offset; the last one is appended to."""
+        return tuple(self.core.segments)
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.topic_partition}, offsets {self.core.log_start_offset} to "
+            f"{self.core.log_end_offset}, {len(self.core.segments)} segments)"
+        )
+
+    def configure(self, config: LogConfig) -> None:
+        """Act by these settings from now on."""
+        self.config = config
+        self.core.configure(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            max_message_bytes=config.max_message_bytes,
+            log_append_time=config.message_timestamp_type == "LogAppendTime",
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+        )
+
+    # -- append
+
+    @property
+    def _epoch(self) -> int:
+        return max(self.core.epochs.latest_epoch, 0)
+
+    def append(
+        self,
+        value: Buffer | None,
+        key: Buffer | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> int:
+        """Append one record (timestamp in ms, default now); return its offset.
+
+        Raises RecordTooLargeError, DiskFullError and other LogErrors; the log is usable after.
+        """
+        try:
+            offset = self.core.append_record(value, key, timestamp, headers, self._epoch)
+        except OSError as error:
+            raise self._failed(error) from error
+        if self._always:
+            self.sync_until(offset + 1)
+        return offset
+
+    def append_many(
+        self,
+        records: Iterable[Any],
+        *,
+        compression: str = "none",
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
+        """Append records with one write: values, (key, value), (key, value, timestamp) or
+        (key, value, timestamp, headers). All of them are in the log afterwards, or none.
+        """
+        return self._append_records(records, compression, leader_epoch, -1)
+
+    def append_at(
+        self,
+        base_offset: int,
+        records: Iterable[Any],
+        *,
+        compression: str = "none",
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
+        """Append records from a given offset on (KIP-391), which may leave a gap.
+
+        Raises InvalidProduceOffsetError where ``base_offset`` is below the log end offset.
+        """
+        if base_offset < 0:
+            raise ValueError(f"base_offset is {base_offset}: an offset is 0 or more")
+        return self._append_records(records, compression, leader_epoch, base_offset)
+
+    def _append_records(
+        self, records: Iterable[Any], compression: str, epoch: int | None, base_offset: int
+    ) -> AppendInfo:
+        codec = 0 if compression == "none" else int(compression_for(compression).id)
+        try:
+            info = self.core.append_records(
+                records, codec, self._epoch if epoch is None else epoch, base_offset
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+        if self._always:
+            self.sync_until(info.last_offset + 1)
+        return info
+
+    def append_batches(
+        self, buffer: Buffer, *, leader_epoch: int | None = None, origin: str = "client"
+    ) -> AppendInfo:
+        """Append ready record batches. Offsets are set in place in a writable buffer.
+
+        ``origin``: "client" (validated, offsets assigned), "coordinator" (control batches too),
+        "replica" (taken as they are) or "given" (KIP-391: their own offsets).
+        """
+        try:
+            info = self.core.append_buffer(
+                buffer, self._epoch if leader_epoch is None else leader_epoch, origin
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+        if self._always:
+            self.sync_until(info.last_offset + 1)
+        return info
+
+    # -- read
+
+    def _limit(self, isolation: str) -> int:
+        if isolation == "read_uncommitted":
+            return self.core.high_watermark
+        if isolation == "read_committed":
+            return self.core.last_stable_offset
+        raise ValueError(f"isolation is {isolation!r}: use read_uncommitted or read_committed")
+
+    def _read(self, offset: int, max_bytes: int, isolation: str) -> tuple[bytes, int]:
+        if self.closed:
+            raise errors.LogClosedError(f"{self.topic_partition} is closed: open it again")
+        if self.read_only and offset >= self.core.high_watermark:
+            self.refresh()
+        try:
+            return self.core.read(offset, self._limit(isolation), max_bytes)
+        except FileNotFoundError:
+            if not self.read_only:
+                raise
+        self.refresh()  # the writer has deleted the segment meanwhile
+        return self.core.read(offset, self._limit(isolation), max_bytes)
+
+    def read_batches(
+        self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
+    ) -> bytes:
+        """The whole batches from the one that holds ``offset`` on, of one segment: at most
+        ``max_bytes``, but at least one batch; empty at the log's end. Checksums are checked.
+
+        Raises OffsetOutOfRangeError, and CorruptLogError where the first batch is damaged.
+        """
+        return self._read(offset, max_bytes, isolation)[0]
+
+    def read(
+        self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
+    ) -> RecordSet:
+        """The records from ``offset`` on, decoded when touched; see ``read_batches``."""
+        data, next_offset = self._read(offset, max_bytes, isolation)
+        aborted = None
+        if isolation == "read_committed":
+            aborted = self.aborted_transactions(offset, next_offset)
+        return decode(data, verify=False, start_offset=offset, aborted=aborted)
+
+    def read_arrow(
+        self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
+    ) -> pyarrow.RecordBatch:
+        """The records from ``offset`` on as columns; needs pyarrow."""
+        from kstore.record.arrow import to_arrow
+
+        data, next_offset = self._read(offset, max_bytes, isolation)
+        aborted = None
+        if isolation == "read_committed":
+            aborted = self.aborted_transactions(offset, next_offset)
+        return to_arrow(data, verify=False, start_offset=offset, aborted=aborted)
+
+    def records(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        isolation: str = "read_uncommitted",
+    ) -> Iterator[Record]:
+        """The records of [start, end), by default all that are there now."""
+        offset = self.log_start_offset if start is None else start
+        if self.read_only:
+            self.refresh()
+        stop = self._limit(isolation)
+        if end is not None:
+            stop = min(stop, end)
+        while offset < stop:
+            data, next_offset = self._read(offset, _ITERATE_BYTES, isolation)
+            aborted = None
+            if isolation == "read_committed":
+                aborted = self.aborted_transactions(offset, next_offset)
+            yield from decode(
+                data, verify=False, start_offset=offset, end_offset=stop, aborted=aborted
+            )
+            offset = next_offset
+
+    def aborted_transactions(self, offset: int, upper: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap [offset, upper)."""
+        return self.core.producers.aborted_between(offset, upper)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown."""
+        return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
+
+    # -- durability
+
+    def sync_until(self, offset: int) -> None:
+        """Return when every record below ``offset`` is on the disk. Concurrent callers share one
+        fdatasync.
+        """
+        core = self.core
+        while core.durable_offset < offset:
+            with self._sync_lock:
+                if core.durable_offset < offset:
+                    self._sync()
+
+    def flush(self) -> None:
+        """Put everything appended so far on the disk."""
+        self._check_writable()
+        self.sync_until(self.core.log_end_offset)
+
+    def _sync(self) -> None:
+        target = self.core.log_end_offset
+        durable = self.core.durable_offset
+        try:
+            for segment in tuple(self.core.segments):
+                if segment.next_offset > durable and segment.size_bytes:
+                    segment.handle_or_open().sync()
+            if self._new_names:
+                self._new_names = False
+                self.log_dir.env.fs.fsync_dir(self.path)
+        except OSError as error:
+            raise errors.storage_error(error, f"flushing {self.topic_partition}") from error
+        self.core.durable_offset = max(self.core.durable_offset, target)
+
+    # -- change
+
+    def roll(self) -> None:
+        """Begin a new segment, if the active one has records."""
+        self._check_writable()
+        with self.core:
+            if self.core.active.size_bytes:
+                self.roll_for_append(self.core.log_end_offset)
+
+    def enforce_retention(self, now_ms: int | None = None) -> int:
+        """Delete the segments that retention allows to delete; return how many."""
+        self._check_writable()
+        return retention.enforce(self, self.log_dir.now_ms() if now_ms is None else now_ms)
+
+    def delete_before(self, offset: int) -> None:
+        """Make ``offset`` the log start offset; segments that lie wholly before it are deleted.
+
+        Raises OffsetOutOfRangeError above the high watermark. Below the log start offset nothing
+        happens.
+        """
+        self._check_writable()
+        retention.delete_before(self, offset)
+
+    def truncate(self, offset: int) -> int:
+        """Remove the batches that hold ``offset`` or more; return the new log end offset, which
+        is below ``offset`` where that lay inside a batch.
+        """
+        self._check_writable()
+        return retention.truncate(self, offset)
+
+    def own_directory(self) -> Log:
+        """Have ``close`` close the directory too."""
+        self._owns_dir = True
+        return self
+
+    def close(self) -> None:
+        """Checkpoint, and close its files. A log that ``open_log`` gave closes its directory."""
+        if self.closed:
+            return
+        if self._owns_dir:
+            self.log_dir.close()
+        else:
+            self.log_dir.close_log(self)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def refresh(self) -> bool:
+        """Look for what another process has written; True if there is something new."""
+        return self.log_dir.refresh(self) if self.read_only and not self.closed else False
+
+    def _check_writable(self) -> None:
+        if self.closed:
+            raise errors.LogClosedError(f"{self.topic_partition} is closed: open it again")
+        if self.read_only:
+            raise errors.ReadOnlyLogError(
+                f"{self.topic_partition} is open for reading only: open it without read_only"
+            )
+
+    def _failed(self, error: OSError) -> errors.LogStorageError:
+        return errors.storage_error(error, f"appending to {self.topic_partition}")
+
+    # -- what the core asks of its owner
+
+    def roll_for_append(self, base_offset: int) -> None:
+        """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
+        segment = new_segment(self.opener, self.path, base_offset, self.log_dir.env)
+        self.core.active.sealed = True
+        self._new_names = True
+        self.core.set_segments([*self.core.segments, segment])
+        self.note_dirty()
+
+    def append_error(self, code: int, size_bytes: int, log_end_offset: int) -> errors.LogError:
+        """The exception for an append that was answered with an error code."""
+        if code == 56 and self.read_only:
+            return errors.ReadOnlyLogError(
+                f"{self.topic_partition} is open for reading only: open it without read_only"
+            )
+        limit = self.core.max_message_bytes
+        return errors.append_error(
+            code, str(self.topic_partition), size_bytes, limit, log_end_offset
+        )
+
+    def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:
+        """The exception for a damaged batch."""
+        return errors.CorruptLogError(segment.path, position)
+
+    def corrupt_file(self, path: str, position: int) -> errors.CorruptLogError:
+        """The exception for a damaged batch in a file."""
+        return errors.CorruptLogError(path, position)
+
+    def out_of_range(self, offset: int) -> errors.OffsetOutOfRangeError:
+        """The exception for an offset outside the log."""
+        core = self.core
+        return errors.OffsetOutOfRangeError(
+            str(self.topic_partition), offset, core.log_start_offset, core.log_end_offset
+        )
+
+    def load_index(self, segment: LogSegment, offset: int) -> None:
+        """Bring the index entries around ``offset`` into memory."""
+        self.log_dir.load_index(self, segment, offset)
+
+    def note_dirty(self) -> None:
+        """Something changed that has to get into the index environment."""
+        self.log_dir.note_dirty(self)

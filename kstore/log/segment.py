@@ -1,0 +1,110 @@
+"""Segment files by name: how they are called, which a directory holds, how one is opened and
+removed. A segment's content is read elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from kstore._fast.log_segment import LogSegment
+from kstore._fast.segment_file import SegmentFile
+from kstore.env import Env, FileSystem
+from kstore.types import TopicPartition
+
+__all__ = [
+    "CLEANED_SUFFIX", "DELETED_SUFFIX", "LOG_SUFFIX", "METADATA_NAME", "SWAP_SUFFIX",
+    "SegmentOpener", "directory_name", "new_segment", "parse_directory_name", "read_topic_id",
+    "segment_bases", "segment_path", "write_topic_id",
+]  # fmt: skip
+
+LOG_SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"  # compaction writes here; never read after a crash
+SWAP_SUFFIX = ".swap"  # compaction has finished writing; a crash may have come before the rename
+METADATA_NAME = "partition.metadata"
+OFFSET_DIGITS = 20
+_REMOVED = "-delete"  # the ending of a partition's directory that is being deleted
+
+
+class SegmentOpener:
+    """Opens segment files by way of the environment's file system."""
+
+    def __init__(self, fs: FileSystem, *, writable: bool) -> None:
+        self.fs = fs
+        self.writable = writable
+
+    def __call__(self, path: str) -> SegmentFile:
+        """Open a file that is there."""
+        return self.fs.open_segment(SegmentFile, path, writable=self.writable, create=False)
+
+    def create(self, path: str) -> SegmentFile:
+        """Open a file, made if it is not there; one that is there is emptied."""
+        file = self.fs.open_segment(SegmentFile, path, writable=True, create=True)
+        if file.size_bytes:
+            file.truncate(0)
+        return file
+
+
+def segment_path(directory: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """Kafka's name for a segment: its base offset in 20 digits."""
+    return os.path.join(directory, f"{base_offset:0{OFFSET_DIGITS}d}{suffix}")
+
+
+def segment_bases(names: list[str]) -> list[int]:
+    """The base offsets of the segments among a directory's names, ascending."""
+    end = OFFSET_DIGITS + len(LOG_SUFFIX)
+    return sorted(
+        int(name[:OFFSET_DIGITS])
+        for name in names
+        if len(name) == end and name.endswith(LOG_SUFFIX) and name[:OFFSET_DIGITS].isdigit()
+    )
+
+
+def new_segment(
+    opener: SegmentOpener, directory: str, base_offset: int, env: Env
+) -> LogSegment:
+    """Make an empty segment; OSError when its file can't be made."""
+    path = segment_path(directory, base_offset)
+    file = opener.create(path)
+    return LogSegment(base_offset, path, opener, created_ms=env.clock.now_ms(), file=file)
+
+
+def directory_name(partition: TopicPartition) -> str:
+    """Kafka's name for a partition's directory. ValueError for a topic name that Kafka refuses."""
+    topic = partition.topic
+    legal = all(c.isascii() and (c.isalnum() or c in "._-") for c in topic)
+    if not legal or not 0 < len(topic) <= 249 or topic in {".", ".."}:
+        raise ValueError(
+            f"topic {topic!r} is not a legal name: use 1 to 249 letters, digits, '.', '_' and '-'"
+        )
+    if not 0 <= partition.partition < 2**31:
+        raise ValueError(f"partition {partition.partition} is not a legal index: use 0 or more")
+    return f"{topic}-{partition.partition}"
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose directory has this name, or None if it is another's."""
+    topic, dash, index = name.rpartition("-")
+    if not dash or not topic or not index.isdigit() or name.endswith(_REMOVED):
+        return None
+    return TopicPartition(topic, int(index))
+
+
+def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
+    """The topic id in Kafka's partition.metadata, None where there is none that can be read."""
+    try:
+        text = fs.read_file(os.path.join(directory, METADATA_NAME)).decode("ascii")
+        fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        return uuid.UUID(bytes=urlsafe_b64decode(fields["topic_id"] + "=="))
+    except (FileNotFoundError, KeyError, ValueError):
+        return None
+
+
+def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
+    """Write Kafka's partition.metadata."""
+    encoded = urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
+    fs.write_file(
+        os.path.join(directory, METADATA_NAME), f"version: 0\ntopic_id: {encoded}".encode("ascii")
+    )

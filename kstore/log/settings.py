@@ -1,0 +1,111 @@
+"""A log's settings: Kafka's topic configs in snake_case, with Kafka's defaults. How often a log is
+flushed is in FlushPolicy. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Any
+
+__all__ = ["FlushPolicy", "LogConfig"]
+
+_DAY_MS = 86_400_000
+_UNLIMITED = 2**63 - 1
+
+
+class FlushPolicy(Enum):
+    """When an append is on the disk: when the OS writes it, within an interval, or at once."""
+
+    OS = "os"
+    INTERVAL = "interval"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Kafka's topic configs as far as a log acts on them; sizes in bytes, times in ms."""
+
+    segment_bytes: int = 2**30
+    segment_ms: int = 7 * _DAY_MS
+    segment_index_bytes: int = 10 * 2**20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _UNLIMITED
+    min_cleanable_dirty_ratio: float = 0.5
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = _UNLIMITED
+    message_timestamp_after_max_ms: int = 3_600_000
+    flush_messages: int = _UNLIMITED
+    flush_ms: int = _UNLIMITED
+    file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
+    compression_type: str = "producer"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cleanup_policy, str):
+            names = tuple(name.strip() for name in self.cleanup_policy.split(",") if name.strip())
+            object.__setattr__(self, "cleanup_policy", names)
+        unknown = set(self.cleanup_policy) - {"delete", "compact"}
+        if unknown:
+            raise ValueError(f"cleanup_policy has {sorted(unknown)}: use delete, compact or both")
+        if self.message_timestamp_type not in {"CreateTime", "LogAppendTime"}:
+            raise ValueError(
+                f"message_timestamp_type is {self.message_timestamp_type!r}: "
+                "use CreateTime or LogAppendTime"
+            )
+        if not 14 <= self.segment_bytes <= 2**31 - 1:
+            raise ValueError(f"segment_bytes is {self.segment_bytes}: use 14 to 2147483647")
+        for name in ("segment_ms", "index_interval_bytes", "max_message_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it may not be negative")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the cleanup policy has compact."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the cleanup policy has delete."""
+        return "delete" in self.cleanup_policy
+
+    def with_changes(self, **changes: Any) -> LogConfig:
+        """A copy with some settings changed. TypeError for a name that is none."""
+        unknown = set(changes) - {field.name for field in fields(self)}
+        if unknown:
+            raise TypeError(f"{sorted(unknown)} are no topic configs of a log: see LogConfig")
+        return replace(self, **changes)
+
+    @classmethod
+    def from_topic_configs(cls, configs: Mapping[str, Any]) -> LogConfig:
+        """From Kafka's dotted names; values as text or typed. Names of other parts are left out."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            value = configs.get(field.name.replace("_", "."))
+            if value is not None:
+                values[field.name] = _typed(field.name, field.default, value)
+        return cls(**values)
+
+
+def _typed(name: str, default: Any, value: Any) -> Any:
+    if isinstance(default, tuple):
+        names = value.split(",") if isinstance(value, str) else value
+        return tuple(part.strip() for part in names if part.strip())
+    if not isinstance(value, str):
+        return value
+    if isinstance(default, bool):
+        return value.strip().lower() == "true"
+    if isinstance(default, str):
+        return value.strip()
+    try:
+        return type(default)(value)
+    except ValueError:
+        dotted = name.replace("_", ".")
+        raise ValueError(f"{dotted} is {value!r}: a number is needed") from None
