@@ -12,7 +12,7 @@ from kstore._fast.batch cimport (
     BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control,
     is_transactional, make_view,
     read_batch_header)
-from kstore._fast.buffer cimport load_int16
+from kstore._fast.buffer cimport load_int16, read_varint
 from kstore._fast.compression cimport decompress_memory
 
 from kstore._fast.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
@@ -138,6 +138,7 @@ cdef class BatchCursor:
                 return 0
 
 
+# Kept to 72 bytes: a larger object costs a slow clearing at each creation.
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
@@ -145,13 +146,11 @@ cdef class Record:
     cdef readonly BatchView batch
     cdef const uint8_t* _key
     cdef const uint8_t* _value
-    cdef const uint8_t* _headers
-    cdef const uint8_t* _end
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp
     cdef int32_t _key_size
     cdef int32_t _value_size
-    cdef int32_t _header_count
+    cdef int32_t _size_to_end               # from the value's first byte to the record's end
 
     def __init__(self):
         raise TypeError("records are made by decode()")
@@ -177,10 +176,11 @@ cdef class Record:
 
     @property
     def headers(self):
-        if self._header_count == 0:
-            return ()
-        return tuple(_read_headers(self._headers, self._end, self._header_count,
-                                   self.batch.position))
+        cdef const uint8_t* end = self._value + self._size_to_end
+        cdef const uint8_t* p = self._value + (self._value_size if self._value_size > 0 else 0)
+        cdef int32_t count = 0
+        p += read_varint(p, end, &count)
+        return tuple(_read_headers(p, end, count, self.batch.position)) if count else ()
 
     @property
     def timestamp_type(self):
@@ -246,9 +246,7 @@ cdef class RecordIterator:
         record._key_size = fields.key_size
         record._value = fields.value
         record._value_size = fields.value_size
-        record._headers = fields.headers
-        record._header_count = fields.header_count
-        record._end = fields.end
+        record._size_to_end = <int32_t>(fields.end - fields.value)
         return record
 
 
