@@ -1,0 +1,191 @@
+"""The commands against a running broker, each as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.kstore_broker import KstoreBroker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """One broker for this file: each test uses topics of its own."""
+    with KstoreBroker(tmp_path_factory.mktemp("cli")) as running:
+        yield running
+
+
+class Shell:
+    """Runs kstore commands against the broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.environment = os.environ | {"KSTORE_BOOTSTRAP_SERVER": bootstrap}
+
+    def popen(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command with all its streams piped."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "kstore", *arguments], env=self.environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
+        """Run a command to its end, expect its exit code, and return what it wrote (errors if it
+        failed).
+        """
+        process = self.popen(*arguments)
+        output, errors = process.communicate(stdin, timeout=60)
+        assert process.returncode == code, errors.decode()
+        assert b"Traceback" not in errors
+        return errors if code else output
+
+
+@pytest.fixture
+def kstore(broker: KstoreBroker) -> Shell:
+    """The shell of one test."""
+    return Shell(broker.bootstrap)
+
+
+def test_a_topics_life(kstore: Shell) -> None:
+    assert (
+        kstore("topic", "create", "life", "-p", "2", "-c", "retention.ms=1000") == b"created life\n"
+    )
+    assert b"life" in kstore("topic", "create", "life", code=1)
+    assert kstore("topic", "create", "life", "--if-not-exists") == b"life exists\n"
+    assert b"life\n" in kstore("topic", "list")
+    found = json.loads(kstore("topic", "describe", "life", "--json"))
+    assert found["configs"] == {"retention.ms": "1000"}
+    ends = [(p["partition"], p["log_start_offset"], p["end_offset"]) for p in found["partitions"]]
+    assert ends == [(0, 0, 0), (1, 0, 0)]
+    assert kstore("topic", "delete", "life") == b"deleted life\n"
+    assert b"life" in kstore("topic", "describe", "life", code=1)
+    assert kstore("topic", "delete", "life", "--if-exists") == b""
+
+
+def test_lines_go_in_and_come_out(kstore: Shell) -> None:
+    lines = b"".join(b"key-%d:value %d\n" % (i, i) for i in range(2000))
+    kstore("produce", "lines", "-K", ":", stdin=lines)
+    form = r"{key}:{value}\n"
+    assert kstore("consume", "lines", "--exit", "--format", form) == lines
+    assert kstore("consume", "lines", "-e", "-o", "-2", "-f", form) == b"".join(
+        lines.splitlines(keepends=True)[-2:]
+    )
+    assert kstore("consume", "lines", "-o", "1990", "-c", "1") == b"value 1990\n"
+
+
+def test_json_carries_everything_from_topic_to_topic(kstore: Shell) -> None:
+    record = {
+        "key": "k", "value_base64": "/w==", "timestamp": 1234, "headers": [["h", "1"], ["n", None]],
+    }  # fmt: skip
+    kstore("produce", "json-1", "--json", stdin=json.dumps(record).encode() + b"\n{}\n")
+    written = kstore("consume", "json-1", "--json", "--exit")
+    kstore("produce", "json-2", "--json", stdin=written)
+    again = [json.loads(line) for line in kstore("consume", "json-2", "--json", "-e").splitlines()]
+    assert again[0] == record | {"topic": "json-2", "partition": 0, "offset": 0}
+    assert (again[1]["key"], again[1]["value"]) == (None, None)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_records_come_out_as_they_went_in(kstore: Shell, codec: str) -> None:
+    lines = b"the same line\n" * 500
+    kstore("produce", f"codec-{codec}", "-z", codec, stdin=lines)
+    assert kstore("consume", f"codec-{codec}", "-e") == lines
+
+
+def test_a_bad_line_is_named_and_those_before_it_are_sent(kstore: Shell) -> None:
+    errors = kstore("produce", "bad", "-K", ":", stdin=b"a:1\nb:2\nc\n", code=1)
+    assert b"stdin line 3: there is no key separator ':'" in errors
+    assert kstore("consume", "bad", "-e") == b"1\n2\n"
+
+
+def test_records_leave_while_stdin_stays_open(kstore: Shell) -> None:
+    kstore("topic", "create", "stream")
+    reader = kstore.popen("consume", "stream")
+    writer = kstore.popen("produce", "stream")
+    try:
+        assert writer.stdin is not None
+        assert reader.stdout is not None
+        writer.stdin.write(b"first\n")
+        writer.stdin.flush()
+        assert reader.stdout.readline() == b"first\n"
+    finally:
+        writer.communicate(timeout=30)
+        reader.send_signal(signal.SIGINT)
+        _, errors = reader.communicate(timeout=30)
+    assert (writer.returncode, reader.returncode, errors) == (0, 130, b"")
+
+
+def test_a_reader_that_goes_away_ends_consume_quietly(kstore: Shell) -> None:
+    kstore("produce", "pipe", stdin=b"x" * 100 + b"\n" + b"y\n" * 100_000)
+    process = kstore.popen("consume", "pipe")
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(30) == 141
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("consume", "t", "--offset", "x"),
+        ("consume", "t", "--format", "{nope}"),
+        ("produce", "t", "--acks", "5"),
+        ("produce", "t", "--header", "x"),
+        ("topic", "create", "t", "--config", "x"),
+        ("topic", "creat", "t"),
+        ("completion", "tcsh"),
+        ("log", "dump"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(kstore: Shell, arguments: tuple[str, ...]) -> None:
+    kstore(*arguments, code=2)
+
+
+def test_no_broker_is_one_sentence(kstore: Shell) -> None:
+    errors = kstore("topic", "list", "-b", "localhost:1", code=1)
+    assert errors.startswith(b"kstore: ")
+    assert b"localhost:1" in errors
+    assert errors.count(b"\n") == 1
+
+
+def test_segment_files_are_dumped_and_verified_offline(
+    kstore: Shell, broker: KstoreBroker, tmp_path: Path
+) -> None:
+    kstore("produce", "files", "-K", ":", stdin=b"k:v\xff\nk2:v2\n")
+    folder = broker.log_dir / "files-0"
+    (segment,) = folder.glob("*.log")
+    dumped = kstore("log", "dump", str(folder), "--records")
+    assert rb"k: v\\xff" in dumped
+    rows = [json.loads(line) for line in kstore("log", "dump", str(segment), "--json").splitlines()]
+    assert [(row["type"], row.get("count")) for row in rows] == [("segment", None), ("batch", 2)]
+    assert b"2 records in 1 batches" in kstore("log", "verify", str(folder))
+    damaged = tmp_path / segment.name
+    content = bytearray(segment.read_bytes())
+    content[70] ^= 1
+    damaged.write_bytes(content)
+    assert b"damaged" in kstore("log", "verify", str(damaged), code=1)
+    assert b"damage" in kstore("log", "dump", str(damaged), code=1)
+    assert b"holds no segment files" in kstore("log", "verify", str(tmp_path / "none"), code=1)
+
+
+def test_the_load_job_loads_twice_and_compares_both_times(kstore: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "some.log"
+    file.write_bytes(b"a\n\xff\n\n" + b"b" * 5000 + b"\r\n" + b"c\n" * 3000)
+    for round_number in range(2):
+        out = kstore("pipeline", "load", "--file", str(file), "--json")
+        result = json.loads(out)
+        assert (result["records"], result["first_offset"]) == (3004, 3004 * round_number)
+
+
+def test_completion_is_a_script(kstore: Shell) -> None:
+    assert b"_KSTORE_COMPLETE" in kstore("completion", "bash")
+    assert kstore("--version").startswith(b"kstore ")

@@ -1,0 +1,73 @@
+"""The examples of README.md, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.kafka_broker import free_port
+from tests.conformance.kstore_broker import KstoreBroker
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def block(heading: str, language: str) -> str:
+    """The first code block of a language below a heading."""
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    assert found, f"no {language} block below {heading}"
+    return found[1]
+
+
+def run_python(code: str, folder: Path) -> str:
+    """Run an example in a folder and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_starts_with_the_two_commands() -> None:
+    first = README[: README.index("\n## ")]
+    assert re.search(r"```sh\nmake run .*\nmake test .*\n```", first)
+
+
+def test_the_embedded_example(tmp_path: Path) -> None:
+    assert run_python(block("An embedded log", "python"), tmp_path).splitlines() == [
+        "0 b'order-1' b'created'",
+        "1 b'order-1' b'paid'",
+        "2 b'order-2' b'created'",
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_the_broker_example(tmp_path: Path) -> None:
+    port = free_port()
+    code = block("A broker", "sh").replace("9092", str(port))
+    # Nothing in the example waits for the broker's ready line, as a user at a keyboard does.
+    code = code.replace(" &\n", " > ready &\nuntil grep -q ready ready; do sleep 0.05; done\n", 1)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "KSTORE_BOOTSTRAP_SERVER": f"localhost:{port}",
+    }
+    done = subprocess.run(
+        ["bash", "-ec", code + "wait\n"], cwd=tmp_path, env=environment, capture_output=True,
+        text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    created, consumed = done.stdout.splitlines()
+    assert created == "created payments"
+    assert re.fullmatch(r"[01] 0 order-1 paid", consumed)
+
+
+def test_the_client_example(tmp_path: Path) -> None:
+    with KstoreBroker(tmp_path / "broker") as broker:
+        code = block("Clients", "python").replace("localhost:9092", broker.bootstrap)
+        assert run_python(code, tmp_path) == "payments 0 0 b'paid'\n"
