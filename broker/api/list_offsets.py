@@ -116,7 +116,8 @@ def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffset
     if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return Found()
     if asked.timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
+        newest = max(segment.max_timestamp for segment in log.segments)
+        found = None if newest < 0 else log.offset_for_timestamp(newest)
     else:
         found = log.offset_for_timestamp(asked.timestamp)
     if found is None or found[0] >= end:
@@ -125,5 +126,5 @@ def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffset
 
 
 def _epoch(partition: Partition, offset: int) -> int:
-    epoch: int = partition.log.epoch_for_offset(offset)
-    return epoch
+    epoch: int | None = partition.log.core.epochs.epoch_for_offset(offset)
+    return -1 if epoch is None else epoch

@@ -79,7 +79,7 @@ class Broker:
             max_request_bytes=config["socket.request.max.bytes"],
             max_queued_bytes=config["queued.max.request.bytes"],
         )
-        self.replicas = LocalReplicas(config, self.node_id, self.table)
+        self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
         self.image: MetadataImage
         self.topics: Topics

@@ -7,9 +7,10 @@ opens and deletes logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore.types import TopicPartition
@@ -27,7 +28,14 @@ __all__ = ["LocalReplicas"]
 class LocalReplicas:
     """The log dirs of this broker and the partitions open in them."""
 
-    def __init__(self, config: BrokerConfig, node_id: int, table: PartitionTable) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node_id: int,
+        table: PartitionTable,
+        report: Callable[[str], None],
+    ) -> None:
+        self._report = report
         self.table = table
         self.node_id = node_id
         self._config = config
@@ -91,6 +99,17 @@ class LocalReplicas:
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             log_dir.delete(key)
+
+    def put_aside(self, topic: str, index: int) -> None:
+        """Rename a partition's folder that belongs to no topic that is known: it may hold data."""
+        key = TopicPartition(topic, index)
+        log_dir = self._homes.pop(key, None)
+        if log_dir is None:
+            return
+        old = os.path.join(log_dir.path, str(key))
+        new = f"{old}.{uuid4().hex}-stray"
+        os.rename(old, new)
+        self._report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of a log: the topic's own over the broker's defaults."""

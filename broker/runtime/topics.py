@@ -57,20 +57,32 @@ class Topics:
     # ---- start ----
 
     def load(self) -> None:
-        """Open what the store knows, adopt what only the log dirs know, drop leftovers of deleted
-        topics.
+        """Open what the store knows, adopt what only the log dirs know, finish deletions, and put
+        aside what belongs to another topic of the same name.
 
         Runs before the broker serves, so it may block.
         """
         found = self._replicas.found()
+        self._finish_deletions(found)
         for topic in znodes.read_topics(self._store):
             for index, topic_id in found.pop(topic.name, {}).items():
-                stale = topic_id is not None and topic_id != topic.topic_id
-                if stale or index >= len(topic.partitions):
-                    self._replicas.delete(topic.name, index)
+                foreign = topic_id is not None and topic_id != topic.topic_id
+                if foreign or index >= len(topic.partitions):
+                    self._replicas.put_aside(topic.name, index)
             self._open_all(topic)
         for name, partitions in found.items():
             self._open_all(self._adopt(name, partitions))
+
+    def _finish_deletions(self, found: dict[str, dict[int, UUID | None]]) -> None:
+        """Delete the logs of topics whose deletion was under way when the broker ended."""
+        for name, deleted_id in znodes.read_deletions(self._store).items():
+            for index, topic_id in list(found.get(name, {}).items()):
+                if topic_id == deleted_id:
+                    self._replicas.delete(name, index)
+                    del found[name][index]
+            if not found.get(name, True):
+                del found[name]
+            znodes.finish_deletion(self._store, name)
 
     def _adopt(self, name: str, partitions: Mapping[int, UUID | None]) -> TopicImage:
         """A topic that was written without a broker, by an embedded log."""
@@ -149,6 +161,7 @@ class Topics:
             for count, index in enumerate(range(len(topic.partitions)), 1):
                 self._replicas.delete(name, index)
                 await _breathe(count)
+            await self._in_store(lambda: znodes.finish_deletion(self._store, name))
 
     async def set_configs(
         self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
@@ -164,7 +177,7 @@ class Topics:
             entry = self._replicas.table.topic(name.encode())
             for partition in entry.partitions if entry is not None else ():
                 if partition is not None:
-                    partition.log.reconfigure(log_config)
+                    partition.log.configure(log_config)
             self._image.put_topic(topic._replace(configs=checked))
 
     def _known(self, name: str) -> TopicImage:

@@ -23,7 +23,9 @@ __all__ = [
     "cluster_id",
     "create_topic",
     "delete_topic",
+    "finish_deletion",
     "prepare",
+    "read_deletions",
     "read_topics",
     "register_broker",
     "set_configs",
@@ -33,13 +35,14 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 BROKER_IDS = "/brokers/ids"
+DELETIONS = "/admin/delete_topics"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = 1
 
 
 def prepare(store: Store) -> None:
     """Make the folders that every later write takes for granted."""
-    for path in (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, "/cluster"):
+    for path in (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster"):
         store.ensure(path)
 
 
@@ -97,7 +100,9 @@ def add_partitions(store: Store, topic: TopicImage, first: int) -> None:
 
 
 def delete_topic(store: Store, topic: TopicImage) -> None:
-    """Remove a topic with its partitions and configs, all or nothing."""
+    """Remove a topic with its partitions and configs, all or nothing, and note that its logs are
+    to be deleted.
+    """
     path = f"{TOPICS}/{topic.name}"
     ops: list[Op] = []
     for index in range(len(topic.partitions)):
@@ -108,7 +113,23 @@ def delete_topic(store: Store, topic: TopicImage) -> None:
     ops += [Delete(f"{path}/partitions"), Delete(path)]
     if store.exists(f"{TOPIC_CONFIGS}/{topic.name}"):
         ops.append(Delete(f"{TOPIC_CONFIGS}/{topic.name}"))
+    mark = f"{DELETIONS}/{topic.name}"
+    node = _json({"version": 1, "topic_id": encode_id(topic.topic_id)})
+    ops.append(Set(mark, node) if store.exists(mark) else Create(mark, node))
     store.multi(ops)
+
+
+def read_deletions(store: Store) -> dict[str, UUID]:
+    """Topics that are deleted, whose logs may still be there: name to topic id."""
+    return {
+        name: decode_id(json.loads(store.get(f"{DELETIONS}/{name}")[0])["topic_id"])
+        for name in store.children(DELETIONS)
+    }
+
+
+def finish_deletion(store: Store, name: str) -> None:
+    """The logs of a deleted topic are gone."""
+    store.delete(f"{DELETIONS}/{name}")
 
 
 def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:

@@ -37,7 +37,7 @@ cdef class FetchPath:
     cdef readonly int64_t max_bytes         # fetch.max.bytes
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_out
-    cdef readonly int64_t parked
+    cdef dict waiting                       # FetchRequest -> None
     # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked request.
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)

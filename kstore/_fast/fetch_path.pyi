@@ -18,7 +18,6 @@ class FetchPath:
     max_bytes: int
     requests: int
     bytes_out: int
-    parked: int
     def __init__(
         self,
         table: PartitionTable,
@@ -28,3 +27,10 @@ class FetchPath:
         *,
         max_bytes: int,
     ) -> None: ...
+
+    @property
+    def parked(self) -> int:
+        """How many fetches wait for data now."""
+
+    def answer_parked(self) -> None:
+        """Answer every waiting fetch with what there is: the broker stops."""

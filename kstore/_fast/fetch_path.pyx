@@ -197,7 +197,7 @@ cdef class FetchRequest(Slot):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-            self.path.parked -= 1
+            self.path.waiting.pop(self, None)
         for part in self.parts:
             if part.partition is not None:
                 part.partition.waiters.pop(self, None)
@@ -214,6 +214,18 @@ cdef class FetchPath:
         self.call_later = call_later
         self.report = report
         self.max_bytes = max_bytes
+        self.waiting = {}
+
+    @property
+    def parked(self):
+        """How many fetches wait for data now."""
+        return len(self.waiting)
+
+    def answer_parked(self):
+        """Answer every waiting fetch with what there is: the broker stops."""
+        cdef FetchRequest request
+        for request in list(self.waiting):
+            request.expire()
 
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out
@@ -339,7 +351,7 @@ cdef class FetchPath:
         for part in request.parts:
             if part.partition is not None:
                 part.partition.waiters[request] = None
-        self.parked += 1
+        self.waiting[request] = None
         request.timer = self.call_later(request.max_wait_ms / 1000.0, request.expire)
         return 0
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.log_core cimport Slice
+from kstore._fast.log_view cimport Slice
 from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
 from kstore._fast.segment_file cimport SegmentFile
 

@@ -1,0 +1,245 @@
+"""A data plane without sockets: a hand-driven loop, a transport that keeps what it is given, one log dir."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kstore._fast.connection import Connection, DataPlane
+from kstore._fast.fetch_path import FetchPath
+from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.produce_path import ProducePath
+from kstore.broker.api import API_TABLE
+from kstore.broker.state.fetch_session import FetchSessionCache
+from kstore.log import open_log_dir
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.types import TopicPartition
+
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+NODE_ID = 5
+
+
+class ManualLoop:
+    """call_soon and call_later as the test wants them."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self.timers: list[Timer] = []
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
+        self.soon.append((callback, args))
+
+    def call_later(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        timer = Timer(delay_s, callback, args)
+        self.timers.append(timer)
+        return timer
+
+    def turn(self) -> None:
+        """Run what was scheduled, and what that schedules."""
+        while self.soon:
+            callback, args = self.soon.pop(0)
+            callback(*args)
+
+    def fire_timers(self) -> None:
+        """Let every timer that was not cancelled run out."""
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            if not timer.cancelled:
+                timer.callback(*timer.args)
+
+
+class Timer:
+    """What call_later gives."""
+
+    def __init__(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.delay_s, self.callback, self.args = delay_s, callback, args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeTransport:
+    """Keeps what is written. It says that it is TLS, so that the connection sends nothing by itself."""
+
+    def __init__(self, host: str = "10.0.0.1") -> None:
+        self.written = bytearray()
+        self.closed = False
+        self.reading = True
+        self._info = {"peername": (host, 4711), "sockname": ("10.0.0.9", 9092), "sslcontext": True}
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._info.get(name)
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class FakeServer:
+    """The server's side: `answers` gives what dispatch returns, per API key."""
+
+    def __init__(self, loop: ManualLoop) -> None:
+        self.call_soon = loop.call_soon
+        self.reports: list[str] = []
+        self.dispatched: list[tuple[int, int, bytes | None, bytes]] = []
+        self.answers: dict[int, Any] = {}
+        self.parked: list[tuple[Any, Any]] = []
+        self.refusal: str | None = None
+        self.failures: list[Exception] = []
+
+    def admit(self, connection: Connection) -> str | None:
+        return self.refusal
+
+    def lost(self, connection: Connection) -> None: ...
+
+    def report(self, sentence: str) -> None:
+        self.reports.append(sentence)
+
+    def failed(self, connection: Connection, problem: Exception) -> None:
+        self.failures.append(problem)
+
+    def dispatch(
+        self, connection: Connection, api_key: int, version: int, correlation_id: int,
+        client_id: bytes | None, body: bytes,
+    ) -> Any:  # fmt: skip
+        self.dispatched.append((api_key, version, client_id, body))
+        answer = self.answers[api_key]
+        return answer() if callable(answer) else answer
+
+    def park(self, later: Any, slot: Any) -> None:
+        self.parked.append((later, slot))
+
+
+class Plane:
+    """The data plane with a topic `t` of some partitions, and clients on it."""
+
+    def __init__(self, folder: Path, *, partitions: int = 2, **limits: Any) -> None:
+        self.loop = ManualLoop()
+        self.server = FakeServer(self.loop)
+        self.dir = open_log_dir(str(folder))
+        self.table = PartitionTable(NODE_ID, self.loop.call_soon)
+        self.sessions: FetchSessionCache[Any] = FetchSessionCache(
+            limits.pop("max_sessions", 10), iter(range(100, 10_000)).__next__
+        )
+        self.fetch = FetchPath(
+            self.table, self.sessions, self.loop.call_later, self.server.report,
+            max_bytes=limits.pop("fetch_max_bytes", 55 << 20),
+        )  # fmt: skip
+        settings = {"max_request_bytes": 1 << 20, "max_queued_bytes": -1, **limits}
+        self.plane = DataPlane(
+            self.server, self.table, ProducePath(self.table, self.server.report), self.fetch,
+            **settings,
+        )  # fmt: skip
+        for key, row in API_TABLE.items():
+            self.plane.serve_api(
+                key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached
+            )
+        self.add_topic("t", TOPIC_ID, partitions)
+
+    def add_topic(self, name: str, topic_id: UUID, partitions: int) -> TopicEntry:
+        """Make a topic that is led here, at leader epoch 3."""
+        entry = TopicEntry(name.encode(), topic_id.bytes)
+        self.table.add_topic(entry)
+        for index in range(partitions):
+            log = self.dir.log(name, index, topic_id=topic_id)
+            self.table.add_partition(
+                Partition(entry, index, log, leader_id=NODE_ID, leader_epoch=3)
+            )
+        return entry
+
+    def partition(self, index: int = 0, topic: str = "t") -> Partition:
+        """One of the partitions."""
+        found = self.table.partition(topic.encode(), index)
+        assert found is not None, TopicPartition(topic, index)
+        return found
+
+    def client(self, host: str = "10.0.0.1") -> Client:
+        """A new connection."""
+        return Client(self, host)
+
+    def close(self) -> None:
+        """Close the logs."""
+        self.dir.close()
+
+
+class Client:
+    """One connection: requests in, decoded answers out."""
+
+    def __init__(self, plane: Plane, host: str) -> None:
+        self.transport = FakeTransport(host)
+        self.connection = Connection(plane.plane, "PLAINTEXT")
+        self.connection.connection_made(self.transport)
+        self._asked: dict[int, tuple[int, int]] = {}
+        self._correlation_id = 0
+
+    def feed(self, data: bytes, piece: int = 1 << 30) -> None:
+        """Let bytes arrive, in pieces of at most so many."""
+        while data:
+            view = memoryview(self.connection.get_buffer(-1))  # type: ignore[arg-type]
+            count = min(len(view), piece, len(data))
+            view[:count] = data[:count]
+            view.release()
+            self.connection.buffer_updated(count)
+            data = data[count:]
+
+    def frame(self, api_key: int, version: int, request: Message) -> bytes:
+        """A request's frame with a correlation id of its own."""
+        self._correlation_id += 1
+        self._asked[self._correlation_id] = (api_key, version)
+        return encode_request(request, version, self._correlation_id, "me")
+
+    def send(self, api_key: int, version: int, request: Message) -> int:
+        """Let a request arrive; returns its correlation id."""
+        self.feed(self.frame(api_key, version, request))
+        return self._correlation_id
+
+    def call(self, api_key: int, version: int, request: Message) -> Any:
+        """Send a request that is answered at once."""
+        correlation_id = self.send(api_key, version, request)
+        [(answered, response)] = self.answers()
+        assert answered == correlation_id
+        return response
+
+    def raw_answers(self) -> list[bytes]:
+        """The answers that have come since the last look, without their sizes."""
+        data = bytes(self.transport.written)
+        self.transport.written.clear()
+        found = []
+        while data:
+            (size,) = struct.unpack_from(">i", data)
+            assert len(data) >= 4 + size
+            found.append(data[4 : 4 + size])
+            data = data[4 + size :]
+        return found
+
+    def answers(self) -> list[tuple[int, Any]]:
+        """(correlation id, response) of the answers since the last look; none may have a byte too many."""
+        found = []
+        for answer in self.raw_answers():
+            (correlation_id,) = struct.unpack_from(">i", answer)
+            api_key, version = self._asked[correlation_id]
+            found.append((correlation_id, decode_response(answer, APIS[api_key].response, version)[1]))
+        return found
+
+
+def framed(payload: bytes) -> bytes:
+    """A payload behind its size."""
+    return struct.pack(">i", len(payload)) + payload

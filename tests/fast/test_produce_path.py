@@ -1,0 +1,204 @@
+"""Produce from frame to answer: every version's exact answer, every error, nothing appended from a malformed frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Plane, framed
+
+PRODUCE = 0
+VERSIONS = range(3, 14)
+
+
+@pytest.fixture
+def plane(tmp_path: Path):
+    plane = Plane(tmp_path)
+    yield plane
+    plane.close()
+
+
+def two_records() -> bytes:
+    return build_batch([b"one", (b"key", b"two")], timestamp=1_700_000_000_000)
+
+
+def request(
+    version: int, records: bytes | None, *, partition: int = 0, acks: int = 1, topic: str = "t",
+    topic_id: UUID = TOPIC_ID,
+) -> ProduceRequest:  # fmt: skip
+    data = [PartitionProduceData(index=partition, records=records)]
+    named = TopicProduceData(partition_data=data)
+    if version >= 13:
+        named.topic_id = topic_id
+    else:
+        named.name = topic
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
+
+
+def only(response: ProduceResponse) -> PartitionProduceResponse:
+    [topic] = response.responses
+    [partition] = topic.partition_responses
+    return partition
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_appended_batch_is_answered_with_its_base_offset(plane: Plane, version: int) -> None:
+    client = plane.client()
+    client.call(PRODUCE, version, request(version, two_records()))
+
+    response = client.call(PRODUCE, version, request(version, two_records()))
+
+    answer = PartitionProduceResponse(index=0, base_offset=2, log_append_time_ms=-1)
+    if version >= 5:
+        answer.log_start_offset = 0
+    topic = TopicProduceResponse(partition_responses=[answer])
+    if version >= 13:
+        topic.topic_id = TOPIC_ID
+    else:
+        topic.name = "t"
+    assert response == ProduceResponse(responses=[topic])
+    assert plane.partition().log_end_offset == 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_topic_and_partition(plane: Plane, version: int) -> None:
+    client = plane.client()
+    unknown = request(version, two_records(), topic="nope", topic_id=UUID(int=9))
+    topic_error = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else 3
+    assert only(client.call(PRODUCE, version, unknown)).error_code == topic_error
+    answer = only(client.call(PRODUCE, version, request(version, two_records(), partition=2)))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.base_offset == -1
+    assert only(
+        client.call(PRODUCE, version, request(version, two_records(), partition=-1))
+    ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # fmt: skip
+
+
+def damaged() -> bytes:
+    batch = bytearray(two_records())
+    batch[-1] ^= 1
+    return bytes(batch)
+
+
+def old_magic() -> bytes:
+    batch = bytearray(two_records())
+    batch[16] = 1
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (b"\0" * 11, ErrorCode.INVALID_RECORD),
+        (old_magic(), ErrorCode.INVALID_RECORD),
+        (two_records() * 2, ErrorCode.INVALID_RECORD),
+        (build_batch([(b"\0\0\0\0", b"")], control=True), ErrorCode.INVALID_RECORD),
+        (damaged(), ErrorCode.CORRUPT_MESSAGE),
+        (two_records()[:-1], ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_bad_records_are_refused(plane: Plane, records: bytes | None, error: int) -> None:
+    answer = only(plane.client().call(PRODUCE, 9, request(9, records)))
+    assert (answer.error_code, answer.base_offset) == (error, -1)
+    assert plane.partition().log_end_offset == 0
+
+
+def test_zstd_needs_version_7(plane: Plane) -> None:
+    batch = build_batch([b"x" * 100], compression=4)
+    client = plane.client()
+    refused = only(client.call(PRODUCE, 6, request(6, batch)))
+    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert only(client.call(PRODUCE, 7, request(7, batch))).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_acks_other_than_minus_one_to_one_are_refused(plane: Plane, acks: int) -> None:
+    answer = only(plane.client().call(PRODUCE, 9, request(9, two_records(), acks=acks)))
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert plane.partition().log_end_offset == 0
+
+
+def test_acks_zero_gets_no_answer(plane: Plane) -> None:
+    client = plane.client()
+    client.send(PRODUCE, 9, request(9, two_records(), acks=0))
+    assert client.answers() == []
+    assert plane.partition().log_end_offset == 2
+    assert not client.transport.closed
+
+
+def test_acks_zero_that_fails_closes_the_connection(plane: Plane) -> None:
+    client = plane.client()
+    client.send(PRODUCE, 9, request(9, damaged(), acks=0))
+    assert client.answers() == []
+    assert client.transport.closed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partition_that_is_led_elsewhere(plane: Plane, version: int) -> None:
+    partition = plane.partition()
+    partition.online, partition.leader_id = False, 9
+    answer = only(plane.client().call(PRODUCE, version, request(version, two_records())))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version >= 10:
+        assert answer.current_leader == LeaderIdAndEpoch(leader_id=9, leader_epoch=3)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_frame_cut_anywhere_appends_nothing(plane: Plane, version: int) -> None:
+    good = two_records()
+    wanted = request(version, good)
+    wanted.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=good))
+    whole = plane.client().frame(PRODUCE, version, wanted)[4:]
+    for size in range(8, len(whole)):
+        client = plane.client()
+        client.feed(framed(whole[:size]))
+        assert client.transport.closed, f"cut at {size} of {len(whole)}"
+        assert client.raw_answers() == []
+    assert plane.partition().log_end_offset == plane.partition(1).log_end_offset == 0
+
+
+def test_several_topics_and_partitions_in_one_request(plane: Plane) -> None:
+    plane.add_topic("u", UUID(int=7), 1)
+    parts = [PartitionProduceData(index=i, records=two_records()) for i in (1, 0, 5)]
+    response = plane.client().call(
+        PRODUCE, 9,
+        ProduceRequest(
+            acks=-1,
+            topic_data=[
+                TopicProduceData(name="t", partition_data=parts),
+                TopicProduceData(name="u", partition_data=parts[1:2]),
+                TopicProduceData(name="v", partition_data=parts[1:2]),
+            ],
+        ),
+    )  # fmt: skip
+    found = {
+        (topic.name, p.index): (p.error_code, p.base_offset)
+        for topic in response.responses
+        for p in topic.partition_responses
+    }
+    assert found == {
+        ("t", 1): (0, 0), ("t", 0): (0, 0), ("t", 5): (3, -1), ("u", 0): (0, 0), ("v", 0): (3, -1),
+    }  # fmt: skip
+
+
+def test_tagged_fields_that_nobody_knows_are_skipped(plane: Plane) -> None:
+    wanted = request(9, two_records())
+    wanted.use_offset = False
+    wanted.topic_data[0].partition_count = 12
+    wanted.topic_data[0].partition_data[0].current_leader_epoch = 3
+    assert only(plane.client().call(PRODUCE, 9, wanted)).error_code == ErrorCode.NONE
