@@ -128,10 +128,12 @@ cdef class RecordBatchBuilder:
                            Py_ssize_t value_size, int64_t timestamp, const uint8_t* headers,
                            Py_ssize_t headers_size, int32_t header_count) except -1:
         cdef uint8_t* end
+        cdef Py_ssize_t room = (RECORD_OVERHEAD + headers_size + (key_size if key_size > 0 else 0)
+                                + (value_size if value_size > 0 else 0))
         if self.sealed:
             raise ValueError("the batch is built: call reset() before the next record")
-        self._reserve(RECORD_OVERHEAD + (key_size if key_size > 0 else 0)
-                      + (value_size if value_size > 0 else 0) + headers_size)
+        if room > self.room - self.size_bytes:
+            self._reserve(room)
         if self.count == 0:
             self.first_timestamp = timestamp
             self.largest_timestamp = timestamp
@@ -200,6 +202,14 @@ cdef class RecordBatchBuilder:
         if not isinstance(record, tuple):
             return self.append_objects(record, None, timestamp, None)
         parts = len(<tuple>record)
+        if parts == 2:
+            value = (<tuple>record)[1]
+            key = (<tuple>record)[0]
+            if PyBytes_CheckExact(value) and PyBytes_CheckExact(key):
+                return self.append_memory(
+                    <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key),
+                    <const uint8_t*>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value),
+                    timestamp, NULL, 0, 0)
         if not 2 <= parts <= 4:
             raise ValueError(f"a record tuple has {parts} parts: "
                              "pass (key, value[, timestamp[, headers]])")
