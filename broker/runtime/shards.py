@@ -107,12 +107,12 @@ class GroupPartition:
         return log
 
     async def load(self) -> None:
-        """Replay the log and start the members' sessions; on a bad record the partition stays
-        unavailable.
-        """
+        """Replay the log and start the members' sessions; a bad record makes it unavailable."""
+        from kstore.log.errors import LogError
+
         try:
             await self._replay_log()
-        except ValueError as error:
+        except (ValueError, LogError) as error:
             self.error_code = ErrorCode.NOT_COORDINATOR
             LOGGER.error("the groups of %s can't be loaded: %s", self._place, error)
             return
@@ -134,7 +134,7 @@ class GroupPartition:
                     await asyncio.sleep(0)
                     turn_ends = clock() + TURN_SECONDS
             if records.next_offset is None:
-                raise ValueError(f"there is no whole batch at offset {offset}")
+                return  # compaction left nothing behind here
             offset = records.next_offset
 
     def _replay(self, record: Record) -> None:
@@ -211,8 +211,8 @@ class GroupPartition:
         batch = build_batch(
             [
                 (
-                    None if item.value is None else encode_value(item.value, item.value_version),
                     encode_key(item.key),
+                    None if item.value is None else encode_value(item.value, item.value_version),
                 )
                 for item in records
             ],

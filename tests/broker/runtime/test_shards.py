@@ -1,0 +1,369 @@
+"""The group coordinator on real logs, in a broker that has nothing else: loading, parking, timers,
+failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+import kstore
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime.shards import OFFSETS_TOPIC, GroupCoordinator, partition_of
+from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.state.topic_rules import NewTopic
+from kstore.errors import ErrorCode, KafkaError
+from kstore.log import LogConfig
+from kstore.protocol.groups import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.types import TopicPartition
+
+ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
+SETTINGS: dict[str, Any] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1,
+    "group.max.session.timeout.ms": 1_800_000,
+    "group.max.size": 100,
+    "offset.metadata.max.bytes": 4096,
+    "offsets.retention.minutes": 10_080,
+    "offsets.retention.check.interval.ms": 600_000,
+    "offsets.topic.num.partitions": 3,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.segment.bytes": 1 << 20,
+}
+
+
+class Outcome(NamedTuple):
+    error_code: int
+    base_offset: int
+
+
+class Topic(NamedTuple):
+    name: str
+    topic_id: UUID
+    partitions: tuple[None, ...]
+
+
+class Host:
+    """What the coordinator needs of a broker: config, image, topics, partitions, append, clock."""
+
+    def __init__(self, path: Path) -> None:
+        self.config = SETTINGS
+        self.log_dir = kstore.open_log_dir(path)
+        self.groups: Any = None
+        self.image = self
+        self.topics = _Topics(self)
+        self.logs: dict[TopicPartition, Any] = {}
+        self.failure: OSError | int | None = None
+        for place in self.log_dir.partitions():
+            self.open_partition(place)
+
+    def open_partition(self, place: TopicPartition) -> None:
+        config = LogConfig.from_topic_configs({"cleanup.policy": "compact"})
+        self.logs[place] = self.log_dir.log(*place, config=config)
+        count = 1 + max(other.partition for other in self.logs)
+        self.topics[place.topic] = Topic(place.topic, UUID(int=1), (None,) * count)
+
+    def partition(self, place: TopicPartition) -> Any:
+        log = self.logs.get(place)
+        return None if log is None else type("Partition", (), {"log": log})
+
+    def append(self, place: TopicPartition, batch: bytes) -> Outcome:
+        if isinstance(self.failure, OSError):
+            raise self.failure
+        if self.failure is not None:
+            return Outcome(self.failure, -1)
+        info = self.logs[place].append_batches(batch, leader_epoch=0, origin="coordinator")
+        return Outcome(0, info.base_offset)
+
+    def now_ms(self) -> int:
+        return 1_000_000
+
+
+class _Topics(dict[str, Topic]):
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self.host = host
+        self.made: list[NewTopic] = []
+
+    async def ensure(self, new: NewTopic) -> None:
+        await asyncio.sleep(0)
+        if new.name not in self:
+            self.made.append(new)
+            for index in range(new.num_partitions):
+                self.host.open_partition(TopicPartition(new.name, index))
+
+
+def run(path: Path, story: Callable[[Host, GroupCoordinator], Awaitable[None]]) -> None:
+    """Tell a story to a coordinator on the logs in ``path``."""
+
+    async def told() -> None:
+        host = Host(path)
+        coordinator = host.groups = GroupCoordinator(host)  # type: ignore[arg-type]
+        coordinator.start()
+        try:
+            await coordinator.wait_loaded()
+            await asyncio.wait_for(story(host, coordinator), 30)
+        finally:
+            await coordinator.close()
+            host.log_dir.close()
+
+    asyncio.run(told())
+
+
+def join(group: str = "g", session_ms: int = 60_000) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+
+
+def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]
+    )
+
+
+async def stable_member(coordinator: GroupCoordinator, session_ms: int = 60_000) -> str:
+    joined: Any = await coordinator.handle("g", join(session_ms=session_ms), ASKED)
+    assert joined.error_code == ErrorCode.NONE
+    member: str = joined.member_id
+    given = SyncGroupRequestAssignment(member_id=member, assignment=b"mine")
+    request = SyncGroupRequest(
+        group_id="g", member_id=member, generation_id=joined.generation_id, assignments=[given]
+    )
+    synced: Any = await coordinator.handle("g", request, ASKED)
+    assert synced.assignment == b"mine"
+    return member
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"),
+    [("", 0), ("a", 47), ("my-group", 12), ("polygenelubricants", 0), ("grüße", 23), ("🙂", 15)],
+)
+def test_a_group_lies_where_kafka_puts_it(group: str, partition: int) -> None:
+    # Computed with Java: Utils.abs(group.hashCode()) % 50; the fourth's hash is Integer.MIN_VALUE.
+    assert partition_of(group, 50) == partition
+
+
+def test_the_first_group_makes_the_offsets_topic_once(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        assert coordinator.partitions == []
+        await asyncio.gather(*(coordinator.partition(name) for name in "abc"))
+        (made,) = host.topics.made
+        assert (made.name, made.num_partitions, made.replication_factor) == (OFFSETS_TOPIC, 3, 1)
+        assert made.configs["cleanup.policy"] == "compact"
+        assert len(coordinator.partitions) == 3
+
+    run(tmp_path, story)
+
+
+def test_groups_and_offsets_are_loaded_from_the_log(tmp_path: Path) -> None:
+    async def write(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        await stable_member(coordinator)
+        for offset in range(1000):
+            for group in ("h", "i"):
+                await coordinator.handle(group, commit(offset, group), ASKED)
+
+    async def read(host: Host, coordinator: GroupCoordinator) -> None:
+        partition = await coordinator.loaded_partition("g")
+        group = partition.shard.groups["g"]
+        assert (group.state, group.generation_id) == ("Stable", 1)
+        assert [member.assignment for member in group.members.values()] == [b"mine"]
+        for name in ("h", "i"):
+            loaded = (await coordinator.loaded_partition(name)).shard.offsets.get(name, "t", 0)
+            assert loaded is not None
+            assert loaded.offset == 999
+
+    run(tmp_path, write)
+    run(tmp_path, read)
+
+
+def test_a_join_waits_and_a_session_that_ends_lets_it_go_on(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        await stable_member(coordinator, session_ms=50)
+        second: Any = await coordinator.handle("g", join(), ASKED)
+        assert second.generation_id in (2, 3)  # with the group emptied in between, or not
+        assert [member.member_id for member in second.members] == [second.member_id]
+
+    run(tmp_path, story)
+
+
+def test_until_it_is_loaded_a_partition_refuses(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        fresh = GroupCoordinator(host)  # type: ignore[arg-type]
+        fresh.start()
+        with pytest.raises(KafkaError) as refused:
+            await fresh.handle("g", commit(1), ASKED)
+        assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await fresh.wait_loaded()
+        await fresh.handle("g", commit(1), ASKED)
+        await fresh.close()
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error_code"),
+    [
+        (OSError(errno.ENOSPC, "full"), ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_can_not_be_appended_did_not_happen(
+    tmp_path: Path, failure: OSError | int, error_code: int
+) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.handle("g", commit(1), ASKED)
+        host.failure = failure
+        with pytest.raises(KafkaError) as refused:
+            await coordinator.handle("g", commit(2), ASKED)
+        assert refused.value.code == error_code
+        shard = (await coordinator.loaded_partition("g")).shard
+        committed = shard.offsets.get("g", "t", 0)
+        assert committed is not None
+        assert committed.offset == 1
+        host.failure = None
+        await coordinator.handle("g", commit(3), ASKED)
+
+    run(tmp_path, story)
+
+
+def test_a_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) -> None:
+    async def write(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.handle("g", commit(1), ASKED)
+        await coordinator.forget_topic("t")
+
+    async def read(host: Host, coordinator: GroupCoordinator) -> None:
+        shard = (await coordinator.loaded_partition("g")).shard
+        assert shard.offsets.topics("g") == {}
+
+    run(tmp_path, write)
+    run(tmp_path, read)
+
+
+def test_who_waits_when_the_broker_stops_is_sent_elsewhere(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        await stable_member(coordinator)
+        waiting = asyncio.create_task(coordinator.handle("g", join(), ASKED))
+        await asyncio.sleep(0)
+        await coordinator.close()
+        answer: Any = await waiting
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+    run(tmp_path, story)
+
+
+def test_an_answer_for_a_connection_that_is_gone_is_dropped(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        await stable_member(coordinator, session_ms=50)
+        waiting = asyncio.create_task(coordinator.handle("g", join(), ASKED))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0.2)
+        assert (await coordinator.loaded_partition("g")).shard.groups["g"].generation_id >= 2
+
+    run(tmp_path, story)
+
+
+def test_a_broken_partition_refuses_and_the_others_serve(tmp_path: Path) -> None:
+    async def write(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        place = TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
+        host.logs[place].append(b"", key=b"\x00\x01garbage")
+
+    async def read(host: Host, coordinator: GroupCoordinator) -> None:
+        with pytest.raises(KafkaError) as refused:
+            await coordinator.handle("g", commit(1), ASKED)
+        assert refused.value.code == ErrorCode.NOT_COORDINATOR
+        other = next(name for name in "hijkl" if partition_of(name, 3) != partition_of("g", 3))
+        await coordinator.handle(other, commit(1, other), ASKED)
+
+    run(tmp_path, write)
+    run(tmp_path, read)
+
+
+def test_records_of_other_kinds_are_left_alone(tmp_path: Path) -> None:
+    async def write(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.handle("g", commit(7), ASKED)
+        place = TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
+        host.logs[place].append(b"\x00\x00x", key=b"\x00\x03a consumer group of KIP-848")
+
+    async def read(host: Host, coordinator: GroupCoordinator) -> None:
+        shard = (await coordinator.loaded_partition("g")).shard
+        committed = shard.offsets.get("g", "t", 0)
+        assert committed is not None
+        assert committed.offset == 7
+
+    run(tmp_path, write)
+    run(tmp_path, read)
+
+
+class TestTimerTable:
+    def test_a_timer_fires_its_last_event_at_its_last_deadline(self) -> None:
+        async def story() -> None:
+            fired: list[str] = []
+            loop = asyncio.get_running_loop()
+            timers: TimerTable[str, str] = TimerTable(loop, fired.append)
+            timers.set("later", 20, "first")
+            timers.set("later", 60, "second")
+            timers.set("sooner", 1000, "first")
+            timers.set("sooner", 1, "second")
+            timers.set("cancelled", 1, "never")
+            timers.cancel("cancelled")
+            timers.cancel("cancelled")
+            await asyncio.sleep(0.04)
+            assert fired == ["second"]
+            assert len(timers) == 1
+            await asyncio.sleep(0.06)
+            assert fired == ["second", "second"]
+            assert len(timers) == 0
+
+        asyncio.run(story())
+
+    def test_a_timer_may_be_set_again_by_its_event(self) -> None:
+        async def story() -> None:
+            fired: list[int] = []
+            loop = asyncio.get_running_loop()
+
+            def again(event: int) -> None:
+                fired.append(event)
+                if event:
+                    timers.set("k", 0, event - 1)
+
+            timers: TimerTable[str, int] = TimerTable(loop, again)
+            timers.set("k", 0, 3)
+            await asyncio.sleep(0.05)
+            assert fired == [3, 2, 1, 0]
+            timers.set("k", 0, 1)
+            timers.clear()
+            await asyncio.sleep(0.01)
+            assert len(fired) == 4
+
+        asyncio.run(story())
