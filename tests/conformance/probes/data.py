@@ -1,0 +1,348 @@
+"""Probes of Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and InitProducerId."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from kstore.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
+from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.topics import UNKNOWN_ID, create
+
+__all__ = ["DATA_CASES", "produce"]
+
+
+def produce(
+    topic: str | uuid.UUID, records: bytes | None, *, partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    """A request with one partition's records, by name or (version 13 on) by id."""
+    data = [PartitionProduceData(index=partition, records=records)]
+    if isinstance(topic, uuid.UUID):
+        row = TopicProduceData(topic_id=topic, partition_data=data)
+    else:
+        row = TopicProduceData(name=topic, partition_data=data)
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[row])
+
+
+def _named(peer: Peer, version: int, topic: str, by_id_from: int) -> str | uuid.UUID:
+    return peer.topic_id(topic) if version >= by_id_from else topic
+
+
+# What is wrong with a batch, or unusual: Kafka's answer to each is the specification.
+_FLAWED: list[Flaws] = [
+    Flaws(crc_xor=1),
+    Flaws(magic=1),
+    Flaws(magic=3),
+    Flaws(count_plus=1),
+    Flaws(count_plus=-1),
+    Flaws(last_delta_plus=1),
+    Flaws(first_delta=1),
+    Flaws(base_offset=77),
+    Flaws(cut_bytes=3),
+    Flaws(length_plus=3),
+    Flaws(length_plus=-3),
+    Flaws(attributes=0x20),  # a control batch
+    Flaws(attributes=0x10),  # transactional, without a producer id
+    Flaws(attributes=0x08),  # says that its timestamps are append times
+    Flaws(attributes=0x07),  # no such codec
+    Flaws(attributes=0x05),
+    Flaws(timestamp_ms=-1),
+    Flaws(timestamp_ms=TIMESTAMP_MS * 100),
+    Flaws(producer_id=12, producer_epoch=0),  # no sequence
+    Flaws(key=None),
+]
+
+
+def _produce(peer: Peer, version: int) -> Story:
+    name = f"probe-produce-{version}"
+    yield create(name, 2)
+    topic = _named(peer, version, name, 13)
+    good = batch([b"a", b"b", None])
+    yield produce(topic, good)
+    yield produce(topic, good, acks=1)
+    yield produce(topic, good, acks=5)
+    yield produce(topic, good, partition=9)
+    yield produce(topic, good, partition=-1)
+    yield produce(UNKNOWN_ID if version >= 13 else "probe-absent", good)
+    if version < 13:
+        yield produce("bad name", good)
+    for flaws in _FLAWED:
+        yield produce(topic, batch([b"x", b"y"], flaws))
+    yield produce(topic, good + good)
+    yield produce(topic, b"")
+    yield produce(topic, b"\x00" * 30)
+    yield produce(topic, batch([]))
+    yield produce(topic, batch([b"z" * 1_100_000]))
+    request = produce(topic, good)
+    request.topic_data[0].partition_data *= 2
+    yield request
+    yield ProduceRequest(acks=-1, timeout_ms=1000)
+    yield produce(topic, good)
+
+
+def _produce_compacted(peer: Peer, version: int) -> Story:
+    name = f"probe-compacted-{version}"
+    yield create(name, cleanup_policy="compact")
+    topic = _named(peer, version, name, 13)
+    yield produce(topic, batch([b"a"]))
+    yield produce(topic, batch([b"a", b"b"], Flaws(key=None)))
+
+
+def _produce_append_time(peer: Peer, version: int) -> Story:
+    name = f"probe-append-time-{version}"
+    yield create(name, message_timestamp_type="LogAppendTime")
+    yield produce(_named(peer, version, name, 13), batch([b"a", b"b"]))
+
+
+def _produce_idempotent(peer: Peer, version: int) -> Story:
+    name = f"probe-idempotent-{version}"
+    yield create(name)
+    topic = _named(peer, version, name, 13)
+    started: Any = yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    producer_id = started.producer_id if started is not None else 1
+
+    def sent(sequence: int, epoch: int = 0, count: int = 2) -> ProduceRequest:
+        flaws = Flaws(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        return produce(topic, batch([b"v"] * count, flaws))
+
+    yield sent(5)  # an unknown producer may start anywhere
+    yield sent(7)
+    yield sent(7)  # again
+    yield sent(5)
+    yield sent(12)  # a gap
+    for sequence in (9, 11, 13, 15, 17):
+        yield sent(sequence)
+    yield sent(5)  # no longer among the last five
+    yield sent(19, epoch=2)  # a new epoch starts at 0
+    yield sent(0, epoch=2)
+    yield sent(2, epoch=1)  # fenced
+    yield sent(2, epoch=2, count=1)
+    yield sent(2, epoch=2, count=2)
+
+
+def _fill(topic: str | uuid.UUID) -> Iterator[ProduceRequest]:
+    for first in range(0, 10, 2):
+        flaws = Flaws(timestamp_ms=TIMESTAMP_MS + first * 100)
+        yield produce(topic, batch([b"value-%d" % first, b"value-%d" % (first + 1)], flaws))
+
+
+def _fetch_request(
+    topic: str | uuid.UUID,
+    offset: int,
+    *,
+    partition: int = 0,
+    epoch: int = -1,
+    max_bytes: int = 1 << 20,
+    last_epoch: int = -1,
+    session: tuple[int, int] = (0, -1),
+) -> FetchRequest:
+    row = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        current_leader_epoch=epoch,
+        partition_max_bytes=max_bytes,
+        last_fetched_epoch=last_epoch,
+    )
+    if isinstance(topic, uuid.UUID):
+        named = FetchTopic(topic_id=topic, partitions=[row])
+    else:
+        named = FetchTopic(topic=topic, partitions=[row])
+    return FetchRequest(
+        max_wait_ms=50,
+        min_bytes=1,
+        max_bytes=1 << 22,
+        topics=[named],
+        session_id=session[0],
+        session_epoch=session[1],
+    )
+
+
+def _fetch(peer: Peer, version: int) -> Story:
+    name = f"probe-fetch-{version}"
+    yield create(name, 2)
+    for request in _fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
+    topic = _named(peer, version, name, 13)
+    for offset in (0, 1, 2, 5, 9, 10, 11, 1 << 40, -1, -5):
+        yield _fetch_request(topic, offset)
+    for max_bytes in (0, 1, 90, 150, 200, 400, -1):
+        yield _fetch_request(topic, 1, max_bytes=max_bytes)
+    yield _fetch_request(UNKNOWN_ID if version >= 13 else "probe-absent", 0)
+    yield _fetch_request(topic, 0, partition=1)
+    yield _fetch_request(topic, 0, partition=9)
+    if version >= 9:
+        for epoch in (0, 1, 7):
+            yield _fetch_request(topic, 0, epoch=epoch)
+    if version >= 12:
+        for last_epoch in (0, 1):
+            yield _fetch_request(topic, 4, last_epoch=last_epoch, epoch=0)
+    committed = _fetch_request(topic, 0)
+    committed.isolation_level = 1
+    yield committed
+    several = _fetch_request(topic, 0)
+    several.topics[0].partitions += _fetch_request(topic, 0, partition=1).topics[0].partitions
+    several.topics[0].partitions += _fetch_request(topic, 0, partition=9).topics[0].partitions
+    yield several
+    several.max_bytes = 100
+    yield several
+
+
+def _fetch_session(peer: Peer, version: int) -> Story:
+    name = f"probe-session-{version}"
+    yield create(name, 2)
+    for request in _fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
+    topic = _named(peer, version, name, 13)
+    yield _fetch_request(topic, 0, session=(0, 5))
+    yield _fetch_request(topic, 0, session=(424242, 3))
+    opened: Any = yield _fetch_request(topic, 8, session=(0, 0))
+    session = opened.session_id if opened is not None else 0
+    empty = FetchRequest(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=1)
+    yield empty  # offset 8 again: there is data
+    moved = _fetch_request(topic, 10, session=(session, 2))
+    yield moved
+    empty.session_epoch = 3
+    yield empty  # nothing new: no partition is in the answer
+    empty.session_epoch = 9
+    yield empty
+    added = _fetch_request(topic, 0, partition=1, session=(session, 4))
+    yield added
+    forgotten = FetchRequest(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=5)
+    if isinstance(topic, uuid.UUID):
+        forgotten.forgotten_topics_data = [ForgottenTopic(topic_id=topic, partitions=[0])]
+    else:
+        forgotten.forgotten_topics_data = [ForgottenTopic(topic=topic, partitions=[0])]
+    yield forgotten
+    yield _fetch_request(topic, 0, session=(session, -1))  # closes it
+    empty.session_epoch = 6
+    yield empty
+
+
+def _list_offsets(peer: Peer, version: int) -> Story:
+    name = f"probe-offsets-{version}"
+    yield create(name, 2)
+    for request in _fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
+
+    def ask(
+        timestamp: int, topic: str = name, partition: int = 0, epoch: int = -1
+    ) -> ListOffsetsRequest:
+        row = ListOffsetsPartition(
+            partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+        )
+        return ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
+        )
+
+    for timestamp in range(-8, 2):
+        yield ask(timestamp)
+    for delta in (-1, 0, 1, 2, 199, 200, 201, 800, 801, 802, 5000):
+        yield ask(TIMESTAMP_MS + delta)
+    yield ask(-1, "probe-absent")
+    yield ask(-1, partition=9)
+    yield ask(-1, partition=1)
+    yield ask(-3, partition=1)
+    yield ask(TIMESTAMP_MS, partition=1)
+    if version >= 4:
+        for epoch in (0, 1):
+            yield ask(-1, epoch=epoch)
+    if version >= 2:
+        committed = ask(-1)
+        committed.isolation_level = 1
+        yield committed
+    twice = ask(-1)
+    twice.topics[0].partitions *= 2
+    yield twice
+
+
+def _leader_epochs(peer: Peer, version: int) -> Story:
+    name = f"probe-epochs-{version}"
+    yield create(name, 2)
+    for request in _fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
+    for topic, partition, leader_epoch, current in (
+        (name, 0, 0, -1),
+        (name, 0, 0, 0),
+        (name, 0, 1, -1),
+        (name, 0, -1, -1),
+        (name, 0, 5, 1),
+        (name, 1, 0, -1),
+        (name, 9, 0, -1),
+        ("probe-absent", 0, 0, -1),
+    ):
+        row = OffsetForLeaderPartition(
+            partition=partition, leader_epoch=leader_epoch, current_leader_epoch=current
+        )
+        yield OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic=topic, partitions=[row])]
+        )
+
+
+def _delete_records(peer: Peer, version: int) -> Story:
+    name = f"probe-delete-records-{version}"
+    yield create(name)
+    for request in _fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
+
+    def ask(offset: int, topic: str = name, partition: int = 0) -> DeleteRecordsRequest:
+        row = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        named = DeleteRecordsTopic(name=topic, partitions=[row])
+        return DeleteRecordsRequest(topics=[named], timeout_ms=5000)
+
+    for offset in (3, 1, 11, -2, -1):
+        yield ask(offset)
+    yield ask(0, "probe-absent")
+    yield ask(0, partition=9)
+    topic = _named(peer, peer.version_for(1), name, 13)
+    yield _fetch_request(topic, 3)
+    yield _fetch_request(topic, 10)
+
+
+def _init_producer_id(peer: Peer, version: int) -> Story:
+    yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
+    yield InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
+    if version >= 3:
+        for producer_id, epoch in ((5, -1), (-1, 5), (1 << 50, 3)):
+            yield InitProducerIdRequest(
+                transactional_id=None,
+                transaction_timeout_ms=1000,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+            )
+
+
+DATA_CASES = [
+    Case("Produce", 0, _produce),
+    Case("Produce to a compacted topic", 0, _produce_compacted),
+    Case("Produce with append time", 0, _produce_append_time),
+    Case("Produce, idempotent", 0, _produce_idempotent),
+    Case("Fetch", 1, _fetch),
+    Case("Fetch session", 1, _fetch_session, 7),
+    Case("ListOffsets", 2, _list_offsets),
+    Case("OffsetForLeaderEpoch", 23, _leader_epochs),
+    Case("DeleteRecords", 21, _delete_records),
+    Case("InitProducerId", 22, _init_producer_id),
+]

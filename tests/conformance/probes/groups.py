@@ -1,0 +1,305 @@
+"""Probes of FindCoordinator and of the classic group APIs, in and out of order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.topics import create
+
+__all__ = ["GROUP_CASES"]
+
+SESSION_MS = 30_000
+METADATA = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
+
+
+def _find(peer: Peer, version: int) -> Story:
+    if version < 4:
+        for key, kind in (("probe", 0), ("", 0), ("probe", 9)):
+            yield FindCoordinatorRequest(key=key, key_type=kind if version >= 1 else 0)
+        return
+    for keys, kind in (
+        (["probe"], 0),
+        (["probe", "probe-2"], 0),
+        ([""], 0),
+        ([], 0),
+        (["probe"], 9),
+    ):
+        yield FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
+
+
+def _join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=METADATA)]
+    return JoinGroupRequest(
+        **{
+            "group_id": group,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": SESSION_MS,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": protocols,
+            **fields,
+        }
+    )
+
+
+def _joined(group: str, version: int) -> Story:
+    """Joins as a new member would; the last answer is the join's own."""
+    answer = yield _join(group)
+    if version >= 4 and answer is not None:
+        answer = yield _join(group, answer.member_id)
+    return answer  # type: ignore[return-value]
+
+
+def _join_group(peer: Peer, version: int) -> Story:
+    group = f"probe-join-{version}"
+    yield _join("")
+    yield _join(group, "no-such-member")
+    yield _join(group, session_timeout_ms=1)
+    yield _join(group, session_timeout_ms=1 << 30)
+    yield _join(group, protocols=[])
+    yield _join(group, protocol_type="")
+    answer: Any = yield from _joined(group, version)
+    member = answer.member_id if answer is not None else ""
+    generation = answer.generation_id if answer is not None else 1
+    assignment = SyncGroupRequestAssignment(member_id=member, assignment=b"mine")
+    yield SyncGroupRequest(group_id=group, generation_id=generation + 1, member_id=member)
+    yield SyncGroupRequest(group_id=group, generation_id=generation, member_id="other")
+    yield SyncGroupRequest(
+        group_id=group, generation_id=generation, member_id=member, assignments=[assignment]
+    )
+    yield _join(group, protocol_type="connect")
+    other = [JoinGroupRequestProtocol(name="sticky", metadata=METADATA)]
+    yield _join(group, protocols=other)
+    yield DescribeGroupsRequest(groups=[group])
+    for wrong_generation, wrong_member in ((generation + 1, member), (generation, "other")):
+        yield HeartbeatRequest(
+            group_id=group, generation_id=wrong_generation, member_id=wrong_member
+        )
+    yield HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield _join(group, member)
+    yield HeartbeatRequest(group_id=group, generation_id=generation + 1, member_id=member)
+
+
+def _sync_group(peer: Peer, version: int) -> Story:
+    yield SyncGroupRequest(group_id="probe-no-group", generation_id=1, member_id="m")
+    yield SyncGroupRequest(group_id="", generation_id=1, member_id="m")
+    group = f"probe-sync-{version}"
+    answer: Any = yield from _joined(group, peer.version_for(11))
+    if answer is None:
+        return
+    yield SyncGroupRequest(
+        group_id=group,
+        generation_id=answer.generation_id,
+        member_id=answer.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"mine")],
+        protocol_type="consumer",
+        protocol_name="range",
+    )
+    if version >= 5:
+        yield SyncGroupRequest(
+            group_id=group,
+            generation_id=answer.generation_id,
+            member_id=answer.member_id,
+            protocol_type="connect",
+            protocol_name="sticky",
+        )
+
+
+def _heartbeat(peer: Peer, version: int) -> Story:
+    yield HeartbeatRequest(group_id="probe-no-group", generation_id=1, member_id="m")
+    yield HeartbeatRequest(group_id="", generation_id=1, member_id="m")
+
+
+def _leave_group(peer: Peer, version: int) -> Story:
+    group = f"probe-leave-{version}"
+
+    def leave(*members: str) -> LeaveGroupRequest:
+        if version < 3:
+            return LeaveGroupRequest(group_id=group, member_id=members[0])
+        rows = [MemberIdentity(member_id=member) for member in members]
+        return LeaveGroupRequest(group_id=group, members=rows)
+
+    yield leave("nobody")
+    answer: Any = yield from _joined(group, peer.version_for(11))
+    if answer is None:
+        return
+    if version >= 3:
+        yield leave("nobody", answer.member_id)
+    else:
+        yield leave("nobody")
+        yield leave(answer.member_id)
+    yield leave(answer.member_id)
+    yield DescribeGroupsRequest(groups=[group])
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield DeleteGroupsRequest(groups_names=[group])
+
+
+def _describe_groups(peer: Peer, version: int) -> Story:
+    yield DescribeGroupsRequest(groups=["probe-no-group", ""])
+    group = f"probe-describe-{version}"
+    yield from _joined(group, peer.version_for(11))
+    request = DescribeGroupsRequest(groups=[group])
+    yield request
+    if version >= 3:
+        request.include_authorized_operations = True
+        yield request
+
+
+def _list_groups(peer: Peer, version: int) -> Story:
+    if version >= 4:
+        yield ListGroupsRequest(states_filter=["NoSuchState"])
+    if version >= 5:
+        yield ListGroupsRequest(types_filter=["nosuchtype"])
+
+
+def _commit(
+    peer: Peer,
+    version: int,
+    group: str,
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    generation: int = -1,
+    member: str = "",
+    metadata: str | None = "note",
+) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=metadata
+    )
+    named = OffsetCommitRequestTopic(name=topic, partitions=[row])
+    if version >= 10:
+        named.topic_id = peer.topic_id(topic)
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[named],
+    )
+
+
+def _offset_commit(peer: Peer, version: int) -> Story:
+    topic, group = f"probe-commit-{version}", f"probe-commit-{version}"
+    yield create(topic, 2)
+    yield _commit(peer, version, group, topic, 5)
+    yield _commit(peer, version, group, topic, 3, partition=1)
+    yield _commit(peer, version, group, topic, -1)
+    yield _commit(peer, version, group, topic, 5, partition=9)
+    yield _commit(peer, version, group, "probe-absent", 5)
+    yield _commit(peer, version, group, topic, 5, metadata="x" * 5000)
+    yield _commit(peer, version, group, topic, 5, metadata=None)
+    yield _commit(peer, version, "", topic, 5)
+    yield _commit(peer, version, f"{group}-none", topic, 5, generation=3, member="m")
+    yield OffsetCommitRequest(group_id=group, topics=[])
+    answer: Any = yield from _joined(f"{group}-members", peer.version_for(11))
+    if answer is None:
+        return
+    members = f"{group}-members"
+    member, generation = answer.member_id, answer.generation_id
+    yield _commit(peer, version, members, topic, 5)
+    yield _commit(peer, version, members, topic, 5, generation=generation, member="other")
+    yield _commit(peer, version, members, topic, 5, generation=generation + 1, member=member)
+    yield _commit(peer, version, members, topic, 5, generation=generation, member=member)
+
+
+def _offset_fetch(peer: Peer, version: int) -> Story:
+    topic, group = f"probe-committed-{version}", f"probe-committed-{version}"
+    yield create(topic, 3)
+    commit_version = peer.version_for(8)
+    yield _commit(peer, commit_version, group, topic, 5)
+    yield _commit(peer, commit_version, group, topic, 6, partition=1, metadata=None)
+
+    def ask(group_id: str, *partitions: int, name: str = topic, all_topics: bool = False):
+        indexes = list(partitions)
+        if version < 8:
+            rows = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes)]
+            return OffsetFetchRequest(group_id=group_id, topics=None if all_topics else rows)
+        row = OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+        if version >= 10:
+            row.topic_id = peer.topic_id(name)
+        asked = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else [row])
+        return OffsetFetchRequest(groups=[asked])
+
+    yield ask(group, 0, 1, 2, 9)
+    yield ask(group, 0, name="probe-absent")
+    yield ask("probe-no-group", 0)
+    yield ask("", 0)
+    if version >= 2:
+        yield ask(group, all_topics=True)
+        yield ask("probe-no-group", all_topics=True)
+    if version >= 7:
+        stable = ask(group, 0)
+        stable.require_stable = True
+        yield stable
+
+
+def _offset_delete(peer: Peer, version: int) -> Story:
+    topic = group = "probe-offset-delete"
+    yield create(topic, 2)
+    yield _commit(peer, peer.version_for(8), group, topic, 5)
+
+    def ask(group_id: str, name: str, *partitions: int) -> OffsetDeleteRequest:
+        rows = [OffsetDeleteRequestPartition(partition_index=index) for index in partitions]
+        return OffsetDeleteRequest(
+            group_id=group_id, topics=[OffsetDeleteRequestTopic(name=name, partitions=rows)]
+        )
+
+    yield ask("probe-no-group", topic, 0)
+    yield ask(group, "probe-absent", 0)
+    yield ask(group, topic, 0, 1, 9)
+    yield ask(group, topic, 0)
+
+
+def _delete_groups(peer: Peer, version: int) -> Story:
+    yield DeleteGroupsRequest(groups_names=["probe-no-group", ""])
+    group, topic = f"probe-delete-group-{version}", f"probe-delete-group-{version}"
+    yield create(topic)
+    yield _commit(peer, peer.version_for(8), group, topic, 1)
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield DeleteGroupsRequest(groups_names=[group])
+
+
+GROUP_CASES = [
+    Case("FindCoordinator", 10, _find),
+    Case("JoinGroup", 11, _join_group),
+    Case("SyncGroup", 14, _sync_group),
+    Case("Heartbeat", 12, _heartbeat),
+    Case("LeaveGroup", 13, _leave_group),
+    Case("DescribeGroups", 15, _describe_groups),
+    Case("ListGroups", 16, _list_groups),
+    Case("OffsetCommit", 8, _offset_commit),
+    Case("OffsetFetch", 9, _offset_fetch),
+    Case("OffsetDelete", 47, _offset_delete),
+    Case("DeleteGroups", 42, _delete_groups),
+]

@@ -1,0 +1,267 @@
+"""Probes of ApiVersions, Metadata, CreateTopics, DeleteTopics, CreatePartitions and configs."""
+
+from __future__ import annotations
+
+import uuid
+
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.cluster import DescribeClusterRequest
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from kstore.protocol.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.conformance.probes.story import Case, Peer, Story
+
+__all__ = ["TOPIC_CASES", "create"]
+
+UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
+
+
+def create(topic: str, partitions: int = 1, **configs: str) -> CreateTopicsRequest:
+    """A request for one topic with one replica."""
+    rows = [
+        CreatableTopicConfig(name=name.replace("_", "."), value=value)
+        for name, value in configs.items()
+    ]
+    new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=rows)
+    return CreateTopicsRequest(topics=[new], timeout_ms=20_000)
+
+
+def _wrong_api_versions(peer: Peer, version: int) -> Story:
+    for name, software in (("", "1.0"), ("bad name!", "1.0"), ("probe", "1.0")):
+        yield ApiVersionsRequest(client_software_name=name, client_software_version=software)
+
+
+def _describe_cluster(peer: Peer, version: int) -> Story:
+    yield DescribeClusterRequest()
+    yield DescribeClusterRequest(include_cluster_authorized_operations=True)
+
+
+def _metadata(peer: Peer, version: int) -> Story:
+    yield create(f"probe-metadata-{version}", 3)
+
+    def ask(*names: str) -> MetadataRequest:
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=version < 4)
+
+    yield ask(f"probe-metadata-{version}")
+    if version >= 4:
+        for wrong in ("probe-absent", "bad name", ".", "..", "", "x" * 250):
+            yield ask(wrong)
+        yield ask(f"probe-metadata-{version}", "probe-absent", f"probe-metadata-{version}")
+    if version >= 1:
+        yield ask()
+    if version >= 8:
+        request = ask(f"probe-metadata-{version}")
+        request.include_topic_authorized_operations = True
+        yield request
+    if version >= 12:
+        known = peer.topic_id(f"probe-metadata-{version}")
+        for topic_id in (known, UNKNOWN_ID):
+            yield MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
+
+
+def _auto_create(peer: Peer, version: int) -> Story:
+    names = [f"probe-auto-{version}", "bad name"]
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    yield MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+
+
+def _describe_partitions(peer: Peer, version: int) -> Story:
+    yield create("probe-describe", 3)
+    yield DescribeTopicPartitionsRequest(topics=[TopicRequest(name="probe-describe")])
+    yield DescribeTopicPartitionsRequest(topics=[TopicRequest(name="probe-absent")])
+    yield DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="probe-describe")], response_partition_limit=2
+    )
+
+
+def _create_topics(peer: Peer, version: int) -> Story:
+    name = f"probe-create-{version}"
+    yield create(name, 2)
+    yield create(name, 2)
+    for wrong in ("bad name", "", ".", "..", "x" * 250, "a/b", "ü"):
+        yield create(wrong)
+    for count in (0, -1, -2):
+        yield create(f"{name}-{count}", count)
+    for factor in (0, -1, -2, 2, 100):
+        request = create(f"{name}-rf-{factor}")
+        request.topics[0].replication_factor = factor
+        yield request
+    yield create(f"{name}-c1", retention_ms="5000", cleanup_policy="compact,delete")
+    for number, (key, value) in enumerate(_WRONG_CONFIGS):
+        yield create(f"{name}-w{number}", **{key: value})
+    yield create(f"{name}.dot")
+    yield create(f"{name}_dot")
+    request = create(f"{name}-validated")
+    request.validate_only = True
+    yield request
+    yield create(f"{name}-validated")
+
+
+_WRONG_CONFIGS = [
+    ("no_such_config", "1"),
+    ("retention_ms", "soon"),
+    ("segment_bytes", "1"),
+    ("cleanup_policy", "burn"),
+    ("max_message_bytes", "-1"),
+    ("compression_type", "brotli"),
+    ("message_timestamp_type", "Never"),
+    ("min_cleanable_dirty_ratio", "2"),
+    ("min_insync_replicas", "0"),
+]
+
+
+def _create_assigned(peer: Peer, version: int) -> Story:
+    def assigned(suffix: str, brokers: list[list[int]], partitions: int = -1, factor: int = -1):
+        rows = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+            for index, ids in enumerate(brokers)
+        ]
+        topic = CreatableTopic(
+            name=f"probe-assigned-{version}-{suffix}",
+            num_partitions=partitions,
+            replication_factor=factor,
+            assignments=rows,
+        )
+        return CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+
+    yield assigned("ok", [[1], [1]])
+    yield assigned("count", [[1]], 1, 1)
+    yield assigned("unknown-broker", [[7]])
+    yield assigned("twice", [[1, 1]])
+    yield assigned("none", [[]])
+    request = assigned("gap", [[1], [1]])
+    request.topics[0].assignments[1].partition_index = 2
+    yield request
+    twice = create(f"probe-twice-{version}")
+    twice.topics *= 2
+    yield twice
+    yield CreateTopicsRequest(topics=[], timeout_ms=1000)
+
+
+def _delete_topics(peer: Peer, version: int) -> Story:
+    name = f"probe-delete-{version}"
+    yield create(name)
+    if version < 6:
+        for names in ([name], [name], ["probe-absent"], [], ["probe-absent", "probe-absent"]):
+            yield DeleteTopicsRequest(topic_names=names, timeout_ms=20_000)
+        return
+    known = peer.topic_id(name)
+    both = DeleteTopicState(name=name, topic_id=known)
+    rows: list[DeleteTopicState]
+    for rows in (
+        [both],
+        [DeleteTopicState(name=None, topic_id=known)],
+        [DeleteTopicState(name=None, topic_id=known)],
+        [DeleteTopicState(name=None, topic_id=UNKNOWN_ID)],
+        [DeleteTopicState(name="probe-absent")],
+        [DeleteTopicState(name=None)],
+        [DeleteTopicState(name="probe-absent"), DeleteTopicState(name="probe-absent")],
+        [],
+    ):
+        yield DeleteTopicsRequest(topics=rows, timeout_ms=20_000)
+
+
+def _create_partitions(peer: Peer, version: int) -> Story:
+    name = f"probe-grow-{version}"
+    yield create(name, 2)
+
+    def grow(count: int, topic: str = name, assignments: list[list[int]] | None = None):
+        rows = None
+        if assignments is not None:
+            rows = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
+        new = CreatePartitionsTopic(name=topic, count=count, assignments=rows)
+        return CreatePartitionsRequest(topics=[new], timeout_ms=20_000)
+
+    yield grow(2)
+    yield grow(1)
+    yield grow(0)
+    yield grow(3, "probe-absent")
+    yield grow(3, assignments=[[7]])
+    yield grow(4, assignments=[[1]])
+    request = grow(4)
+    request.validate_only = True
+    yield request
+    yield grow(4)
+    twice = grow(5)
+    twice.topics *= 2
+    yield twice
+    yield MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def _configs(peer: Peer, version: int) -> Story:
+    name = f"probe-configs-{version}"
+    yield create(name, retention_ms="12345")
+    keys = ["retention.ms", "cleanup.policy", "max.message.bytes", "segment.bytes"]
+
+    def describe(kind: int, resource: str) -> DescribeConfigsRequest:
+        row = DescribeConfigsResource(
+            resource_type=kind, resource_name=resource, configuration_keys=keys
+        )
+        return DescribeConfigsRequest(resources=[row])
+
+    yield describe(2, name)
+    yield describe(2, "probe-absent")
+    yield describe(2, "bad name")
+    yield describe(4, "77")
+    yield describe(9, "x")
+
+
+def _alter_configs(peer: Peer, version: int) -> Story:
+    name = f"probe-alter-{version}"
+    yield create(name)
+
+    def alter(key: str, value: str | None, operation: int, topic: str = name):
+        row = AlterableConfig(name=key, value=value, config_operation=operation)
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[row])
+        return IncrementalAlterConfigsRequest(resources=[resource])
+
+    yield alter("retention.ms", "777", 0)
+    yield alter("cleanup.policy", "compact", 2)
+    yield alter("cleanup.policy", "delete", 3)
+    yield alter("retention.ms", None, 1)
+    yield alter("retention.ms", "x", 0)
+    yield alter("no.such", "1", 0)
+    yield alter("retention.ms", None, 0)
+    yield alter("retention.ms", "1", 2)
+    yield alter("retention.ms", "1", 9)
+    yield alter("retention.ms", "1", 0, "probe-absent")
+    keys = ["retention.ms", "cleanup.policy"]
+    row = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=keys)
+    yield DescribeConfigsRequest(resources=[row])
+
+
+TOPIC_CASES = [
+    Case("ApiVersions client names", 18, _wrong_api_versions, 3),
+    Case("DescribeCluster", 60, _describe_cluster),
+    Case("Metadata", 3, _metadata),
+    Case("Metadata auto-creates", 3, _auto_create, 4),
+    Case("DescribeTopicPartitions", 75, _describe_partitions),
+    Case("CreateTopics", 19, _create_topics),
+    Case("CreateTopics assigned", 19, _create_assigned),
+    Case("DeleteTopics", 20, _delete_topics),
+    Case("CreatePartitions", 37, _create_partitions),
+    Case("DescribeConfigs", 32, _configs),
+    Case("IncrementalAlterConfigs", 44, _alter_configs),
+]
