@@ -159,6 +159,9 @@ cdef class RecordBatchBuilder:
         cdef bint key_held = False
         cdef bytes encoded = b""
         cdef int32_t header_count = 0
+        if key is None and not headers and PyBytes_CheckExact(value):
+            return self.append_memory(NULL, -1, <const uint8_t*>PyBytes_AS_STRING(value),
+                                      PyBytes_GET_SIZE(value), timestamp, NULL, 0, 0)
         if headers is not None and headers:
             header_count = len(headers)
             encoded = encode_headers(headers)

@@ -90,6 +90,7 @@ cdef bytearray _decompress_frames(object module, int codec, const uint8_t* data,
                 raise CompressionError(
                     f"cannot be decompressed to at most {max_bytes} bytes: {error}") from error
             room = max(room * GROWTH, <int64_t>SMALLEST_GUESS)
+            into = None                     # before the next one is allocated
             continue
         if got != room:
             PyByteArray_Resize(into, got)

@@ -1,6 +1,6 @@
 """Records out of batches, lazily. Nothing is decoded before it is asked for."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import final, overload
 
 from typing_extensions import Buffer
@@ -64,7 +64,7 @@ class RecordIterator(Iterator[Record]):
 
     def __next__(self) -> Record: ...
 
-class RecordSet(Sequence[Record]):
+class RecordSet:
     """The records of a buffer of batches. Iterating decodes as it goes; indexing keeps them all.
 
     Iteration, ``len`` and indexing raise InvalidBatchError at the first batch that is not good,
