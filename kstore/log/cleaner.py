@@ -1,0 +1,287 @@
+"""Log compaction, by the rules of Kafka's log cleaner: of each key the last record stays.
+
+One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
+key to last offset, then writes every segment below the map's end anew without what was overtaken,
+several small ones into one. Offsets never change, batches keep their bounds, and the active segment
+is never touched. The work on batches is in ``kstore._fast.compaction``; which log to clean when is
+``LogCleaner``'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kstore._fast.compaction import BatchCleaner, index_batches
+from kstore._fast.log_segment import LogSegment
+from kstore._fast.offset_map import OffsetMap
+from kstore.log.cleaned_transactions import CleanedTransactions
+from kstore.log.errors import CorruptLogError, storage_error
+from kstore.log.segment import segment_path
+from kstore.log.swap import CLEANED, decide_swap, finish_swap
+from kstore.record import InvalidBatchError
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["CleaningReport", "Dirt", "clean", "measure"]
+
+DEDUPE_BUFFER_BYTES = 128 * 2**20
+"""Kafka's log.cleaner.dedupe.buffer.size."""
+_READ_BYTES = 1 << 20
+_LARGEST_OFFSET_DELTA = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dirt:
+    """What of a log is dirty: offsets [first_dirty, first_uncleanable) can be cleaned now."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue_ms: int
+    """For how long the oldest dirty record has been waiting beyond max.compaction.lag.ms; 0: it
+    isn't.
+    """
+
+    @property
+    def ratio(self) -> float:
+        """Dirty bytes of all that could be cleaned: what min.cleanable.dirty.ratio is compared
+        with.
+        """
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningReport:
+    """What one cleaning did."""
+
+    first_dirty_offset: int
+    end_offset: int
+    """Below it the log is clean now."""
+    segments_before: int
+    segments_after: int
+    bytes_before: int
+    bytes_after: int
+    records_read: int
+    records_kept: int
+    keyless_records: int
+    """Records without a key that were dropped: a compacted topic should have none."""
+
+
+def measure(log: Log, now_ms: int, checkpoint: int | None) -> Dirt:
+    """How much of a log is dirty, given up to where it was cleaned (None: never)."""
+    core = log.core
+    first_dirty = core.log_start_offset if checkpoint is None else checkpoint
+    if not core.log_start_offset <= first_dirty <= core.log_end_offset:
+        first_dirty = core.log_start_offset
+    segments = core.segments
+    uncleanable = min(core.last_stable_offset, core.active.base_offset)
+    lag_ms = log.config.min_compaction_lag_ms
+    waiting = [s for s in segments[:-1] if s.next_offset > first_dirty]
+    if lag_ms > 0:
+        young = (s.base_offset for s in waiting if s.max_timestamp > now_ms - lag_ms)
+        uncleanable = min(uncleanable, next(young, uncleanable))
+    uncleanable = max(uncleanable, first_dirty)
+    ends = [(s, s.next_offset <= first_dirty) for s in segments if s.next_offset <= uncleanable]
+    return Dirt(
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=uncleanable,
+        clean_bytes=sum(s.size_bytes for s, is_clean in ends if is_clean),
+        dirty_bytes=sum(s.size_bytes for s, is_clean in ends if not is_clean),
+        overdue_ms=_overdue_ms(log, waiting, now_ms),
+    )
+
+
+def _overdue_ms(log: Log, waiting: list[LogSegment], now_ms: int) -> int:
+    oldest = min((s.first_timestamp for s in waiting if s.first_timestamp > 0), default=now_ms)
+    return max(0, now_ms - max(log.config.max_compaction_lag_ms, 0) - oldest)
+
+
+def clean(
+    log: Log,
+    dirt: Dirt,
+    now_ms: int,
+    *,
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> CleaningReport:
+    """Clean what ``dirt`` says. Readers and appenders go on meanwhile.
+
+    Raises CorruptLogError where a batch is damaged (nothing is changed then), LogStorageError where
+    the disk fails: the log is as before or partly cleaned, and usable.
+    """
+    cleaning = _Cleaning(log, now_ms, OffsetMap(dedupe_buffer_bytes, os.urandom(16)), is_cancelled)
+    try:
+        return cleaning.run(dirt)
+    except InvalidBatchError as error:
+        path, position = cleaning.reading
+        raise CorruptLogError(path, position + error.position, str(error)) from error
+    except OSError as error:
+        raise storage_error(error, f"cleaning {log.topic_partition}") from error
+
+
+class _Cleaning:
+    """One cleaning of one log."""
+
+    def __init__(
+        self, log: Log, now_ms: int, offsets: OffsetMap, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self.log = log
+        self.now_ms = now_ms
+        self.offsets = offsets
+        self.is_cancelled = is_cancelled
+        self.reading = ("", 0)
+
+    def run(self, dirt: Dirt) -> CleaningReport:
+        """Fill the map, then clean group by group."""
+        self._fill_map(dirt)
+        end = self.offsets.latest_offset + 1
+        segments = [s for s in self.log.core.segments[:-1] if s.base_offset < end]
+        writer = self._batch_cleaner(end)
+        before = sum(segment.size_bytes for segment in segments)
+        after, made = 0, 0
+        # The transactions are followed through all groups: one may span several.
+        for group in self._groups(segments):
+            if self.is_cancelled():
+                end = group[0].base_offset
+                break
+            size = self._clean_group(group, writer)
+            after += size
+            made += 1
+        return CleaningReport(
+            first_dirty_offset=dirt.first_dirty_offset,
+            end_offset=end,
+            segments_before=len(segments),
+            segments_after=made,
+            bytes_before=before,
+            bytes_after=after,
+            records_read=writer.records_read,
+            records_kept=writer.records_kept,
+            keyless_records=writer.keyless,
+        )
+
+    def _pieces(self, segment: LogSegment) -> Iterator[tuple[bytes, Callable[[int], None]]]:
+        """Pieces of a segment; the caller says how much of each was whole batches."""
+        file = segment.handle_or_open()
+        position, wanted = 0, _READ_BYTES
+        while position < segment.size_bytes:
+            self.reading = (segment.path, position)
+            data = file.read(min(wanted, segment.size_bytes - position), position)
+            used = [0]
+            yield data, lambda count, used=used: used.__setitem__(0, count)
+            position += used[0]
+            if used[0] == 0 and (len(data) < wanted or not data):
+                raise CorruptLogError(segment.path, position, "a partial batch")
+            wanted = _READ_BYTES if used[0] else wanted * 4
+
+    def _fill_map(self, dirt: Dirt) -> None:
+        core = self.log.core
+        start, stop = dirt.first_dirty_offset, dirt.first_uncleanable_offset
+        transactions = CleanedTransactions(core.producers.aborted_between(start, stop))
+        segments = [s for s in core.segments if s.next_offset > start and s.next_offset <= stop]
+        following = [s.base_offset for s in core.segments[1:]]
+        for segment in segments:
+            for data, consumed in self._pieces(segment):
+                done, full = index_batches(data, self.offsets, start, transactions.may_discard)
+                consumed(done)
+                if full:
+                    return
+                if self.is_cancelled():
+                    return
+            # A gap between this segment and the next is clean too.
+            beyond = next((base for base in following if base >= segment.next_offset), stop)
+            latest = min(beyond, stop) - 1
+            self.offsets.latest_offset = max(self.offsets.latest_offset, latest)
+
+    def _batch_cleaner(self, end: int) -> BatchCleaner:
+        core = self.log.core
+        last_records = {
+            entry.producer_id: (
+                entry.last_offset if entry.last_offset >= 0 else None,
+                entry.producer_epoch,
+            )
+            for entry in list(core.producers.entries.values())
+        }
+        start = core.segments[0].base_offset
+        transactions = CleanedTransactions(core.producers.aborted_between(start, end))
+        return BatchCleaner(
+            self.offsets,
+            now_ms=self.now_ms,
+            delete_retention_ms=self.log.config.delete_retention_ms,
+            upper_bound_offset=end,
+            last_records=last_records,
+            decide=transactions.may_discard,
+        )
+
+    def _groups(self, segments: list[LogSegment]) -> Iterator[list[LogSegment]]:
+        """Neighbours that fit into one segment together, by their present sizes."""
+        group: list[LogSegment] = []
+        size = 0
+        for segment in segments:
+            fits = (
+                group
+                and size + segment.size_bytes <= self.log.config.segment_bytes
+                and segment.next_offset - 1 - group[0].base_offset <= _LARGEST_OFFSET_DELTA
+            )
+            if group and not fits:
+                yield group
+                group, size = [], 0
+            group.append(segment)
+            size += segment.size_bytes
+        if group:
+            yield group
+
+    def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
+        """Write the group anew and put it in place; the bytes that are left."""
+        log = self.log
+        fs = log.log_dir.env.fs
+        base_offset = group[0].base_offset
+        path = segment_path(log.path, base_offset, CLEANED)
+        file = log.opener.create(path)
+        try:
+            for segment in group:
+                for data, consumed in self._pieces(segment):
+                    done, kept = writer.clean(data)
+                    consumed(done)
+                    if kept:
+                        file.append(kept)
+            file.sync()
+            size = file.size_bytes
+        except BaseException:
+            file.close()
+            with suppress(OSError):
+                fs.unlink(path)
+            raise
+        self._replace(group, LogSegment(base_offset, path, log.opener, file=file))
+        return size
+
+    def _replace(self, group: list[LogSegment], cleaned: LogSegment) -> None:
+        log = self.log
+        core = log.core
+        fs = log.log_dir.env.fs
+        base_offset = group[0].base_offset
+        core.scan(cleaned, 0, cleaned.handle_or_open().size_bytes, into="index")
+        cleaned.sealed = True
+        cleaned.created_ms = group[-1].created_ms
+        with core:
+            # Retention or a truncation may have been faster.
+            present = [s for s in core.segments if s in group]
+            if present != group or core.active in group:
+                cleaned.close()
+                fs.unlink(cleaned.path)
+                return
+            cleaned.next_offset = max(cleaned.next_offset, group[-1].next_offset)
+            decide_swap(fs, log.path, base_offset)
+            log.log_dir.forget_segment_index(log, group)
+            finish_swap(fs, log.path, base_offset, [s.base_offset for s in group])
+            cleaned.close()  # it is opened anew under its own name
+            cleaned.path = segment_path(log.path, base_offset)
+            at = core.segments.index(group[0])
+            core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
+            log.note_dirty()

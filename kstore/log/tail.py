@@ -1,0 +1,132 @@
+"""Wait for a log to grow, in the process that writes it or in another one.
+
+In the writer's process an append wakes the waiters through the core's ``on_append``, which is only
+set while somebody waits. In another process inotify tells that the partition's directory changed,
+and the log is looked at anew; where inotify can't be had, it is looked at every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore._fast.notify import Watch
+from kstore.log.errors import LogClosedError, OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["Tail"]
+
+POLL_SECONDS = 0.02
+# inotify may miss a change (a network file system, a queue overflow): look now and then even so.
+LOOK_SECONDS = 1.0
+
+
+class Tail:
+    """The waiters of one log. ``wait`` may be called by any number of threads."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._installed: Callable[[], object] | None = None
+        self._before: Callable[[], object] | None = None
+        self._closed = False
+
+    def wait(self, offset: int, timeout: float | None) -> bool:
+        """Whether a record at or after ``offset`` can be read, within ``timeout`` seconds (None:
+        ever).
+
+        Raises OffsetOutOfRangeError when ``offset`` was deleted or the log was cut before it, and
+        LogClosedError when the log is closed meanwhile.
+        """
+        if self._there(offset):
+            return True
+        if timeout is not None and timeout <= 0:
+            return False
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._log.read_only:
+            return self._wait_for_files(offset, deadline)
+        return self._wait_for_appends(offset, deadline)
+
+    def wake(self) -> None:
+        """Let every waiter look again: after a truncation, a deletion, a raised high watermark."""
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wake all waiters for good; they raise LogClosedError."""
+        self._closed = True
+        self.wake()
+
+    def _there(self, offset: int) -> bool:
+        log = self._log
+        if self._closed:
+            raise LogClosedError(f"{log.topic_partition} was closed: open it again")
+        end = log.log_end_offset
+        if not log.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(str(log.topic_partition), offset, log.log_start_offset, end)
+        return offset < end
+
+    def _wait_for_appends(self, offset: int, deadline: float | None) -> bool:
+        with self._changed:
+            self._enter()
+            try:
+                while not self._there(offset):
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._changed.wait(left)
+                return True
+            finally:
+                self._leave()
+
+    def _enter(self) -> None:
+        self._waiting += 1
+        if self._waiting == 1:
+            core = self._log.core
+            self._before = core.on_append
+            self._installed = self._appended
+            core.on_append = self._installed
+
+    def _leave(self) -> None:
+        self._waiting -= 1
+        core = self._log.core
+        if self._waiting == 0 and core.on_append is self._installed:
+            core.on_append = self._before
+
+    def _appended(self) -> None:
+        before = self._before
+        if before is not None:
+            before()
+        self.wake()
+
+    def _wait_for_files(self, offset: int, deadline: float | None) -> bool:
+        watch = self._watch()
+        try:
+            while True:
+                # After the watch began: what is written from here on wakes it.
+                self._log.refresh()
+                if self._there(offset):
+                    return True
+                left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                if watch is None:
+                    time.sleep(min(left, POLL_SECONDS))
+                else:
+                    watch.wait(max(1, int(min(left, LOOK_SECONDS) * 1000)))
+        finally:
+            if watch is not None:
+                watch.close()
+
+    def _watch(self) -> Watch | None:
+        try:
+            return Watch(self._log.path)
+        except OSError:
+            # No inotify here, or its instances are used up.
+            return None
