@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.api import RequestContext
+from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.state.image import TopicImage
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.config import TOPIC_CONFIGS
@@ -169,7 +170,20 @@ async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
         await broker.topics.delete(name)
     except TopicError as problem:
         return problem.code, problem.message
+    await _forget_offsets(broker, name)
     return ErrorCode.NONE, None
+
+
+async def _forget_offsets(broker: Broker, name: str) -> None:
+    """No group has offsets in a deleted topic; without __consumer_offsets there are no groups."""
+    if name == OFFSETS_TOPIC:
+        if broker.groups is not None:
+            await broker.groups.close()
+        broker.groups = None
+    elif OFFSETS_TOPIC in broker.image.topics:
+        from kstore.broker.runtime.shards import coordinator_of
+
+        await coordinator_of(broker).forget_topic(name)
 
 
 async def handle_create_partitions(

@@ -18,6 +18,7 @@ from uuid import uuid4
 from kstore._fast.builder import build_batch
 from kstore._fast.records import Record, decode
 from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupRecord,
@@ -31,7 +32,6 @@ from kstore.broker.state.group_shard import GroupShard
 from kstore.broker.state.topic_rules import NewTopic, TopicError
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.log_records import (
-    RECORD_TYPES,
     decode_key,
     decode_value,
     encode_key,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "GroupPartition", "coordinator_of", "partition_of"]
 
 LOGGER = logging.getLogger(__name__)
-OFFSETS_TOPIC = "__consumer_offsets"
+CLASSIC_RECORD_TYPES = frozenset({0, 1, 2})
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
 """How long loading keeps the loop before others have their turn."""
@@ -149,8 +149,8 @@ class GroupPartition:
                 self.shard.replay_transaction_end(batch.producer_id, committed=committed)
             return
         (record_type,) = INT16.unpack_from(key_bytes)
-        if record_type not in RECORD_TYPES:
-            return  # of a group protocol that this version does not serve
+        if record_type not in CLASSIC_RECORD_TYPES:
+            return  # of a group protocol that is not served
         key = decode_key(key_bytes)
         value_bytes = record.value
         replayed = GroupRecord(key, None)
@@ -277,11 +277,7 @@ class GroupCoordinator:
                 OFFSETS_TOPIC,
                 config["offsets.topic.num.partitions"],
                 config["offsets.topic.replication.factor"],
-                configs={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-                },
+                configs=offsets_topic_configs(config),
             )
         )
         self.start()

@@ -28,11 +28,22 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replicas import LocalReplicas
     from kstore.config import BrokerConfig
 
-__all__ = ["Topics"]
+__all__ = ["OFFSETS_TOPIC", "Topics", "offsets_topic_configs"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 T = TypeVar("T")
 OPENED_PER_TURN = 8
 """How many logs are opened before other work on the loop has its turn (about 2 ms)."""
+
+
+def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What is set for __consumer_offsets, which would lose offsets if it were not compacted."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+    }
 
 
 class Topics:
@@ -89,7 +100,8 @@ class Topics:
         node = self._replicas.node_id
         topic_id = next((known for known in partitions.values() if known is not None), None)
         images = (PartitionImage(node, 0, (node,), (node,)),) * (max(partitions) + 1)
-        topic = TopicImage(name, topic_id or uuid4(), images, {})
+        configs = offsets_topic_configs(self._config) if name == OFFSETS_TOPIC else {}
+        topic = TopicImage(name, topic_id or uuid4(), images, configs)
         znodes.create_topic(self._store, topic)
         return topic
 
