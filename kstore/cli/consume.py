@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstore.cli.options import Bootstrap, Json, Topic
+from kstore.cli.options import TIMEOUT_MS, Bootstrap, Json, Topic
 from kstore.cli.record_text import OutputRecord, RecordFormatError, template, to_json
 from kstore.types import TopicPartition
 
@@ -65,7 +65,7 @@ def consume(
         start = parse_start(offset)
         consumer = Consumer(
             bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
+            allow_auto_create_topics=False, default_api_timeout_ms=TIMEOUT_MS,
         )  # fmt: skip
     except (RecordFormatError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None

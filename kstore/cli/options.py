@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Bootstrap", "Header", "Json", "Topic"]
+__all__ = ["TIMEOUT_MS", "Bootstrap", "Header", "Json", "Topic"]
+
+# How long a command looks for a broker before it says that there is none.
+TIMEOUT_MS = 10_000
 
 Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 Bootstrap = Annotated[

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstore.cli.failure import fail
-from kstore.cli.options import Bootstrap, Header, Topic
+from kstore.cli.options import TIMEOUT_MS, Bootstrap, Header, Topic
 from kstore.cli.record_text import InputRecord, RecordFormatError, parse_json, parse_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def produce(
     separator = None if key_separator is None else key_separator.encode()
     headers = tuple(parse_header(item) for item in header or [])
     try:
-        producer = Producer(bootstrap, compression_type=compression, acks=acks)
+        producer = Producer(
+            bootstrap, compression_type=compression, acks=acks, max_block_ms=TIMEOUT_MS
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     count = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.failure import guarded
-from kstore.cli.options import Bootstrap, Json, Topic
+from kstore.cli.options import TIMEOUT_MS, Bootstrap, Json, Topic
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def create(
     from kstore.errors import TopicAlreadyExistsError
 
     new = NewTopic(topic, partitions, replication_factor, parse_configs(config or []))
-    with AdminClient(bootstrap) as admin:
+    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
         try:
             admin.create_topics([new])
         except TopicAlreadyExistsError:
@@ -83,7 +83,7 @@ def delete(
     from kstore.clients import AdminClient
     from kstore.errors import UnknownTopicOrPartitionError
 
-    with AdminClient(bootstrap) as admin:
+    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
         for topic in topics:
             try:
                 admin.delete_topics([topic])
@@ -106,7 +106,7 @@ def list_topics(
     """List the topics by name."""
     from kstore.clients import AdminClient
 
-    with AdminClient(bootstrap) as admin:
+    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
         for topic in admin.describe_topics():
             if internal or not topic.is_internal:
                 data = {"name": topic.name, "partitions": len(topic.partitions)}
@@ -119,7 +119,7 @@ def describe(topic: Topic, bootstrap: Bootstrap = "localhost:9092", json: Json =
     """Show a topic's id, its own configs, and its partitions with leaders and offsets."""
     from kstore.clients import AdminClient
 
-    with AdminClient(bootstrap) as admin:
+    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
         found = _description(admin, topic)
     if json:
         print(json_text.dumps(found))

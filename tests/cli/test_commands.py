@@ -14,6 +14,8 @@ import pytest
 
 from tests.conformance.kstore_broker import KstoreBroker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
@@ -174,7 +176,9 @@ def test_segment_files_are_dumped_and_verified_offline(
     damaged.write_bytes(content)
     assert b"damaged" in kstore("log", "verify", str(damaged), code=1)
     assert b"damage" in kstore("log", "dump", str(damaged), code=1)
-    assert b"holds no segment files" in kstore("log", "verify", str(tmp_path / "none"), code=1)
+    assert b"No such file" in kstore("log", "verify", str(tmp_path / "none"), code=1)
+    (tmp_path / "empty").mkdir()
+    assert b"no segment files" in kstore("log", "dump", str(tmp_path / "empty"), code=1)
 
 
 def test_the_load_job_loads_twice_and_compares_both_times(kstore: Shell, tmp_path: Path) -> None:
