@@ -143,4 +143,5 @@ class Broker:
         """Flush and close logs and store; the next start needs no recovery."""
         self._blocking.shutdown(wait=True)
         self.replicas.close()
-        self.store.close()
+        if hasattr(self, "store"):  # not after a failed start
+            self.store.close()
