@@ -262,7 +262,7 @@ cdef object read_value(FieldPlan field, Cursor* c, int kind):
             need(field, c, 1)
             present = <int8_t>c.p[0]
             c.p += 1
-            if present < 0:
+            if present < 0 or present == 0 and field.tagged:
                 return None
         return read_struct(field.child, c)
     return read_array(field, c)
@@ -461,7 +461,8 @@ cdef int write_value(FieldPlan field, object value, Out* out, int kind) except -
         return write_array(field, value, out)
     if field.nullable and field.kind == KIND_STRUCT:
         reserve(out, 1)
-        out.data[out.size] = 0xFF if value is None else 1
+        # Null is -1 as a byte in line, and 0 as a varint in a tag: Kafka's generator has it so.
+        out.data[out.size] = 1 if value is not None else 0 if field.tagged else 0xFF
         out.size += 1
         if value is None:
             return 0

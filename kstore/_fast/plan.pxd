@@ -30,6 +30,7 @@ cdef class FieldPlan:
     cdef readonly object default
     cdef readonly object factory     # makes the default anew, or None: the default is immutable
     cdef object reference            # one default kept for comparison, made on first use
+    cdef readonly bint tagged
     cdef readonly uint32_t tag
     cdef readonly Py_ssize_t min_size
     cdef readonly Py_ssize_t element_min_size   # of an array's elements, at least 1

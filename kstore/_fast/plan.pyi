@@ -15,6 +15,7 @@ class FieldPlan:
     child: Plan | None
     default: Any
     factory: Callable[[], Any] | None
+    tagged: bool
     tag: int
     min_size: int
     element_min_size: int

@@ -15,7 +15,7 @@ cdef class FieldPlan:
     """How one field stands on the wire in one version."""
 
     def __init__(self, str name, str where, int kind, int element, bint nullable, bint compact,
-                 Plan child, object default, object factory, uint32_t tag):
+                 Plan child, object default, object factory, int tag):
         self.name = name
         self.where = where
         self.kind = kind
@@ -26,7 +26,8 @@ cdef class FieldPlan:
         self.default = default
         self.factory = factory
         self.reference = None
-        self.tag = tag
+        self.tagged = tag >= 0
+        self.tag = max(tag, 0)
         if kind == KIND_STRUCT:
             self.min_size = 1 if nullable else child.min_size
         else:
@@ -45,7 +46,7 @@ cdef class FieldPlan:
             if value is None or self.factory is None:
                 return value is None and self.factory is None
             return len(value) == 0
-        if value is self.default:
+        if self.factory is None and value is self.default:
             return True
         if self.reference is None:
             self.reference = self.make_default()

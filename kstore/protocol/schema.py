@@ -332,7 +332,7 @@ def _field_plan(cls: type[Struct], name: str, version: int, flexible: bool) -> F
         struct.plan(version, flexible) if struct is not None and present else None,
         spec.default,
         spec.factory,
-        max(spec.tag, 0),
+        spec.tag,
     )
 
 
@@ -366,7 +366,7 @@ def _absent_plan(cls: type[Struct], name: str) -> FieldPlan:
     wire_kind = KINDS["Bytes"] if kind == KIND_STRUCT else kind
     where = f"{cls.__name__}.{name}"
     return FieldPlan(
-        name, where, wire_kind, element, True, False, None, spec.default, spec.factory, 0
+        name, where, wire_kind, element, True, False, None, spec.default, spec.factory, -1
     )
 
 

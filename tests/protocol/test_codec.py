@@ -66,6 +66,7 @@ class Tagged(Message, versions="0-2", flexible="1+"):
     note: String | None = field("1+", default=None, nullable="1+", tag=1)
     items: list[Inner] = field("1+", default=[], tag=0)
     once: Int64 = field("2+", default=-1, tag=200, ignorable=True)
+    some: Inner | None = field("2+", default_factory=Inner, nullable="2+", tag=3, ignorable=True)
 
 
 FULL = Everything(
@@ -145,6 +146,22 @@ def test_tagged_fields_are_written_in_order_of_tag_and_only_when_not_default() -
     assert message.encode(2) == bytes.fromhex(
         "01 00000007 00000007 0300 08 02 00000000ffff0001 02 026ec801 08 0000000000000003"
     )
+    assert Tagged.decode(message.encode(2), 2) == message
+
+
+@pytest.mark.parametrize(
+    ("some", "tags"),
+    [
+        (Inner(), "00"),
+        (None, "01 03 01 00"),
+        (Inner(number=5), "01 03 08 01 00000005ffff00"),
+    ],
+)
+def test_a_tagged_structure_that_may_be_null_is_written_as_java_writes_it(
+    some: Inner | None, tags: str
+) -> None:
+    message = Tagged(some=some)
+    assert message.encode(2) == bytes.fromhex("01 00000007 00000007" + tags)
     assert Tagged.decode(message.encode(2), 2) == message
 
 

@@ -61,7 +61,7 @@ def test_a_changed_message_gives_a_message_or_a_protocol_error(data: st.DataObje
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_cut_of_a_message_is_a_protocol_error(
     cls: type[Message], version: int, data: st.DataObject
