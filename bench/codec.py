@@ -4,13 +4,13 @@ own codecs. All figures are CPU time; the clients' codecs get the same bytes.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-import aiokafka.record.default_records as aiokafka_codec
 import crcmod.predefined
-import kafka.record.default_records as kafka_codec
 
 from bench.measure import Settings, in_turns
 from bench.report import Goal, Row
@@ -22,6 +22,8 @@ from kstore.record import build_batch, decode, to_arrow
 __all__ = ["rows"]
 
 KSTORE = "kstore"
+aiokafka_codec: Any = importlib.import_module("aiokafka.record.default_records")
+kafka_codec: Any = importlib.import_module("kafka.record.default_records")
 RECORDS = 1000
 VALUE = b"v" * 100
 WINDOW = 100  # records of 100 B: a batch of about 11 KB; a piece of ten is in the cache
@@ -62,7 +64,7 @@ def _crc_rows(settings: Settings) -> list[Row]:
             goal = Goal(25, at_least=False, of="value")
             found.append(Row("codec", "CRC-32C of 100 B", ours, "ns", "crcmod", theirs, goal))
             continue
-        goal = Goal(20, of="value") if size == 16384 else None
+        wide = Goal(20, of="value") if size == 16384 else None
         label = f"CRC-32C of {size} B"
         found.append(Row("codec", label, size / ours, "GB/s", "crcmod", size / theirs, goal))
     return found
@@ -87,8 +89,8 @@ def _validation_row(settings: Settings) -> list[Row]:
     ]
 
 
-def _client_batch(client: object, rows: list[tuple[bytes, bytes]]) -> bytes:
-    builder = client.DefaultRecordBatchBuilder(  # type: ignore[attr-defined]
+def _client_batch(client: Any, rows: list[tuple[bytes, bytes]]) -> bytes:
+    builder = client.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
         is_transactional=0,
@@ -102,8 +104,8 @@ def _client_batch(client: object, rows: list[tuple[bytes, bytes]]) -> bytes:
     return bytes(builder.build())
 
 
-def _client_decode(client: object, batch: bytes) -> list[object]:
-    view = client.DefaultRecordBatch(batch)  # type: ignore[attr-defined]
+def _client_decode(client: Any, batch: bytes) -> list[object]:
+    view = client.DefaultRecordBatch(batch)
     view.validate_crc()
     return [record.value for record in view]
 

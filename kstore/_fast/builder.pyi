@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from typing_extensions import Buffer
 
-Headers = Sequence[tuple[str, Buffer | None]]
-Record = (
+_Headers = Sequence[tuple[str, Buffer | None]]
+_Record = (
     Buffer
     | None
     | tuple[Buffer | None, Buffer | None]
     | tuple[Buffer | None, Buffer | None, int | None]
-    | tuple[Buffer | None, Buffer | None, int | None, Headers | None]
+    | tuple[Buffer | None, Buffer | None, int | None, _Headers | None]
 )
 """A value, or (key, value), (key, value, timestamp), (key, value, timestamp, headers)."""
 
@@ -52,13 +52,13 @@ class RecordBatchBuilder:
         value: Buffer | None,
         key: Buffer | None = None,
         timestamp: int = -1,
-        headers: Headers | None = (),
+        headers: _Headers | None = (),
     ) -> int:
         """Adds a record (timestamp in ms, -1 for none); returns its offset delta.
 
         Raises TypeError for parts that are not bytes-like, OverflowError past the format's 2 GiB.
         """
-    def extend(self, records: Iterable[Record], timestamp: int = -1) -> int:
+    def extend(self, records: Iterable[_Record], timestamp: int = -1) -> int:
         """Adds records; ``timestamp`` is for those that bring none. Returns the count so far."""
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
         """The batch, compressed and with its CRC. Raises ValueError when it is empty or already
@@ -66,11 +66,11 @@ class RecordBatchBuilder:
     def reset(self) -> int:
         """Starts the next batch with the same settings, in the same memory."""
 
-def encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: _Headers) -> bytes:
     """Record headers as they stand in a record, without their count."""
 
 def build_batch(
-    records: Iterable[Record],
+    records: Iterable[_Record],
     *,
     timestamp: int = -1,
     compression: int = 0,
