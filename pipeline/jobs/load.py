@@ -26,6 +26,7 @@ __all__ = ["LoadError", "LoadResult", "load", "main", "print_result"]
 MAX_RECORD_BYTES = 16 * 2**20
 _BATCH_OVERHEAD_BYTES = 1024
 _TIMEOUT_S = 30.0
+_POLL_EVERY = 500
 
 
 class LoadError(Exception):
@@ -173,6 +174,7 @@ def _produce(bootstrap: str, source: SourceFile, topic: str, progress: Progress)
     producer = Producer(
         _client_settings(bootstrap)
         | {"enable.idempotence": True, "linger.ms": 5, "message.max.bytes": MAX_RECORD_BYTES}
+        | {"delivery.report.only.error": True}
     )
     sent = _Sent()
     refused: list[str] = []
@@ -192,6 +194,8 @@ def _produce(bootstrap: str, source: SourceFile, topic: str, progress: Progress)
             _send(producer, topic, record, on_delivery)
             sent.add(record)
             progress.show(sent.size_bytes, sent.count)
+            if sent.count % _POLL_EVERY == 0:
+                producer.poll(0)
             if refused:
                 raise LoadError(refused[0])
         if producer.flush(_TIMEOUT_S):
@@ -219,7 +223,6 @@ def _send(
         except BufferError:
             producer.poll(0.1)
         else:
-            producer.poll(0)
             return
 
 
