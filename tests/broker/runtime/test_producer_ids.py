@@ -1,0 +1,108 @@
+"""Producer ids: never the same one twice, whoever asks, and whenever a broker restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.broker.api import RequestContext
+from kstore.broker.api.producer_ids import handle_init_producer_id
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.store import Create, Store
+from kstore.broker.runtime.producer_ids import NODE, ProducerIds, take_block
+from kstore.errors import ErrorCode
+from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+
+ASKED = RequestContext(22, 6, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
+
+
+async def in_a_thread(call: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(call)
+
+
+class Host:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.node_id = 1
+        self.producer_ids: ProducerIds | None = None
+        self.run_blocking = in_a_thread
+
+
+def ask(host: Host, **fields: Any) -> InitProducerIdResponse:
+    request = InitProducerIdRequest(**{"transactional_id": None, **fields})
+    return asyncio.run(handle_init_producer_id(host, request, ASKED))  # type: ignore[arg-type]
+
+
+def test_blocks_follow_each_other_and_are_written_as_kafka_did() -> None:
+    store = MemoryStore()
+    assert [take_block(store, broker) for broker in (1, 2, 1)] == [0, 1000, 2000]
+    assert json.loads(store.get(NODE)[0]) == {
+        "version": 1,
+        "broker": 1,
+        "block_start": "2000",
+        "block_end": "2999",
+    }
+
+
+def test_a_block_that_another_broker_takes_at_the_same_time_is_left_to_it() -> None:
+    store = MemoryStore()
+    take_block(store, 1)
+    rival = store.new_session()
+
+    class Racing(MemoryStore):
+        raced = False
+
+        def get(self, path: str) -> tuple[bytes, int]:
+            found = store.get(path)
+            if not self.raced:
+                self.raced = True
+                assert take_block(rival, 2) == 1000
+            return found
+
+        def set(self, path: str, data: bytes, version: int = -1) -> int:
+            return store.set(path, data, version)
+
+    assert take_block(Racing(), 1) == 2000
+
+
+def test_ids_are_handed_out_in_order_over_blocks_and_at_once() -> None:
+    async def story() -> None:
+        ids = ProducerIds(MemoryStore(), 1, in_a_thread)
+        found = await asyncio.gather(*(ids.next_id() for _ in range(1500)))
+        assert sorted(found) == list(range(1500))
+
+    asyncio.run(story())
+
+
+def test_after_a_restart_no_id_is_given_again() -> None:
+    store = MemoryStore()
+    assert ask(Host(store)) == InitProducerIdResponse(producer_id=0, producer_epoch=0)
+    assert ask(Host(store)).producer_id == 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "error_code"),
+    [
+        ({"transactional_id": "t"}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], error_code: int) -> None:
+    store = MemoryStore()
+    response = ask(Host(store), **fields)
+    assert response == InitProducerIdResponse(error_code=error_code, producer_epoch=-1)
+    assert not store.exists(NODE)
+
+
+def test_an_idempotent_producer_that_starts_over_gets_a_new_id() -> None:
+    host = Host(MemoryStore())
+    host.store.multi([Create("/unrelated")])
+    first = ask(host)
+    again = ask(host, producer_id=first.producer_id, producer_epoch=first.producer_epoch)
+    assert (again.producer_id != first.producer_id, again.producer_epoch) == (True, 0)
