@@ -1,154 +1,160 @@
 """Every error of the Kafka protocol (4.3.1) and kstore's own: codes, classes, look-up.
 
-It decides nothing: inside state machines errors are codes, at the edges exceptions.
+It decides nothing: inside state machines errors are codes, at the edges exceptions. The classes are
+imported when the first of them is asked for.
 """
 
 from __future__ import annotations
 
-from kstore.errors.base import BY_CODE, PRODUCE_BY_CODE, KafkaError, ProtocolError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kstore.errors.base import BY_CODE, NAMES, PRODUCE_BY_CODE, KafkaError, ProtocolError
 from kstore.errors.codes import ErrorCode
-from kstore.errors.data_errors import (
-    BrokerNotAvailableError,
-    ClusterAuthorizationFailedError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    CorruptMessageError,
-    GroupAuthorizationFailedError,
-    IllegalGenerationError,
-    IllegalSaslStateError,
-    InconsistentGroupProtocolError,
-    InvalidCommitOffsetSizeError,
-    InvalidConfigError,
-    InvalidFetchSizeError,
-    InvalidGroupIdError,
-    InvalidLeaderEpochError,
-    InvalidPartitionCountError,
-    InvalidPartitionEpochError,
-    InvalidPartitionsError,
-    InvalidProduceOffsetError,
-    InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
-    InvalidRequestError,
-    InvalidRequiredAcksError,
-    InvalidSessionTimeoutError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    LeaderNotAvailableError,
-    MessageTooLargeError,
-    NetworkError,
-    NotControllerError,
-    NotCoordinatorError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    OffsetMetadataTooLargeError,
-    OffsetOutOfRangeError,
-    PolicyViolationError,
-    RebalanceInProgressError,
-    RecordListTooLargeError,
-    ReplicaNotAvailableError,
-    RequestTimedOutError,
-    StaleControllerEpochError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    UnknownMemberIdError,
-    UnknownServerError,
-    UnknownTopicOrPartitionError,
-    UnsupportedForMessageFormatError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
-)
-from kstore.errors.group_errors import (
-    BrokerIdNotRegisteredError,
-    ConcurrentTransactionsError,
-    DelegationTokenAuthDisabledError,
-    DelegationTokenAuthorizationFailedError,
-    DelegationTokenExpiredError,
-    DelegationTokenNotFoundError,
-    DelegationTokenOwnerMismatchError,
-    DelegationTokenRequestNotAllowedError,
-    DuplicateBrokerRegistrationError,
-    DuplicateResourceError,
-    DuplicateSequenceNumberError,
-    DuplicateVoterError,
-    ElectionNotNeededError,
-    EligibleLeadersNotAvailableError,
-    FeatureUpdateFailedError,
-    FencedInstanceIdError,
-    FencedLeaderEpochError,
-    FencedMemberEpochError,
-    FencedStateEpochError,
-    FetchSessionIdNotFoundError,
-    FetchSessionTopicIdError,
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    GroupSubscribedToTopicError,
-    InconsistentClusterIdError,
-    InconsistentTopicIdError,
-    InconsistentVoterSetError,
-    IneligibleReplicaError,
-    InvalidFetchSessionEpochError,
-    InvalidPrincipalTypeError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidRecordError,
-    InvalidRecordStateError,
-    InvalidRegistrationError,
-    InvalidRegularExpressionError,
-    InvalidShareSessionEpochError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    InvalidUpdateVersionError,
-    InvalidVoterKeyError,
-    KafkaStorageError,
-    ListenerNotFoundError,
-    LogDirNotFoundError,
-    MemberIdRequiredError,
-    MismatchedEndpointTypeError,
-    NewLeaderElectedError,
-    NonEmptyGroupError,
-    NoReassignmentInProgressError,
-    OffsetMovedToTieredStorageError,
-    OffsetNotAvailableError,
-    OperationNotAttemptedError,
-    OutOfOrderSequenceNumberError,
-    PositionOutOfRangeError,
-    PreferredLeaderNotAvailableError,
-    PrincipalDeserializationError,
-    ProducerFencedError,
-    ReassignmentInProgressError,
-    RebootstrapRequiredError,
-    ResourceNotFoundError,
-    SaslAuthenticationFailedError,
-    SecurityDisabledError,
-    ShareSessionLimitReachedError,
-    ShareSessionNotFoundError,
-    SnapshotNotFoundError,
-    StaleBrokerEpochError,
-    StaleMemberEpochError,
-    StreamsInvalidTopologyEpochError,
-    StreamsInvalidTopologyError,
-    StreamsTopologyFencedError,
-    TelemetryTooLargeError,
-    ThrottlingQuotaExceededError,
-    TopicDeletionDisabledError,
-    TransactionAbortableError,
-    TransactionalIdAuthorizationFailedError,
-    TransactionalIdNotFoundError,
-    TransactionCoordinatorFencedError,
-    UnacceptableCredentialError,
-    UnknownControllerIdError,
-    UnknownLeaderEpochError,
-    UnknownProducerIdError,
-    UnknownSubscriptionIdError,
-    UnknownTopicIdError,
-    UnreleasedInstanceIdError,
-    UnstableOffsetCommitError,
-    UnsupportedAssignorError,
-    UnsupportedCompressionTypeError,
-    UnsupportedEndpointTypeError,
-    VoterNotFoundError,
-)
+
+if TYPE_CHECKING:
+    from kstore.errors.data_errors import (
+        BrokerNotAvailableError,
+        ClusterAuthorizationFailedError,
+        CoordinatorLoadInProgressError,
+        CoordinatorNotAvailableError,
+        CorruptMessageError,
+        GroupAuthorizationFailedError,
+        IllegalGenerationError,
+        IllegalSaslStateError,
+        InconsistentGroupProtocolError,
+        InvalidCommitOffsetSizeError,
+        InvalidConfigError,
+        InvalidFetchSizeError,
+        InvalidGroupIdError,
+        InvalidLeaderEpochError,
+        InvalidPartitionCountError,
+        InvalidPartitionEpochError,
+        InvalidPartitionsError,
+        InvalidProduceOffsetError,
+        InvalidReplicaAssignmentError,
+        InvalidReplicationFactorError,
+        InvalidRequestError,
+        InvalidRequiredAcksError,
+        InvalidSessionTimeoutError,
+        InvalidTimestampError,
+        InvalidTopicError,
+        LeaderNotAvailableError,
+        MessageTooLargeError,
+        NetworkError,
+        NotControllerError,
+        NotCoordinatorError,
+        NotEnoughReplicasAfterAppendError,
+        NotEnoughReplicasError,
+        NotLeaderOrFollowerError,
+        OffsetMetadataTooLargeError,
+        OffsetOutOfRangeError,
+        PolicyViolationError,
+        RebalanceInProgressError,
+        RecordListTooLargeError,
+        ReplicaNotAvailableError,
+        RequestTimedOutError,
+        StaleControllerEpochError,
+        TopicAlreadyExistsError,
+        TopicAuthorizationFailedError,
+        UnknownMemberIdError,
+        UnknownServerError,
+        UnknownTopicOrPartitionError,
+        UnsupportedForMessageFormatError,
+        UnsupportedSaslMechanismError,
+        UnsupportedVersionError,
+    )
+    from kstore.errors.group_errors import (
+        BrokerIdNotRegisteredError,
+        ConcurrentTransactionsError,
+        DelegationTokenAuthDisabledError,
+        DelegationTokenAuthorizationFailedError,
+        DelegationTokenExpiredError,
+        DelegationTokenNotFoundError,
+        DelegationTokenOwnerMismatchError,
+        DelegationTokenRequestNotAllowedError,
+        DuplicateBrokerRegistrationError,
+        DuplicateResourceError,
+        DuplicateSequenceNumberError,
+        DuplicateVoterError,
+        ElectionNotNeededError,
+        EligibleLeadersNotAvailableError,
+        FeatureUpdateFailedError,
+        FencedInstanceIdError,
+        FencedLeaderEpochError,
+        FencedMemberEpochError,
+        FencedStateEpochError,
+        FetchSessionIdNotFoundError,
+        FetchSessionTopicIdError,
+        GroupIdNotFoundError,
+        GroupMaxSizeReachedError,
+        GroupSubscribedToTopicError,
+        InconsistentClusterIdError,
+        InconsistentTopicIdError,
+        InconsistentVoterSetError,
+        IneligibleReplicaError,
+        InvalidFetchSessionEpochError,
+        InvalidPrincipalTypeError,
+        InvalidProducerEpochError,
+        InvalidProducerIdMappingError,
+        InvalidRecordError,
+        InvalidRecordStateError,
+        InvalidRegistrationError,
+        InvalidRegularExpressionError,
+        InvalidShareSessionEpochError,
+        InvalidTransactionTimeoutError,
+        InvalidTxnStateError,
+        InvalidUpdateVersionError,
+        InvalidVoterKeyError,
+        KafkaStorageError,
+        ListenerNotFoundError,
+        LogDirNotFoundError,
+        MemberIdRequiredError,
+        MismatchedEndpointTypeError,
+        NewLeaderElectedError,
+        NonEmptyGroupError,
+        NoReassignmentInProgressError,
+        OffsetMovedToTieredStorageError,
+        OffsetNotAvailableError,
+        OperationNotAttemptedError,
+        OutOfOrderSequenceNumberError,
+        PositionOutOfRangeError,
+        PreferredLeaderNotAvailableError,
+        PrincipalDeserializationError,
+        ProducerFencedError,
+        ReassignmentInProgressError,
+        RebootstrapRequiredError,
+        ResourceNotFoundError,
+        SaslAuthenticationFailedError,
+        SecurityDisabledError,
+        ShareSessionLimitReachedError,
+        ShareSessionNotFoundError,
+        SnapshotNotFoundError,
+        StaleBrokerEpochError,
+        StaleMemberEpochError,
+        StreamsInvalidTopologyEpochError,
+        StreamsInvalidTopologyError,
+        StreamsTopologyFencedError,
+        TelemetryTooLargeError,
+        ThrottlingQuotaExceededError,
+        TopicDeletionDisabledError,
+        TransactionAbortableError,
+        TransactionalIdAuthorizationFailedError,
+        TransactionalIdNotFoundError,
+        TransactionCoordinatorFencedError,
+        UnacceptableCredentialError,
+        UnknownControllerIdError,
+        UnknownLeaderEpochError,
+        UnknownProducerIdError,
+        UnknownSubscriptionIdError,
+        UnknownTopicIdError,
+        UnreleasedInstanceIdError,
+        UnstableOffsetCommitError,
+        UnsupportedAssignorError,
+        UnsupportedCompressionTypeError,
+        UnsupportedEndpointTypeError,
+        VoterNotFoundError,
+    )
 
 __all__ = [
     "BrokerIdNotRegisteredError",
@@ -298,17 +304,35 @@ __all__ = [
 ]
 
 
+_CLASS_MODULES = ("kstore.errors.data_errors", "kstore.errors.group_errors")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """An error class, which is imported with all others now."""
+        for module in map(import_module, _CLASS_MODULES):
+            if name in module.__all__:
+                return getattr(module, name)
+        raise AttributeError(f"module 'kstore.errors' has no attribute {name!r}")
+
+
+def _load_classes() -> None:
+    """Fill the table of classes; each module does so when it is imported."""
+    for module in _CLASS_MODULES:
+        import_module(module)
+
+
 def error_for(code: int, message: str | None = None, *, produce: bool = False) -> KafkaError:
     """The exception for a code other than 0; produce says that it comes from a ProduceResponse.
 
     A code that no Kafka 4.3.1 broker sends gives UnknownServerError, which names the number.
     """
+    _load_classes()
     cls = PRODUCE_BY_CODE.get(code) if produce else None
     cls = cls or BY_CODE.get(code)
     if cls is None:
-        return UnknownServerError(
-            message or f"the peer answered with error code {code}, unknown here"
-        )
+        cls = BY_CODE[ErrorCode.UNKNOWN_SERVER_ERROR]
+        return cls(message or f"the peer answered with error code {code}, unknown here")
     return cls(message)
 
 
@@ -320,7 +344,4 @@ def raise_for(code: int, message: str | None = None, *, produce: bool = False) -
 
 def error_name(code: int) -> str:
     """The name of a code as Kafka writes it, for logs and metrics."""
-    if code == ErrorCode.NONE:
-        return "NONE"
-    cls = BY_CODE.get(code)
-    return f"UNKNOWN_{code}" if cls is None else cls.error_name
+    return NAMES.get(code, f"UNKNOWN_{code}")

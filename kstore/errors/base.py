@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from kstore.errors.codes import ErrorCode
 
-__all__ = ["BY_CODE", "PRODUCE_BY_CODE", "KafkaError", "ProtocolError"]
+__all__ = ["BY_CODE", "NAMES", "PRODUCE_BY_CODE", "KafkaError", "ProtocolError"]
 
-_NAMES: dict[int, str] = {
+NAMES: dict[int, str] = {
     code: name
     for name, code in vars(ErrorCode).items()
     if isinstance(code, int) and name != "INVALID_PRODUCE_OFFSET"
@@ -49,7 +49,7 @@ class KafkaError(Exception):
     ) -> None:
         """Record the row. produce_only: the code means this only in a ProduceResponse."""
         cls.code = code
-        cls.error_name = "INVALID_PRODUCE_OFFSET" if produce_only else _NAMES[code]
+        cls.error_name = "INVALID_PRODUCE_OFFSET" if produce_only else NAMES[code]
         cls.description = " ".join((cls.__doc__ or "").split())
         cls.retriable = retriable
         cls.refresh_metadata = refresh_metadata
