@@ -177,7 +177,7 @@ class Producer:
             )
         now_ms = time.time_ns() // 1_000_000
         delivery = Delivery(self, tp)
-        given = tuple(Header(*header) for header in headers)
+        given = tuple(Header(*header) for header in headers) if headers else ()
         new_batch = self._accumulator.append(
             tp,
             value,

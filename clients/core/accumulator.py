@@ -81,18 +81,22 @@ class Accumulator:
     ) -> bool:
         """Add a record; True when that began a new batch although the partition had one."""
         size = RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
-        size += sum(10 + len(h.key) * 3 + len(h.value or b"") for h in headers)
-        queue = self._queues.setdefault(tp, deque())
+        if headers:
+            size += sum(10 + len(h.key) * 3 + len(h.value or b"") for h in headers)
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = deque()
         batch = queue[-1] if queue else None
         full = batch is not None and batch.builder.size_bytes + size > self._batch_size
         if batch is None or full or batch.data:
             builder = RecordBatchBuilder(compression=self._compression)
             batch = Batch(tp, builder, now_ms + self._delivery_timeout_ms)
             queue.append(batch)
-        before = batch.builder.size_bytes
-        batch.builder.append(value, key, timestamp, headers)
+        builder = batch.builder
+        before = builder.size_bytes
+        builder.append(value, key, timestamp, headers)
         batch.receipts.append(receipt)
-        self.buffered_bytes += batch.builder.size_bytes - before
+        self.buffered_bytes += builder.size_bytes - before
         return full
 
     def pending(self) -> list[TopicPartition]:
