@@ -174,6 +174,12 @@ class ClassicGroup:
         for name, _ in member.protocols:
             self.supported[name] = self.supported.get(name, 0) + 1
 
+    def replace(self, member: ClassicMember) -> None:
+        """Replace a member by one with the same protocols."""
+        old = self.members[member.member_id]
+        self.joined += (member.awaiting_join is not None) - (old.awaiting_join is not None)
+        self.members[member.member_id] = member
+
     def remove(self, member_id: str) -> None:
         """Remove a member or pending member, if it is there; the next member leads if it led."""
         member = self.members.pop(member_id, None)

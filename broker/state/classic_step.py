@@ -41,7 +41,7 @@ from kstore.protocol.groups import (
 )
 from kstore.protocol.schema import Message
 
-__all__ = ["UNKNOWN_MEMBER_ID", "Step", "member_error"]
+__all__ = ["UNKNOWN_MEMBER_ID", "Step", "member_error", "session_timer"]
 
 UNKNOWN_MEMBER_ID = ""
 
@@ -77,9 +77,8 @@ class Step:
 
     def expect_heartbeat(self, member: ClassicMember, timeout_ms: int | None = None) -> None:
         """Start the member's session anew."""
-        delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        event = HeartbeatExpired(self.group.group_id, member.member_id)
-        self.set_timer(heartbeat_key(self.group.group_id, member.member_id), delay_ms, event)
+        change = session_timer(self.group.group_id, member, timeout_ms)
+        self._timers[change.key] = change
 
     def forget_heartbeat(self, member_id: str) -> None:
         """End a member's session."""
@@ -90,7 +89,7 @@ class Step:
         member = self.group.members[member_id]
         if member.awaiting_join is not None:
             self._completions.append((member.awaiting_join, response))
-            self.group.put(member._replace(awaiting_join=None))
+            self.group.replace(member._replace(awaiting_join=None))
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
         """Answer the member's parked sync; False if it has none."""
@@ -98,7 +97,7 @@ class Step:
         if member.awaiting_sync is None:
             return False
         self._completions.append((member.awaiting_sync, response))
-        self.group.put(member._replace(awaiting_sync=None))
+        self.group.replace(member._replace(awaiting_sync=None))
         return True
 
     def drop_member(self, member_id: str) -> None:
@@ -197,8 +196,10 @@ class Step:
             return
         for member_id in list(group.members):
             self.answer_join(member_id, self.join_response(member_id))
-            member = group.members[member_id]._replace(is_new=False)
-            group.put(member)
+            member = group.members[member_id]
+            if member.is_new:
+                member = member._replace(is_new=False)
+                group.replace(member)
             self.expect_heartbeat(member)
             group.pending_sync.add(member_id)
         event = SyncExpired(group.group_id, group.generation_id)
@@ -222,7 +223,7 @@ class Step:
         succeeded = error_code == ErrorCode.NONE
         for member_id in list(group.members):
             member = group.members[member_id]._replace(assignment=assignment.get(member_id, b""))
-            group.put(member)
+            group.replace(member)
             response = SyncGroupResponse(
                 error_code=error_code,
                 protocol_type=group.protocol_type if succeeded else None,
@@ -238,6 +239,17 @@ class Step:
         self.propagate_assignment(assignment, ErrorCode.NONE)
         self.records.append(metadata_record(self.group))
         self.group.transition_to(STABLE, self.ctx.now_ms)
+
+
+def session_timer(
+    group_id: str, member: ClassicMember, timeout_ms: int | None = None
+) -> TimerChange:
+    """The timer that starts the member's session anew."""
+    return TimerChange(
+        heartbeat_key(group_id, member.member_id),
+        member.session_timeout_ms if timeout_ms is None else timeout_ms,
+        HeartbeatExpired(group_id, member.member_id),
+    )
 
 
 def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:

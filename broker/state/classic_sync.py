@@ -11,7 +11,7 @@ from kstore.broker.state.classic_group import (
     STABLE,
     ClassicGroup,
 )
-from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error
+from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error, session_timer
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupSettings,
@@ -96,12 +96,7 @@ def _mark_synced(step: Step, member_id: str) -> None:
         step.cancel_timer(sync_key(step.group.group_id))
 
 
-def heartbeat(
-    group: ClassicGroup | None,
-    request: HeartbeatRequest,
-    ctx: GroupContext,
-    settings: GroupSettings,
-) -> Result:
+def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest) -> Result:
     """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
     if not request.group_id:
         return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -112,12 +107,10 @@ def heartbeat(
         error_code = ErrorCode.ILLEGAL_GENERATION
     if error_code != ErrorCode.NONE:
         return Result(HeartbeatResponse(error_code=error_code))
-    step = Step(group, ctx, settings)
-    step.expect_heartbeat(group.members[request.member_id])
     if group.state == PREPARING_REBALANCE:
         error_code = ErrorCode.REBALANCE_IN_PROGRESS
-    # Nothing of the group changed but a timer.
-    return step.result(HeartbeatResponse(error_code=error_code))._replace(groups=())
+    timer = session_timer(group.group_id, group.members[request.member_id])
+    return Result(HeartbeatResponse(error_code=error_code), timers=(timer,))
 
 
 def leave_group(

@@ -81,7 +81,7 @@ class GroupShard:
             return self._delete_groups(request)
         group = self.groups.get(request.group_id)  # type: ignore[attr-defined]
         if isinstance(request, HeartbeatRequest):
-            return heartbeat(group, request, ctx, self.settings)
+            return heartbeat(group, request)
         if isinstance(request, OffsetCommitRequest):
             return commit_offsets(group, request, ctx, self.settings)
         if isinstance(request, JoinGroupRequest):

@@ -11,7 +11,7 @@ from kstore.broker.state.classic_group import (
     STABLE,
     ClassicGroup,
 )
-from kstore.broker.state.classic_step import Step, member_error
+from kstore.broker.state.classic_step import member_error, session_timer
 from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
 from kstore.broker.state.offsets import (
     CommittedOffset,
@@ -68,10 +68,9 @@ def commit_offsets(
             )
     result = Result(OffsetCommitResponse(topics=topics), tuple(records))
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
-        step = Step(group, ctx, settings)
-        if request.member_id in group.members:
-            step.expect_heartbeat(group.members[request.member_id])
-        result = result._replace(timers=step.result().timers)
+        member = group.members.get(request.member_id)
+        if member is not None:
+            result = result._replace(timers=(session_timer(group.group_id, member),))
     return result
 
 
