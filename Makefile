@@ -16,6 +16,7 @@ BUILD_TOOLS := 'setuptools>=77' 'cython>=3.1'
 SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) setup.py
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help run test check quick bench build build-test prepare-test lint types tidy debug asan dist clean
 
 help:

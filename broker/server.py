@@ -39,6 +39,7 @@ class Server:
         self.stopping = False
         self._loop = loop
         self._max_connections = config["max.connections"]
+        self._max_per_host = config["max.connections.per.ip"]
         self._handlers: dict[int, tuple[Handler, Any]] = {}
         self._connections = 0
         self._hosts: Counter[str] = Counter()
@@ -63,6 +64,8 @@ class Server:
             return "the broker is stopping"
         if self._connections > self._max_connections:
             return f"there are already {self._max_connections} (max.connections)"
+        if self._hosts[connection.client_host] > self._max_per_host:
+            return f"its address has already {self._max_per_host} (max.connections.per.ip)"
         return None
 
     def lost(self, connection: Connection) -> None:

@@ -1,4 +1,6 @@
-"""kstore: an embedded durable log, and a broker, cluster and clients that speak Apache Kafka's wire protocol."""
+"""kstore: an embedded durable log, and a broker, cluster and clients that speak Apache Kafka's
+wire protocol.
+"""
 
 from __future__ import annotations
 

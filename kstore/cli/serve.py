@@ -112,7 +112,11 @@ def _serve(given: ServeArguments) -> int:
 
 def run_broker(config: BrokerConfig, *, as_json: bool) -> int:
     """Serve until told to stop, and print the one line that says where and since when."""
+    import logging
+
     from kstore.broker.app import serve as serve_broker
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     def on_ready(host: str, port: int) -> None:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -63,14 +63,6 @@ _SERVER = (
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
-        "socket.send.buffer.bytes", _INT, 102_400,
-        "SO_SNDBUF of a client's socket; -1 leaves it to the system.", _HIGH, at_least(-1),
-    ),
-    ConfigDef(
-        "socket.receive.buffer.bytes", _INT, 102_400,
-        "SO_RCVBUF of a client's socket; -1 leaves it to the system.", _HIGH, at_least(-1),
-    ),
-    ConfigDef(
         "socket.listen.backlog.size", _INT, 50,
         "How many connections may wait to be accepted.", _MEDIUM, at_least(1),
     ),
@@ -81,6 +73,10 @@ _SERVER = (
     ConfigDef(
         "max.connections", _INT, MAX_INT,
         "How many connections the broker holds at once.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "max.connections.per.ip", _INT, MAX_INT,
+        "How many connections one client address may hold at once.", _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "queued.max.request.bytes", _LONG, -1,

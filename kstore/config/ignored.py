@@ -22,6 +22,8 @@ IGNORED: dict[str, str] = {
     "num.io.threads": _ONE_LOOP,
     "background.threads": _ONE_LOOP,
     "queued.max.requests": _ONE_LOOP,
+    "socket.send.buffer.bytes": "the system sizes the buffers of sockets",
+    "socket.receive.buffer.bytes": "the system sizes the buffers of sockets",
     "num.recovery.threads.per.data.dir": "recovery reads only what follows the last checkpoint",
     "process.roles": _NO_KRAFT,
     "controller.quorum.voters": _NO_KRAFT,
