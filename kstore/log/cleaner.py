@@ -113,17 +113,32 @@ def clean(
 ) -> CleaningReport:
     """Clean what ``dirt`` says. Readers and appenders go on meanwhile.
 
-    Raises CorruptLogError where a batch is damaged (nothing is changed then), LogStorageError where
-    the disk fails: the log is as before or partly cleaned, and usable.
+    Raises ValueError for a log whose cleanup policy has no compact, CorruptLogError where a batch
+    is damaged (nothing is changed then), LogStorageError where the disk fails: the log is as before
+    or partly cleaned, and usable.
     """
+    if not log.config.compacts:
+        raise ValueError(
+            f"{log.topic_partition} is not compacted (cleanup_policy is "
+            f"{','.join(log.config.cleanup_policy)}): open it with cleanup_policy='compact'"
+        )
     cleaning = _Cleaning(log, now_ms, OffsetMap(dedupe_buffer_bytes, os.urandom(16)), is_cancelled)
     try:
-        return cleaning.run(dirt)
+        with log.cleaning:
+            return cleaning.run(dirt)
     except InvalidBatchError as error:
         path, position = cleaning.reading
         raise CorruptLogError(path, position + error.position, str(error)) from error
     except OSError as error:
         raise storage_error(error, f"cleaning {log.topic_partition}") from error
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Bytes of a segment, and how many of them were whole batches."""
+
+    data: bytes
+    used: int = 0
 
 
 class _Cleaning:
@@ -166,33 +181,34 @@ class _Cleaning:
             keyless_records=writer.keyless,
         )
 
-    def _pieces(self, segment: LogSegment) -> Iterator[tuple[bytes, Callable[[int], None]]]:
-        """Pieces of a segment; the caller says how much of each was whole batches."""
+    def _pieces(self, segment: LogSegment) -> Iterator[_Piece]:
+        """A segment's bytes; the caller sets how many of each piece were whole batches."""
         file = segment.handle_or_open()
         position, wanted = 0, _READ_BYTES
         while position < segment.size_bytes:
             self.reading = (segment.path, position)
             data = file.read(min(wanted, segment.size_bytes - position), position)
-            used = [0]
-            yield data, lambda count, used=used: used.__setitem__(0, count)
-            position += used[0]
-            if used[0] == 0 and (len(data) < wanted or not data):
+            piece = _Piece(data)
+            yield piece
+            position += piece.used
+            if piece.used == 0 and len(data) < wanted:
                 raise CorruptLogError(segment.path, position, "a partial batch")
-            wanted = _READ_BYTES if used[0] else wanted * 4
+            wanted = _READ_BYTES if piece.used else wanted * 4
 
     def _fill_map(self, dirt: Dirt) -> None:
         core = self.log.core
         start, stop = dirt.first_dirty_offset, dirt.first_uncleanable_offset
+        # Also where nothing is dirty: tombstones may have become old enough to go.
+        self.offsets.latest_offset = start - 1
         transactions = CleanedTransactions(core.producers.aborted_between(start, stop))
         segments = [s for s in core.segments if s.next_offset > start and s.next_offset <= stop]
         following = [s.base_offset for s in core.segments[1:]]
         for segment in segments:
-            for data, consumed in self._pieces(segment):
-                done, full = index_batches(data, self.offsets, start, transactions.may_discard)
-                consumed(done)
-                if full:
-                    return
-                if self.is_cancelled():
+            for piece in self._pieces(segment):
+                piece.used, full = index_batches(
+                    piece.data, self.offsets, start, transactions.may_discard
+                )
+                if full or self.is_cancelled():
                     return
             # A gap between this segment and the next is clean too.
             beyond = next((base for base in following if base >= segment.next_offset), stop)
@@ -246,9 +262,8 @@ class _Cleaning:
         file = log.opener.create(path)
         try:
             for segment in group:
-                for data, consumed in self._pieces(segment):
-                    done, kept = writer.clean(data)
-                    consumed(done)
+                for piece in self._pieces(segment):
+                    piece.used, kept = writer.clean(piece.data)
                     if kept:
                         file.append(kept)
             file.sync()

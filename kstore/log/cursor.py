@@ -17,9 +17,8 @@ from kstore.log.settings import LogConfig
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.log.log_dir import LogDir
-
     from kstore.log.log import Log
+    from kstore.log.log_dir import LogDir
     from kstore.protocol.log_records import OffsetCommitValue
     from kstore.record import Record
 
@@ -197,7 +196,12 @@ class Cursor:
         then ``seek`` to an offset that the log holds.
         """
         found = self._take(max_records)
-        if not found and timeout != 0.0 and self._log.wait(self._position, timeout):
+        isolation = self._isolation
+        if (
+            not found
+            and timeout != 0.0
+            and self._log.wait(self._position, timeout, isolation=isolation)
+        ):
             found = self._take(max_records)
         return found
 
@@ -251,7 +255,7 @@ class Cursor:
                 f"ends at {self._log.log_end_offset}; commit the one after the last record done"
             )
         value = OffsetCommitValue(
-            offset=offset, metadata=metadata, commit_timestamp=self._log.env.clock.now_ms()
+            offset=offset, metadata=metadata, commit_timestamp=self._log.log_dir.now_ms()
         )
         self._offsets.commit(self.name, self._log.topic_partition, value)
         return offset

@@ -36,21 +36,23 @@ class Tail:
         self._before: Callable[[], object] | None = None
         self._closed = False
 
-    def wait(self, offset: int, timeout: float | None) -> bool:
+    def wait(self, offset: int, timeout: float | None, *, committed: bool = False) -> bool:
         """Whether a record at or after ``offset`` can be read, within ``timeout`` seconds (None:
         ever).
 
         Raises OffsetOutOfRangeError when ``offset`` was deleted or the log was cut before it, and
         LogClosedError when the log is closed meanwhile.
         """
-        if self._there(offset):
+        if self._log.read_only:
+            self._log.refresh()
+        if self._there(offset, committed):
             return True
         if timeout is not None and timeout <= 0:
             return False
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._log.read_only:
-            return self._wait_for_files(offset, deadline)
-        return self._wait_for_appends(offset, deadline)
+            return self._wait_for_files(offset, deadline, committed)
+        return self._wait_for_appends(offset, deadline, committed)
 
     def wake(self) -> None:
         """Let every waiter look again: after a truncation, a deletion, a raised high watermark."""
@@ -63,20 +65,21 @@ class Tail:
         self._closed = True
         self.wake()
 
-    def _there(self, offset: int) -> bool:
-        log = self._log
-        if self._closed:
+    def _there(self, offset: int, committed: bool) -> bool:
+        log, core = self._log, self._log.core
+        if self._closed or log.closed:
             raise LogClosedError(f"{log.topic_partition} was closed: open it again")
-        end = log.log_end_offset
-        if not log.log_start_offset <= offset <= end:
-            raise OffsetOutOfRangeError(str(log.topic_partition), offset, log.log_start_offset, end)
-        return offset < end
+        if not core.log_start_offset <= offset <= core.log_end_offset:
+            raise OffsetOutOfRangeError(
+                str(log.topic_partition), offset, core.log_start_offset, core.log_end_offset
+            )
+        return offset < (core.last_stable_offset if committed else core.high_watermark)
 
-    def _wait_for_appends(self, offset: int, deadline: float | None) -> bool:
+    def _wait_for_appends(self, offset: int, deadline: float | None, committed: bool) -> bool:
         with self._changed:
             self._enter()
             try:
-                while not self._there(offset):
+                while not self._there(offset, committed):
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return False
@@ -105,13 +108,13 @@ class Tail:
             before()
         self.wake()
 
-    def _wait_for_files(self, offset: int, deadline: float | None) -> bool:
+    def _wait_for_files(self, offset: int, deadline: float | None, committed: bool) -> bool:
         watch = self._watch()
         try:
             while True:
                 # After the watch began: what is written from here on wakes it.
                 self._log.refresh()
-                if self._there(offset):
+                if self._there(offset, committed):
                     return True
                 left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
                 if left <= 0:
