@@ -16,11 +16,10 @@ from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.log.settings import LogConfig
-
     from kstore.broker.state.image import TopicImage
     from kstore.config import BrokerConfig
     from kstore.log import LogDir
+    from kstore.log.settings import LogConfig
 
 __all__ = ["LocalReplicas"]
 

@@ -323,6 +323,8 @@ cdef class FetchPath:
         part.log_start_offset = partition.core.log_start_offset
         if part.last_fetched_epoch >= 0:
             self.check_divergence(part)
+            if part.error != NONE:
+                part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
             if part.diverging_epoch >= 0 or part.error != NONE:
                 return 0
         end = part.last_stable_offset if request.isolation_level == READ_COMMITTED else part.high_watermark

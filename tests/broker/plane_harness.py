@@ -1,4 +1,6 @@
-"""A data plane without sockets: a hand-driven loop, a transport that keeps what it is given, one log dir."""
+"""A data plane without sockets: a hand-driven loop, a transport that keeps what it is
+given, one log dir.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Timer:
 
 
 class FakeTransport:
-    """Keeps what is written. It says that it is TLS, so that the connection sends nothing by itself."""
+    """Keeps what is written. It says that it is TLS, so that the connection sends nothing
+    by itself.
+    """
 
     def __init__(self, host: str = "10.0.0.1") -> None:
         self.written = bytearray()
@@ -231,12 +235,16 @@ class Client:
         return found
 
     def answers(self) -> list[tuple[int, Any]]:
-        """(correlation id, response) of the answers since the last look; none may have a byte too many."""
+        """(correlation id, response) of the answers since the last look; none may have a
+        byte too many.
+        """
         found = []
         for answer in self.raw_answers():
             (correlation_id,) = struct.unpack_from(">i", answer)
             api_key, version = self._asked[correlation_id]
-            found.append((correlation_id, decode_response(answer, APIS[api_key].response, version)[1]))
+            found.append(
+                (correlation_id, decode_response(answer, APIS[api_key].response, version)[1])
+            )
         return found
 
 
