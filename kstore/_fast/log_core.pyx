@@ -415,7 +415,7 @@ cdef class LogCore(LogView):
         cdef int64_t start = position
         cdef int i
         for i in range(self.planned):
-            self.note_batch(active, &self.plan[i], position)
+            self.note_batch(active, &self.plan[i], position, True)
             position += self.plan[i].size_bytes
         self.remember(self.plan[0].base_offset, active.base_offset, start)
         self.log_end_offset = active.next_offset

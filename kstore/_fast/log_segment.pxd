@@ -4,9 +4,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from kstore._fast.segment_file cimport SegmentFile
 
-cdef enum:
-    ENTRIES_PER_PAGE = 128
-
 cdef struct IndexEntry:
     uint32_t offset_delta           # of a batch's base offset from the segment's
     uint32_t position               # where that batch lies
@@ -21,6 +18,7 @@ cdef class LogSegment:
     cdef public int64_t first_timestamp     # max timestamp of its first batch; -1 unknown
     cdef public int64_t created_ms
     cdef public bint sealed
+    cdef public bint complete               # LMDB has the whole index; in memory is a part, if any
     cdef public bint corrupt                # a damaged part was found in it
     cdef object opener                      # callable(path) -> SegmentFile
     cdef SegmentFile handle

@@ -23,6 +23,8 @@ class LogSegment:
     """When it was begun, or opened."""
     sealed: bool
     """A later segment exists."""
+    complete: bool
+    """LMDB has the whole index; what is in memory is a window into it, if anything."""
     corrupt: bool
     """A damaged part was found in it."""
     first_entry: int
@@ -59,8 +61,8 @@ class LogSegment:
         """Its open file."""
     def close(self) -> None:
         """Closes the file; it opens again when needed."""
-    def page(self, number: int) -> bytes:
-        """The packed index entries 128 * number and up to 127 more. IndexError if not in memory."""
+    def packed(self, start: int, stop: int) -> bytes:
+        """The index entries with these numbers, packed. IndexError if they are not in memory."""
     def offset_of_entry(self, number: int) -> int:
         """The batch offset of an index entry that is in memory."""
     def load(self, data: bytes, first_entry: int, window_end: int = ...) -> None:

@@ -104,12 +104,12 @@ cdef class LogSegment:
         if handle is not None:
             handle.close()
 
-    def page(self, int64_t number):
-        cdef int64_t start = number * ENTRIES_PER_PAGE - self.first_entry
-        cdef int64_t n = min(<int64_t>ENTRIES_PER_PAGE, self.count - start)
-        if start < 0 or n <= 0:
-            raise IndexError(f"page {number} of segment {self.base_offset} is not in memory")
-        return PyBytes_FromStringAndSize(<char*>(self.entries + start), n * sizeof(IndexEntry))
+    def packed(self, int64_t start, int64_t stop):
+        """The entries with these numbers, packed."""
+        cdef int64_t at = start - self.first_entry
+        if at < 0 or stop < start or stop - self.first_entry > self.count:
+            raise IndexError(f"entries {start} to {stop} of segment {self.base_offset} are not in memory")
+        return PyBytes_FromStringAndSize(<char*>(self.entries + at), (stop - start) * sizeof(IndexEntry))
 
     def offset_of_entry(self, int64_t number):
         cdef int64_t at = number - self.first_entry

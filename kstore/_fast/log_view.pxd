@@ -58,12 +58,13 @@ cdef class LogView:
                           bint min_one, int64_t* next_offset) except -1
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window, BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset, BatchInfo* info) except -1
-    cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position) except -1 nogil
+    cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
+                        bint epochs) except -1 nogil
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1
     cdef int note_end(self) except -1
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size, int64_t position,
-                        int64_t producers_from, Py_ssize_t* used) except -1 nogil
+                        int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil
 
 cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil

@@ -27,11 +27,19 @@ class LogView:
     """Producers and transactions."""
     def __init__(self, owner: object, *, index_interval_bytes: int = 4096) -> None: ...
     def scan(
-        self, segment: LogSegment, position: int, end: int, *, producers_from: int = 0
+        self,
+        segment: LogSegment,
+        position: int,
+        end: int,
+        *,
+        producers_from: int = 0,
+        into: str = "all",
     ) -> tuple[int, int]:
-        """Takes the whole, valid batches of [position, end) into segment, index, epochs and, from an
-        offset on, producers. Returns the position after the last good one and the BatchStatus that
-        stopped it (0 at the end)."""
+        """Takes the whole, valid batches of [position, end) into segment and index, epochs and, from
+        an offset on, producers ("all"); into the first two alone ("index"), or the last ("producers").
+
+        Returns the position after the last good one and the BatchStatus that stopped it (0 at the end).
+        """
     def set_offsets(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
         """Sets all three; the high watermark is kept between the others."""
     def set_high_watermark(self, offset: int) -> None:

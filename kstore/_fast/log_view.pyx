@@ -15,6 +15,11 @@ cdef enum:
     SCAN_CHUNK = 262144
     MARKER_ABORT = 0
     MARKER_COMMIT = 1
+    SCAN_ALL = 0
+    SCAN_INDEX = 1
+    SCAN_PRODUCERS = 2
+
+SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 
 cdef int64_t LARGEST_DELTA = 0xFFFFFFFFLL
 
@@ -205,7 +210,8 @@ cdef class LogView:
 
     # -- keeping what an append or a scan brings
 
-    cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position) except -1 nogil:
+    cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
+                        bint epochs) except -1 nogil:
         if segment.bytes_since_entry > self.index_interval_bytes:
             with gil:
                 segment.add_entry(info.base_offset, position)
@@ -216,7 +222,8 @@ cdef class LogView:
             segment.first_timestamp = info.max_timestamp
         segment.size_bytes = position + info.size_bytes
         segment.next_offset = info.base_offset + info.last_offset_delta + 1
-        if info.partition_leader_epoch != self.epochs.latest_epoch and info.partition_leader_epoch >= 0:
+        if epochs and info.partition_leader_epoch != self.epochs.latest_epoch \
+                and info.partition_leader_epoch >= 0:
             with gil:
                 self.epochs.assign(info.partition_leader_epoch, info.base_offset)
         return 0
@@ -248,7 +255,7 @@ cdef class LogView:
         return 0
 
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size, int64_t position,
-                        int64_t producers_from, Py_ssize_t* used) except -1 nogil:
+                        int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil:
         cdef const uint8_t* end = p + size
         cdef BatchInfo info
         cdef int status = BATCH_OK
@@ -257,11 +264,18 @@ cdef class LogView:
             status = check_batch(p, end, &info)
             if status != BATCH_OK:
                 return status
+            if mode == SCAN_PRODUCERS:
+                if info.producer_id >= 0 and info.base_offset >= producers_from:
+                    with gil:
+                        self.note_producer(p, &info)
+                used[0] += info.size_bytes
+                p += info.size_bytes
+                continue
             if info.base_offset < segment.next_offset or info.last_offset_delta < 0 \
                     or info.base_offset - segment.base_offset > LARGEST_DELTA:
                 return BATCH_NOT_MONOTONIC
-            self.note_batch(segment, &info, position + used[0])
-            if info.producer_id >= 0 and info.base_offset >= producers_from:
+            self.note_batch(segment, &info, position + used[0], mode == SCAN_ALL)
+            if mode == SCAN_ALL and info.producer_id >= 0 and info.base_offset >= producers_from:
                 with gil:
                     self.note_producer(p, &info)
             used[0] += info.size_bytes
@@ -270,9 +284,12 @@ cdef class LogView:
 
     # -- for kstore.log
 
-    def scan(self, LogSegment segment not None, int64_t position, int64_t end, *, int64_t producers_from=0):
+    def scan(self, LogSegment segment not None, int64_t position, int64_t end, *, int64_t producers_from=0,
+             str into="all"):
         """Takes the whole, valid batches of [position, end) into the segment, its index, the epochs and
-        the producers. Returns (position after the last good one, BatchStatus that stopped it)."""
+        the producers; into="index": the first two alone, "producers": the last alone. Returns (position
+        after the last good one, BatchStatus that stopped it)."""
+        cdef int mode = SCAN_MODES[into]
         cdef Py_ssize_t room = SCAN_CHUNK
         cdef uint8_t* chunk = <uint8_t*>PyMem_RawMalloc(room)
         cdef Py_ssize_t size, used
@@ -286,7 +303,8 @@ cdef class LogView:
                 if size == 0:
                     return position, BATCH_TRUNCATED
                 with nogil:
-                    status = self.scan_chunk(segment, chunk, size, position, producers_from, &used)
+                    status = self.scan_chunk(segment, chunk, size, position, producers_from,
+                                             mode, &used)
                 position += used
                 if status == BATCH_TRUNCATED and used == 0:
                     read_batch_header(chunk, chunk + size, &info)

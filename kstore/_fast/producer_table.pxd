@@ -44,7 +44,7 @@ cdef class ProducerTable:
     cdef dict staged
     cdef list staged_ends                   # (producer id, first offset, last offset, commit)
     cdef list staged_starts                 # (first offset, producer id)
-    cdef readonly bint any_seen             # a producer id was ever in this log
+    cdef public bint any_seen             # a producer id was ever in this log
 
     # Analyse: check one batch and remember what it would change. A Kafka error code, PRODUCER_OK or
     # PRODUCER_DUPLICATE (then first and last are the original's). marker is NULL but for control batches.

@@ -4,9 +4,10 @@ per batch is the LogCore's; which segments are removed when is retention's and t
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Buffer
@@ -17,6 +18,7 @@ from kstore.log import errors, retention
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
+from kstore.log.tail import Tail
 from kstore.record import Record, RecordSet, decode
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
@@ -24,6 +26,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
+    from kstore.log.cleaner import CleaningReport
     from kstore.log.cursor import Cursor
     from kstore.log.log_dir import LogDir
 
@@ -48,14 +51,29 @@ class Log:
         self.topic_partition = topic_partition
         self.path = path
         self.topic_id = topic_id
+        self.name = os.path.basename(path)
+        self.env = log_dir.env
         self.recovery = RecoveryReport()
         self.read_only = log_dir.read_only
         self.closed = False
         self._owns_dir = False
         self._new_names = False
+        # For checkpoint.py: up to where the disk has everything; what a checkpoint has to bring or
+        # forget; how often the index of what is written already was taken back.
+        self.durable = (0, 0, 0)
+        self.pending_snapshots: dict[int, bytes] = {}
+        self.pending_forgotten: list[int] = []
+        self.index_generation = 0
+        self.changes = 0
+        self.cleaned_offset = -1
+        self.deleted = False
+        self.listed_ns = 0
+        self.flushed_at = 0.0
         self.opener = SegmentOpener(log_dir.env.fs, writable=not self.read_only)
+        self.cleaning = threading.Lock()
         self._sync_lock = threading.Lock()
         self._always = log_dir.flush_policy is FlushPolicy.ALWAYS
+        self._tail: Tail | None = None
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
         self.config = config
         self.configure(config)
@@ -307,19 +325,98 @@ class Log:
         self._check_writable()
         self.sync_until(self.core.log_end_offset)
 
+    def when_durable(self, offset: int, callback: Callable[[], object]) -> None:
+        """Have ``callback`` called when every record below ``offset`` is on the disk, from another
+        thread (or at once, if it is so already). For those who must not wait themselves.
+        """
+        if self.core.durable_offset >= offset:
+            callback()
+        else:
+            self.log_dir.maintenance.sync_for(self, offset, callback)
+
     def _sync(self) -> None:
-        target = self.core.log_end_offset
-        durable = self.core.durable_offset
+        with self.core as core:
+            durable = core.durable_offset
+            active = core.active
+            target = core.log_end_offset
+            reached = (active.base_offset, active.size_bytes, target)
+            generation = self.index_generation
+            behind = [s for s in core.segments if s.next_offset > durable and s.size_bytes]
+            files = [segment.handle_or_open() for segment in behind]
         try:
-            for segment in tuple(self.core.segments):
-                if segment.next_offset > durable and segment.size_bytes:
-                    segment.handle_or_open().sync()
+            for file in files:
+                file.sync()
             if self._new_names:
                 self._new_names = False
                 self.log_dir.env.fs.fsync_dir(self.path)
         except OSError as error:
             raise errors.storage_error(error, f"flushing {self.topic_partition}") from error
-        self.core.durable_offset = max(self.core.durable_offset, target)
+        with self.core as core:
+            if generation == self.index_generation:  # nothing was cut meanwhile
+                self.durable = reached
+                core.durable_offset = max(core.durable_offset, target)
+        self.note_dirty()
+
+    def sync_sealed(self) -> None:
+        """Put the segments that are no longer written to on the disk."""
+        with self._sync_lock, self.core as core:
+            durable = core.durable_offset
+            behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
+            files = [segment.handle_or_open() for segment in behind]
+            generation = self.index_generation
+        if not files:
+            return
+        for file in files:
+            file.sync()
+        with self.core as core:
+            if generation == self.index_generation and behind[-1].next_offset > core.durable_offset:
+                last = behind[-1]
+                self.durable = (last.base_offset, last.size_bytes, last.next_offset)
+                core.durable_offset = last.next_offset
+
+    # -- follow
+
+    @property
+    def tail(self) -> Tail:
+        """Who waits for this log to grow."""
+        if self._tail is None:
+            self._tail = Tail(self)
+        return self._tail
+
+    def wait(
+        self,
+        offset: int,
+        timeout: float | None = None,
+        *,
+        isolation: str = "read_uncommitted",
+    ) -> bool:
+        """Wait until a record at or after ``offset`` can be read; False after ``timeout`` seconds.
+
+        Works on a log that another process writes, too.
+        """
+        return self.tail.wait(offset, timeout, committed=isolation == "read_committed")
+
+    def follow(
+        self,
+        offset: int | None = None,
+        timeout: float | None = None,
+        *,
+        isolation: str = "read_uncommitted",
+    ) -> Iterator[Record]:
+        """The records from ``offset`` on (default: the log start), and those to come; ends when
+        none has come for ``timeout`` seconds.
+        """
+        position = self.log_start_offset if offset is None else offset
+        while self.wait(position, timeout, isolation=isolation):
+            records = self.read(position, _ITERATE_BYTES, isolation=isolation)
+            yield from records
+            position = records.next_offset or position
+
+    def cursor(self, name: str, *, isolation: str = "read_uncommitted") -> Cursor:
+        """A named cursor, which reads on from where ``name`` last committed."""
+        from kstore.log.cursor import Cursor
+
+        return Cursor(self, self.log_dir.committed_offsets, name, isolation=isolation)
 
     # -- change
 
@@ -356,6 +453,22 @@ class Log:
         self._owns_dir = True
         return self
 
+    def compact(self, now_ms: int | None = None) -> CleaningReport:
+        """Clean what can be cleaned now: of each key the last record stays, but for those in the
+        active segment. ValueError unless cleanup_policy has compact.
+        """
+        from kstore.log.cleaner import clean, measure
+
+        self._check_writable()
+        if not self.config.compacts:
+            raise ValueError(f"{self.topic_partition} has no cleanup_policy compact: set it first")
+        now = self.log_dir.now_ms() if now_ms is None else now_ms
+        known = None if self.cleaned_offset < 0 else self.cleaned_offset
+        report = clean(self, measure(self, now, known), now)
+        self.cleaned_offset = report.end_offset
+        self.note_dirty()
+        return report
+
     def close(self) -> None:
         """Checkpoint, and close its files. A log that ``open_log`` gave closes its directory."""
         if self.closed:
@@ -391,6 +504,8 @@ class Log:
     def roll_for_append(self, base_offset: int) -> None:
         """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
         segment = new_segment(self.opener, self.path, base_offset, self.log_dir.env)
+        if self.core.producers.any_seen:
+            self.pending_snapshots[base_offset] = self.core.producers.pack()
         self.core.active.sealed = True
         self._new_names = True
         self.core.set_segments([*self.core.segments, segment])

@@ -9,33 +9,40 @@ import fcntl
 import os
 import sys
 import threading
+import time
 import uuid
 import weakref
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
-from kstore._fast.log_view import LogView
 from kstore.env import Clock, Env, SystemClock, SystemEnv
-from kstore.log import errors
+from kstore.log import checkpoint, errors, recovery
+from kstore.log.index import IndexStore, boot_id
 from kstore.log.log import Log
-from kstore.log.recovery import RecoveryReport, scan_segment
+from kstore.log.maintenance import Maintenance
+from kstore.log.producer_state import restore_producers
 from kstore.log.segment import (
     DELETED_SUFFIX,
-    SegmentOpener,
     directory_name,
-    new_segment,
     parse_directory_name,
     read_topic_id,
     segment_bases,
-    segment_path,
     write_topic_id,
 )
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kstore.log.cursor import CommittedOffsets
+
 __all__ = ["LogDir"]
 
 LOCK_NAME = ".lock"
+REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
+# A directory's time stamp is this coarse: a change just after a look may leave it as it was.
+_STAMP_NS = 50_000_000
+_open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
+
 
 class LogDir:
     """The logs below one path. Made by ``kstore.open_log_dir``; a context manager."""
@@ -62,11 +69,17 @@ class LogDir:
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
         self._lock_file: IO[str] | None = None
+        self._offsets: CommittedOffsets | None = None
+        self.boot = boot_id()
+        self.index: IndexStore | None = None
+        self.maintenance = Maintenance(self)
         if read_only:
             if not os.path.isdir(path):
                 raise errors.LogNotFoundError(f"{path} is no directory: nothing to read there")
+            self.index = IndexStore(path, read_only=True)
         else:
             self._open_for_writing()
+        _open_dirs.add(self)
 
     def _open_for_writing(self) -> None:
         try:
@@ -74,6 +87,15 @@ class LogDir:
         except OSError as error:
             raise errors.storage_error(error, f"making {self.path}") from error
         self._take_lock()
+        try:
+            self.index = IndexStore(self.path, read_only=False)
+            self._finish_deletions()
+        except OSError as error:
+            self._give_lock_back()
+            raise errors.storage_error(error, f"opening {self.path}") from error
+        except BaseException:
+            self._give_lock_back()
+            raise
 
     def _take_lock(self) -> None:
         path = os.path.join(self.path, LOCK_NAME)
@@ -92,6 +114,27 @@ class LogDir:
         file.write(f"pid {os.getpid()} ({' '.join(sys.argv) or 'python'})\n")
         file.flush()
         self._lock_file = file
+
+    def _give_lock_back(self) -> None:
+        file, self._lock_file = self._lock_file, None
+        if file is not None:
+            file.truncate(0)
+            file.close()
+
+    def _finish_deletions(self) -> None:
+        """Remove the directories of partitions that a crash left half deleted."""
+        for name in self.env.fs.listdir(self.path):
+            if name.endswith(REMOVED_SUFFIX):
+                self._remove_directory(os.path.join(self.path, name))
+
+    @property
+    def committed_offsets(self) -> CommittedOffsets:
+        """The offsets that cursors committed here."""
+        if self._offsets is None:
+            from kstore.log.cursor import CommittedOffsets
+
+            self._offsets = CommittedOffsets(self)
+        return self._offsets
 
     def now_ms(self) -> int:
         """The environment's time."""
@@ -138,31 +181,23 @@ class LogDir:
             fs.mkdir(path)
             write_topic_id(fs, path, topic_id)
             names = []
-        log = Log(self, key, path, config, topic_id or read_topic_id(fs, path))
-        self._load(log, names)
+            log = Log(self, key, path, config, topic_id)
+        else:
+            log = Log(self, key, path, config, read_topic_id(fs, path))
+        try:
+            self._load(log, names)
+        except OSError as error:
+            raise errors.storage_error(error, f"opening {key}") from error
         return log
 
     def _load(self, log: Log, names: list[str]) -> None:
-        core = log.core
-        opener = log.opener
-        segments = []
-        now = self.now_ms()
-        for base in segment_bases(names):
-            segment = LogSegment(base, segment_path(log.path, base), opener, created_ms=now)
-            segments.append(segment)
-        if not segments and not self.read_only:
-            segments.append(new_segment(opener, log.path, 0, self.env))
-        report = RecoveryReport(segments=len(segments))
-        for segment in segments:
-            end = scan_segment(core, segment, 0, report, 0)
-            size = segment.handle_or_open().size_bytes
-            segment.sealed = segment is not segments[-1]
-            if end < size and not segment.sealed and not self.read_only:
-                segment.handle_or_open().truncate(end)
-                report.truncated_bytes += size - end
-        core.set_segments(segments)
-        core.set_offsets(segments[0].base_offset, segments[-1].next_offset, 2**62)
-        log.recovery = report
+        log.recovery = recovery.load(log, names)
+        if not self.read_only and (log.recovery.scanned_bytes or log.recovery.truncated_bytes):
+            log.note_dirty()
+
+    def open_logs(self) -> tuple[Log, ...]:
+        """The logs that are open now."""
+        return tuple(self._logs.values())
 
     def partitions(self) -> list[TopicPartition]:
         """The topic-partitions that have a log here."""
@@ -180,14 +215,23 @@ class LogDir:
         with self._mutex:
             log = self._logs.pop(key, None)
             if log is not None:
+                log.deleted = True
                 self._shut(log)
+            if self.index is not None:
+                self.index.forget_log(os.path.basename(path))
+            # A new log of this name may come at once: the files go under another name.
+            removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
             try:
-                names = fs.listdir(path)
+                fs.replace(path, removed)
             except FileNotFoundError:
                 return
-            for name in names:
-                fs.unlink(os.path.join(path, name))
-            fs.rmdir(path)
+            self._remove_directory(removed)
+
+    def _remove_directory(self, path: str) -> None:
+        fs = self.env.fs
+        for name in fs.listdir(path):
+            fs.unlink(os.path.join(path, name))
+        fs.rmdir(path)
 
     def flush(self) -> None:
         """Put everything in all open logs on the disk."""
@@ -195,30 +239,58 @@ class LogDir:
             log.flush()
 
     def close_log(self, log: Log) -> None:
-        """Checkpoint one log and close its files."""
+        """Sync and checkpoint one log and close its files."""
         with self._mutex:
             self._logs.pop(log.topic_partition, None)
-            self._shut(log)
+            try:
+                if not self.read_only and self._is_unsaved(log):
+                    self.maintenance.save([log], closing=True)
+            finally:
+                self._shut(log)
+
+    def _is_unsaved(self, log: Log) -> bool:
+        core = log.core
+        return core.durable_offset < core.log_end_offset or self.maintenance.is_dirty(log)
 
     def _shut(self, log: Log) -> None:
+        self.maintenance.forget(log)
         with log.core:
             log.core.close()
             log.closed = True
             for segment in log.core.segments:
                 segment.close()
+        log.tail.close()
 
     def close(self) -> None:
-        """Checkpoint and close all logs, and give the lock back."""
+        """Sync and checkpoint all logs, close them, and give the lock back."""
         with self._mutex:
             if self.closed:
                 return
             self.closed = True
-            for log in tuple(self._logs.values()):
-                self._shut(log)
-            self._logs.clear()
-            if self._lock_file is not None:
-                self._lock_file.truncate(0)
-                self._lock_file.close()
+            logs = self.open_logs()
+            try:
+                self.maintenance.stop()
+                for log in logs:
+                    log.core.close()  # no append comes after the checkpoint
+                if not self.read_only:
+                    self.maintenance.save(filter(self._is_unsaved, logs), closing=True)
+            except OSError as error:
+                raise errors.storage_error(error, f"closing {self.path}") from error
+            finally:
+                for log in logs:
+                    self._shut(log)
+                self._logs.clear()
+                if self.index is not None:
+                    self.index.close()
+                self._give_lock_back()
+
+    def after_fork(self) -> None:
+        """In a child process: this directory is the parent's, nothing of it may be used here."""
+        self.closed = True
+        self.maintenance.after_fork()
+        for log in self.open_logs():
+            log.core.after_fork()
+            log.closed = True
 
     def __enter__(self) -> LogDir:
         return self
@@ -233,34 +305,122 @@ class LogDir:
     # -- what logs ask of their directory
 
     def note_dirty(self, log: Log) -> None:
-        """Something in a log changed."""
+        """Something in a log changed that has to get into the index environment."""
+        if not self.read_only:
+            self.maintenance.note_dirty(log)
 
     def checkpoint(self, log: Log) -> None:
-        """Write a log's state to the index environment."""
+        """Write a log's state to the index environment, durably, now."""
+        if self.index is not None:
+            checkpoint.write(self.index, [checkpoint.capture(log)])
 
     def forget_segments(self, log: Log, segments: list[LogSegment]) -> None:
-        """Remove segments that a log no longer has."""
+        """Remove segments that a log no longer has; their files stay a while for readers."""
         for segment in segments:
-            segment.close()
-            self.env.fs.replace(segment.path, segment.path + DELETED_SUFFIX)
-            self.env.fs.unlink(segment.path + DELETED_SUFFIX)
+            removed = segment.path + DELETED_SUFFIX
+            self.env.fs.replace(segment.path, removed)
+            log.pending_forgotten.append(segment.base_offset)
+            self.maintenance.unlink_later(removed, log.config.file_delete_delay_ms)
 
-    def forget_tail(self, log: Log, segment: LogSegment | None, position: int) -> None:
-        """Forget what the index has of a log from a position on, before it is cut."""
+    def forget_segment_index(self, log: Log, segments: list[LogSegment]) -> None:
+        """Forget the index of segments whose files are about to be replaced."""
+        if self.index is not None:
+            bases = [segment.base_offset for segment in segments]
+            checkpoint.forget_segments_now(log, self.index, bases)
+
+    def forget_tail(self, log: Log, segment: LogSegment | None, base_offset: int) -> None:
+        """Forget what the index has of a log from a segment on, before that is cut. The segment's
+        own entries stay in memory.
+        """
+        if self.index is None:
+            return
+        if segment is not None:
+            self._load_whole_index(log, segment)
+        bases = [s.base_offset for s in log.core.segments if s.base_offset >= base_offset]
+        checkpoint.forget_segments_now(log, self.index, bases, below=base_offset)
+        if segment is not None:
+            segment.persisted = 0
+            segment.complete = False
+
+    def _load_whole_index(self, log: Log, segment: LogSegment) -> None:
+        if segment.complete or segment.first_entry:
+            pages = self.index.pages(log.name, segment.base_offset) if self.index else b""
+            if segment.complete:
+                segment.load(pages, 0)
+            else:
+                segment.prepend(pages[: segment.first_entry * 16])
 
     def rescan(self, log: Log, segment: LogSegment) -> None:
         """Take a segment's last stretch in again, after it was cut."""
         size = segment.handle_or_open().size_bytes
         start = segment.rewind(size)
-        log.core.epochs.truncate_from_end(segment.next_offset)
-        log.core.scan(segment, start, size, producers_from=2**62)
+        log.core.epochs.truncate_from_end(segment.next_offset + 1)
+        log.core.scan(segment, start, size, producers_from=2**63 - 1)
 
     def rebuild_producers(self, log: Log) -> None:
-        """Read the producers' state anew."""
+        """Read the producers' state anew, as of the log's end."""
+        if log.core.producers.any_seen:
+            restore_producers(log, log.core.log_end_offset)
 
     def load_index(self, log: Log, segment: LogSegment, offset: int) -> None:
-        """Bring index entries into memory."""
+        """Bring the index entries around an offset into memory."""
+        if not segment.complete:
+            self._load_whole_index(log, segment)
+        elif self.index is None or not self.index.load_window(log.name, segment, offset):
+            recovery.reindex(log, segment)
+
+    # -- reading what another process writes
 
     def refresh(self, log: Log) -> bool:
-        """Take in what the writing process has added."""
-        return False
+        """Take in what the writing process has added or removed; True if there was anything."""
+        with log.core as core:
+            end = core.log_end_offset
+            if self._is_outdated(log):
+                self._load(log, self.env.fs.listdir(log.path))
+            else:
+                self._scan_tail(log)
+            return core.log_end_offset != end
+
+    def _is_outdated(self, log: Log) -> bool:
+        """Whether segments came or went, or what was read already was changed."""
+        state = self.index.state(log.name) if self.index is not None else None
+        if state is not None:
+            if state.changes != log.changes:
+                return True
+            if state.log_start_offset > log.core.log_start_offset:
+                log.core.set_log_start_offset(min(state.log_start_offset, log.core.log_end_offset))
+        stamp = os.stat(log.path).st_mtime_ns
+        if stamp == log.listed_ns:
+            return False
+        bases = segment_bases(self.env.fs.listdir(log.path))
+        if time.time_ns() - stamp > _STAMP_NS:
+            log.listed_ns = stamp
+        return bases != [segment.base_offset for segment in log.core.segments]
+
+    def _scan_tail(self, log: Log) -> None:
+        core = log.core
+        active = core.active
+        try:
+            size = active.handle_or_open().refresh()
+        except FileNotFoundError:
+            return
+        if size < active.size_bytes:
+            self._load(log, self.env.fs.listdir(log.path))
+        elif size > active.size_bytes:
+            core.scan(active, active.size_bytes, size)
+            core.set_offsets(core.log_start_offset, active.next_offset, active.next_offset)
+
+
+def _close_all() -> None:
+    """At exit: what was appended gets its checkpoint."""
+    for log_dir in tuple(_open_dirs):
+        log_dir.close()
+
+
+def _after_fork() -> None:
+    for log_dir in tuple(_open_dirs):
+        log_dir.after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)

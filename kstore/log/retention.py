@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
-from kstore.log.segment import new_segment
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
@@ -90,7 +89,8 @@ def delete_before(log: Log, offset: int) -> None:
         core.epochs.truncate_from_start(offset)
         core.producers.drop_aborted_before(offset)
         _drop_first(log, core.segments[: _before_start(log)])
-        log.log_dir.checkpoint(log)
+    log.log_dir.checkpoint(log)
+    log.tail.wake()
 
 
 def truncate(log: Log, offset: int) -> int:
@@ -104,30 +104,28 @@ def truncate(log: Log, offset: int) -> int:
         keep = [s for s in core.segments if s.base_offset <= offset]
         gone = [s for s in core.segments if s.base_offset > offset]
         position = _cut_position(log, offset)
-        log.log_dir.forget_tail(log, keep[-1] if keep else None, position)
+        log.log_dir.forget_tail(log, keep[-1], keep[-1].base_offset)
         for segment in reversed(gone):
-            segment.close()
             log.log_dir.env.fs.unlink(segment.path)
-        if keep:
-            _cut_segment(log, keep[-1], position)
-        else:
-            keep = [new_segment(log.opener, log.path, offset, log.log_dir.env)]
+        _cut_segment(log, keep[-1], position)
         core.set_segments(keep)
         end = keep[-1].next_offset
         core.durable_offset = min(core.durable_offset, end)
+        if log.durable[2] > end:
+            log.durable = (keep[-1].base_offset, 0, keep[-1].base_offset)
         core.epochs.truncate_from_end(end)
         core.set_offsets(core.log_start_offset, end, min(core.high_watermark, end))
         log.log_dir.rebuild_producers(log)
+        core.set_high_watermark(core.high_watermark)
         log.note_dirty()
-        return end
+    log.tail.wake()
+    return end
 
 
 def _cut_position(log: Log, offset: int) -> int:
     """Where the batch that holds ``offset``, or the first behind it, begins in its segment."""
     found = log.core.slice_at(offset, log.core.log_end_offset, 0)
-    segment = next((s for s in reversed(log.core.segments) if s.base_offset <= offset), None)
-    if segment is None:
-        return 0
+    segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
     if found is None or found[0] != segment.path:
         return segment.size_bytes
     return found[1]

@@ -1,0 +1,169 @@
+"""What goes from a log's memory into the index environment: index pages, the log's state, producer
+snapshots. A checkpoint is captured under the log's lock and written without it; a truncation in
+between makes it void.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from kstore._fast.log_segment import LogSegment
+from kstore.log.index import ENTRIES_PER_PAGE, IndexStore, LogState, SegmentState
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["Checkpoint", "capture", "forget_segments_now", "write"]
+
+# Packing more producers than this takes long enough to be felt by appenders.
+_FEW_PRODUCERS = 256
+
+
+@dataclass
+class Checkpoint:
+    """One log's part of a write to the environment."""
+
+    log: Log
+    generation: int
+    state: LogState
+    pages: list[tuple[int, int, bytes]] = field(default_factory=list)
+    persisted: list[tuple[LogSegment, int]] = field(default_factory=list)
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    forgotten: list[int] = field(default_factory=list)
+
+
+def capture(log: Log, *, closing: bool = False) -> Checkpoint:
+    """Take what has changed in a log since the last checkpoint."""
+    core = log.core
+    with core:
+        core.take_dirty()
+        pages: list[tuple[int, int, bytes]] = []
+        persisted = []
+        for segment in core.segments:
+            if not segment.complete and (segment.entry_count > segment.persisted or segment.sealed):
+                pages += _pages(segment)
+                persisted.append((segment, segment.entry_count))
+        point = Checkpoint(log, log.index_generation, _state(log), pages, persisted)
+        point.snapshots, log.pending_snapshots = log.pending_snapshots, {}
+        point.forgotten, log.pending_forgotten = log.pending_forgotten, []
+        producers = core.producers
+        if producers.any_seen and (closing or len(producers) <= _FEW_PRODUCERS):
+            point.snapshots[core.log_end_offset] = producers.pack()
+        return point
+
+
+def _pages(segment: LogSegment) -> list[tuple[int, int, bytes]]:
+    found = []
+    start = max(segment.first_entry, segment.persisted // ENTRIES_PER_PAGE * ENTRIES_PER_PAGE)
+    while start < segment.entry_count:
+        stop = min((start // ENTRIES_PER_PAGE + 1) * ENTRIES_PER_PAGE, segment.entry_count)
+        first = segment.offset_of_entry(start)
+        found.append((segment.base_offset, first, segment.packed(start, stop)))
+        start = stop
+    return found
+
+
+def _state(log: Log, *, below: int | None = None, without: frozenset[int] = frozenset()) -> LogState:
+    """A log's state now; or as it is known below a segment, or without some segments' indexes."""
+    core = log.core
+    active = core.active
+    sealed = [
+        SegmentState(
+            s.base_offset, s.size_bytes, s.next_offset, s.max_timestamp, s.first_timestamp,
+            s.persisted if s.complete else s.entry_count,
+        )
+        for s in core.segments
+        if s.sealed and s.base_offset not in without and (below is None or s.base_offset < below)
+    ]  # fmt: skip
+    durable_base, durable_position, durable_offset = log.durable
+    state = LogState(
+        topic_id=log.topic_id.bytes if log.topic_id else bytes(16),
+        boot=log.log_dir.boot,
+        changes=log.changes,
+        log_start_offset=core.log_start_offset,
+        high_watermark=core.high_watermark,
+        durable_base=durable_base,
+        durable_position=durable_position,
+        durable_offset=durable_offset,
+        active_base=active.base_offset,
+        position=active.size_bytes,
+        next_offset=core.log_end_offset,
+        entries=active.entry_count,
+        max_timestamp=active.max_timestamp,
+        first_timestamp=active.first_timestamp,
+        bytes_since_entry=min(active.bytes_since_entry, 2**40),
+        cleaned_offset=log.cleaned_offset,
+        has_producers=core.producers.any_seen,
+        sealed=sealed,
+        epochs=core.epochs.as_list(),
+    )
+    if below is not None and below <= active.base_offset:
+        state.active_base = state.next_offset = below
+        state.position = state.entries = state.bytes_since_entry = 0
+        state.max_timestamp = state.first_timestamp = -1
+        if durable_base >= below:
+            state.durable_base = state.durable_offset = below
+            state.durable_position = 0
+    return state
+
+
+def write(store: IndexStore, points: list[Checkpoint]) -> None:
+    """Write checkpoints in one durable transaction; void ones are left out."""
+    while True:
+        try:
+            written = _write(store, points)
+            break
+        except lmdb.MapFullError:
+            continue  # the store has made the map larger
+    for point in written:
+        for segment, entries in point.persisted:
+            segment.persisted = max(segment.persisted, entries)
+            if segment.sealed and segment.entry_count == entries:
+                segment.complete = True
+                segment.drop_entries(entries)
+
+
+def _write(store: IndexStore, points: list[Checkpoint]) -> list[Checkpoint]:
+    written = []
+    with store.write() as transaction:
+        for point in points:
+            if point.generation != point.log.index_generation or point.log.deleted:
+                continue
+            name = point.log.name
+            for base in point.forgotten:
+                store.forget_pages(transaction, name, base)
+            store.put_pages(transaction, name, point.pages)
+            store.put_state(transaction, name, point.state)
+            if point.snapshots:
+                for offset, snapshot in point.snapshots.items():
+                    store.put_snapshot(transaction, name, offset, snapshot)
+                keep = {s.base_offset for s in point.log.core.segments} | set(point.snapshots)
+                store.forget_snapshots(transaction, name, keep=keep)
+            written.append(point)
+    return written
+
+
+def forget_segments_now(
+    log: Log, store: IndexStore, bases: list[int], *, below: int | None = None
+) -> None:
+    """Forget the index of segments whose files are about to change, durably, before they do.
+
+    ``below``: a truncation; nothing at this segment or behind it is known any more.
+    """
+    log.index_generation += 1
+    log.changes += 1
+    state = _state(log, below=below, without=frozenset(bases))
+    while True:
+        try:
+            with store.write() as transaction:
+                for base in bases:
+                    store.forget_pages(transaction, log.name, base)
+                if below is not None:
+                    store.forget_snapshots(transaction, log.name, above=below)
+                store.put_state(transaction, log.name, state)
+            return
+        except lmdb.MapFullError:
+            continue

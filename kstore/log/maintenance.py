@@ -1,0 +1,189 @@
+"""What a log dir does beside appends and reads, in threads that mostly wait without the GIL: write
+checkpoints, flush by interval, sync sealed segments, enforce retention, remove deleted files. The
+thread starts with the first append and sleeps while nothing is to be done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kstore.log import checkpoint
+from kstore.log.errors import LogError
+from kstore.log.settings import FlushPolicy
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+    from kstore.log.log_dir import LogDir
+
+__all__ = ["Maintenance"]
+
+TICK_SECONDS = 1.0
+RETENTION_CHECK_SECONDS = 300.0  # Kafka's log.retention.check.interval.ms
+PRODUCER_EXPIRATION_MS = 86_400_000  # Kafka's producer.id.expiration.ms
+# Between so many logs the other threads of the process get their turn.
+LOGS_AT_ONCE = 16
+_UNLIMITED = 2**63 - 1
+
+
+class Maintenance:
+    """The background work of one writable log dir."""
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self._dir = log_dir
+        self._interval = TICK_SECONDS
+        if log_dir.flush_policy is FlushPolicy.INTERVAL:
+            self._interval = min(TICK_SECONDS, log_dir.flush_interval_ms / 1000)
+        self._dirty: set[Log] = set()
+        self._unlinks: list[tuple[float, str]] = []
+        self._sync_waits: dict[Log, list[tuple[int, Callable[[], object]]]] = {}
+        self._wake = threading.Event()
+        self._sync_wake = threading.Event()
+        self._stop = threading.Event()
+        self._guard = threading.Lock()
+        self._threads: dict[str, threading.Thread] = {}
+        self._next_retention = time.monotonic() + RETENTION_CHECK_SECONDS
+        self.last_error: Exception | None = None
+
+    # -- told by others, from any thread, some of them holding a log's lock
+
+    def note_dirty(self, log: Log) -> None:
+        """A log has something for the index environment, or for the disk."""
+        self._dirty.add(log)
+        if not self._wake.is_set():
+            self._start("kstore-maintenance", self._run)
+            self._wake.set()
+
+    def unlink_later(self, path: str, delay_ms: int) -> None:
+        """Remove a file after a while: readers may still want to open it."""
+        self._unlinks.append((time.monotonic() + delay_ms / 1000, path))
+        self._start("kstore-maintenance", self._run)
+        self._wake.set()
+
+    def sync_for(self, log: Log, offset: int, callback: Callable[[], object]) -> None:
+        """Sync a log in a thread of its own and call back; calls meanwhile share the next sync."""
+        with self._guard:
+            self._sync_waits.setdefault(log, []).append((offset, callback))
+        self._start("kstore-flush", self._run_syncs)
+        self._sync_wake.set()
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        if name in self._threads or self._stop.is_set():
+            return
+        with self._guard:
+            if name not in self._threads:
+                self._threads[name] = threading.Thread(target=run, name=name, daemon=True)
+                self._threads[name].start()
+
+    # -- the threads
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(RETENTION_CHECK_SECONDS)
+            # What comes within one interval is written together.
+            if self._stop.wait(self._interval):
+                return
+            self._wake.clear()
+            try:
+                self.tick()
+            except (OSError, LogError) as error:
+                self.last_error = error  # a full disk, say: the next tick tries again
+            if self._unlinks or self._dirty:
+                self._wake.set()
+
+    def tick(self) -> None:
+        """Do what is due now."""
+        dirty = {log for log in tuple(self._dirty) if not log.closed}
+        self._dirty.clear()
+        try:
+            self.save(dirty)
+        except BaseException:
+            self._dirty |= dirty
+            raise
+        now = time.monotonic()
+        if now >= self._next_retention:
+            self._next_retention = now + RETENTION_CHECK_SECONDS
+            for log in self._dir.open_logs():
+                log.enforce_retention()
+                with log.core:
+                    log.core.producers.expire(self._dir.now_ms(), PRODUCER_EXPIRATION_MS)
+        self._unlink(now)
+
+    def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:
+        """Sync what the flush policy wants synced, then write checkpoints."""
+        points = []
+        for count, log in enumerate(logs):
+            if closing or self._must_flush(log):
+                log.sync_until(log.core.log_end_offset)
+            else:
+                log.sync_sealed()
+            points.append(checkpoint.capture(log, closing=closing))
+            if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1 and not closing:
+                time.sleep(0.001)
+        if points and self._dir.index is not None:
+            checkpoint.write(self._dir.index, points)
+
+    def _must_flush(self, log: Log) -> bool:
+        if self._dir.flush_policy is not FlushPolicy.OS:
+            return True
+        core, config = log.core, log.config
+        if core.log_end_offset - core.durable_offset >= config.flush_messages:
+            return True
+        if config.flush_ms == _UNLIMITED:
+            return False
+        now = time.monotonic()
+        if now - log.flushed_at < config.flush_ms / 1000:
+            self._dirty.add(log)  # it becomes due later
+            return False
+        log.flushed_at = now
+        return True
+
+    def _unlink(self, now: float) -> None:
+        due = [path for when, path in self._unlinks if when <= now]
+        self._unlinks = [row for row in self._unlinks if row[0] > now]
+        for path in due:
+            with contextlib.suppress(FileNotFoundError):
+                self._dir.env.fs.unlink(path)
+
+    def _run_syncs(self) -> None:
+        while not self._stop.is_set():
+            self._sync_wake.wait()
+            self._sync_wake.clear()
+            with self._guard:
+                waits, self._sync_waits = self._sync_waits, {}
+            for log, rows in waits.items():
+                try:
+                    log.sync_until(max(offset for offset, _ in rows))
+                except (OSError, LogError) as error:
+                    self.last_error = error
+                for _offset, callback in rows:
+                    callback()
+
+    # -- the end
+
+    def stop(self) -> None:
+        """End the threads; what was to be removed later is removed now."""
+        self._stop.set()
+        self._wake.set()
+        self._sync_wake.set()
+        for thread in self._threads.values():
+            if thread is not threading.current_thread():
+                thread.join()
+        self._unlink(float("inf"))
+
+    def after_fork(self) -> None:
+        """In a child process: there are no threads, and nothing is this process's to do."""
+        self._stop.set()
+        self._threads.clear()
+        self._unlinks.clear()
+
+    def is_dirty(self, log: Log) -> bool:
+        """Whether a log has something that is not in the index environment."""
+        return log in self._dirty
+
+    def forget(self, log: Log) -> None:
+        """A log was closed or deleted."""
+        self._dirty.discard(log)

@@ -1,0 +1,37 @@
+"""A log's producers after opening and truncation: the newest snapshot that is old enough, and what
+the segments say from there on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["restore_producers"]
+
+
+def restore_producers(log: Log, offset: int) -> None:
+    """Bring the producer table to where it was when the log ended at ``offset``."""
+    core = log.core
+    index = log.log_dir.index
+    core.producers.clear()
+    start = 0
+    snapshots = index.snapshots(log.name) if index is not None else []
+    for candidate in reversed([known for known in snapshots if known <= offset]):
+        assert index is not None
+        snapshot = index.snapshot(log.name, candidate)
+        if snapshot is None:
+            continue
+        try:
+            core.producers.unpack(snapshot)
+        except ValueError:
+            continue  # of another version: an older one, or the segments, will do
+        start = candidate
+        break
+    core.producers.any_seen = True
+    for segment in core.segments:
+        if segment.next_offset > start and segment.base_offset < offset:
+            # A segment ends at or before ``offset``, as far as it is taken in here.
+            core.scan(segment, 0, segment.size_bytes, producers_from=start, into="producers")
