@@ -55,6 +55,8 @@ class CommittedOffsets:
         self._lock = threading.RLock()
         self._values: dict[Key, OffsetCommitValue] = {}
         self._next_offsets: dict[int, int] = {}
+        self._count = 0
+        self._complete = False
 
     def committed(self, name: str, tp: TopicPartition) -> OffsetCommitValue | None:
         """What ``name`` last committed for a partition, or None."""
@@ -82,8 +84,12 @@ class CommittedOffsets:
         log.append(body, encode_key(key))
 
     def _partition_count(self) -> int:
-        found = [tp.partition for tp in self._dir.partitions() if tp.topic == OFFSETS_TOPIC]
-        return max(found) + 1 if found else DEFAULT_OFFSETS_PARTITIONS
+        if not self._count:
+            found = [tp.partition for tp in self._dir.partitions() if tp.topic == OFFSETS_TOPIC]
+            if not found:
+                return DEFAULT_OFFSETS_PARTITIONS
+            self._count = max(found) + 1
+        return self._count
 
     def _writable_partition(self, name: str) -> TopicPartition:
         """The partition of ``name``; with the first commit the whole topic is made, as Kafka does.
@@ -93,10 +99,13 @@ class CommittedOffsets:
         with self._lock:
             count = self._partition_count()
             index = offsets_partition_for(name, count)
+            if self._complete:
+                return TopicPartition(OFFSETS_TOPIC, index)
             there = {tp.partition for tp in self._dir.partitions() if tp.topic == OFFSETS_TOPIC}
             # The last one comes first: after a crash in between, the count is right already.
             for missing in sorted(set(range(count)) - there, reverse=True):
                 self._dir.log(OFFSETS_TOPIC, missing, config=OFFSETS_CONFIG)
+            self._complete = True
         return TopicPartition(OFFSETS_TOPIC, index)
 
     def _catch_up(self, index: int) -> None:
