@@ -14,6 +14,7 @@ from kstore._fast.batch import InvalidBatchError
 
 cdef enum:
     FIRST_ROOM = 4096
+    FIRST_ROWS = 256
 
 
 # Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
@@ -61,9 +62,6 @@ cdef class ColumnMemory:
     cdef inline int add_int32(self, int32_t value) except -1:
         return self.add(&value, 4)
 
-    cdef inline int add_int64(self, int64_t value) except -1:
-        return self.add(&value, 8)
-
 
 # Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a
 # null.
@@ -80,19 +78,26 @@ cdef class BinaryColumn:
         self.offsets.add_int32(0)
 
     cdef int add(self, const uint8_t* data, Py_ssize_t size) except -1:
+        if self.offsets.room - self.offsets.size < 4:
+            self.offsets.grow(4)
+        return self.put(data, size)
+
+    # As add, where the offsets have room.
+    cdef inline int put(self, const uint8_t* data, Py_ssize_t size) except -1:
         if size > 0:
             if self.data.size + size > 0x7FFFFFFF:
                 raise OverflowError(
                     "a column would hold more than 2 GiB: decode fewer batches at once")
             self.data.add(data, size)
-        self.offsets.add_int32(<int32_t>self.data.size)
-        if size < 0 or self.nulls:
-            self._mark(size >= 0)
         self.count += 1
+        (<int32_t*>self.offsets.data)[self.count] = <int32_t>self.data.size
+        self.offsets.size += 4
+        if size < 0 or self.nulls:
+            self._mark(self.count - 1, size >= 0)
         return 0
 
-    cdef int _mark(self, bint valid) except -1:
-        cdef Py_ssize_t needed = (self.count >> 3) + 1
+    cdef int _mark(self, Py_ssize_t row, bint valid) except -1:
+        cdef Py_ssize_t needed = (row >> 3) + 1
         if self.validity is None:
             self.validity = ColumnMemory()
         if needed > self.validity.room:
@@ -103,7 +108,7 @@ cdef class BinaryColumn:
             self.validity.data[needed - 1] = 0xFF
         self.validity.size = needed
         if not valid:
-            self.validity.data[self.count >> 3] &= ~(<uint8_t>1 << (self.count & 7))
+            self.validity.data[row >> 3] &= ~(<uint8_t>1 << (row & 7))
             self.nulls += 1
         return 0
 
@@ -117,6 +122,7 @@ cdef class Columns:
     cdef readonly BinaryColumn header_key
     cdef readonly BinaryColumn header_value
     cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity                    # records that the columns of fixed size have room for
 
     def __cinit__(self):
         self.offset = ColumnMemory()
@@ -156,25 +162,39 @@ cdef class Columns:
             p += info.size_bytes
             if info.records_count > 0:
                 count += min(<Py_ssize_t>info.records_count, <Py_ssize_t>info.size_bytes)
+        self._make_room(count)
+        self.value.data.grow(p - cursor.start)
+        return 0
+
+    # Room for so many more records in every column of fixed-size entries.
+    cdef int _make_room(self, Py_ssize_t count) except -1:
         self.offset.grow(8 * count)
         self.timestamp.grow(8 * count)
         self.key.offsets.grow(4 * count)
         self.value.offsets.grow(4 * count)
         self.header_offsets.grow(4 * count)
-        self.value.data.grow(p - cursor.start)
+        self.capacity = self.count + count
         return 0
 
     cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records) except -1:
         cdef RecordFields fields
-        while self.count < max_records and cursor.next_record(&fields):
-            self.offset.add_int64(cursor.batch.info.base_offset + fields.offset_delta)
-            self.timestamp.add_int64(record_timestamp(&cursor.batch.info, &fields))
-            self.key.add(fields.key, fields.key_size)
-            self.value.add(fields.value, fields.value_size)
+        cdef Py_ssize_t row = self.count
+        while row < max_records and cursor.next_record(&fields):
+            if row == self.capacity:
+                self._make_room(row + FIRST_ROWS)
+            (<int64_t*>self.offset.data)[row] = (
+                cursor.batch.info.base_offset + fields.offset_delta)
+            (<int64_t*>self.timestamp.data)[row] = record_timestamp(&cursor.batch.info, &fields)
+            self.key.put(fields.key, fields.key_size)
+            self.value.put(fields.value, fields.value_size)
             if fields.header_count:
                 self._add_headers(&fields, cursor.batch.position)
-            self.header_offsets.add_int32(<int32_t>self.header_key.count)
-            self.count += 1
+            row += 1
+            (<int32_t*>self.header_offsets.data)[row] = <int32_t>self.header_key.count
+            self.count = row
+            self.offset.size += 8
+            self.timestamp.size += 8
+            self.header_offsets.size += 4
         return 0
 
 
