@@ -164,7 +164,8 @@ cdef inline int need(FieldPlan field, Cursor* c, Py_ssize_t size) except -1:
 
 # The length or count in front of a variable field; -1 is null. Checked against sign and
 # nullability, and count * unit against what is left, so that what follows may be allocated.
-cdef Py_ssize_t read_length(FieldPlan field, Cursor* c, int width, Py_ssize_t unit) except -2:
+cdef Py_ssize_t read_length(
+        FieldPlan field, Cursor* c, int width, Py_ssize_t unit, bint nullable) except -2:
     cdef uint32_t raw
     cdef int64_t length
     cdef int n
@@ -185,7 +186,7 @@ cdef Py_ssize_t read_length(FieldPlan field, Cursor* c, int width, Py_ssize_t un
     if length < 0:
         if length != -1:
             raise ProtocolError(f"{field.where}: length {length} is negative")
-        if not field.nullable:
+        if not nullable:
             raise ProtocolError(f"{field.where}: is null, which this version does not allow")
         return -1
     if length * unit > c.end - c.p:
@@ -207,7 +208,9 @@ cdef object read_uuid(const uint8_t* p):
 
 
 cdef object read_blob(FieldPlan field, Cursor* c, int kind):
-    cdef Py_ssize_t length = read_length(field, c, 2 if kind == KIND_STRING else 4, 1)
+    # A nullable array's elements are not nullable themselves.
+    cdef bint nullable = field.nullable and field.kind != KIND_ARRAY
+    cdef Py_ssize_t length = read_length(field, c, 2 if kind == KIND_STRING else 4, 1, nullable)
     cdef const uint8_t* p = c.p
     cdef Py_ssize_t start
     if length < 0:
@@ -272,7 +275,7 @@ cdef object read_array(FieldPlan field, Cursor* c):
     cdef Py_ssize_t count
     cdef Py_ssize_t i
     cdef int kind = field.element
-    count = read_length(field, c, 4, field.element_min_size)
+    count = read_length(field, c, 4, field.element_min_size, field.nullable)
     if count < 0:
         return None
     items = PyList_New(count)

@@ -57,6 +57,12 @@ class Everything(Message, versions="0-1", flexible="1+"):
     numbers: list[Int32] | None = field("0+", default=[], nullable="0+")
 
 
+class Names(Message, versions="0-1", flexible="1+"):
+    """An array that may be null, of strings that may not."""
+
+    names: list[String] | None = field("0+", default=[], nullable="0+")
+
+
 class Tagged(Message, versions="0-2", flexible="1+"):
     """Tagged fields, one field that cannot be dropped and one that can."""
 
@@ -199,6 +205,15 @@ def test_a_long_tagged_value_has_its_size_in_front(size: int) -> None:
 def test_bytes_that_are_no_message_name_the_field_and_the_trouble(raw: str, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
         Tagged.decode(bytes.fromhex(raw), 1)
+
+
+@pytest.mark.parametrize(("version", "raw"), [(0, "00000001 ffff"), (1, "02 00 00")])
+def test_an_element_of_an_array_is_never_null(version: int, raw: str) -> None:
+    with pytest.raises(ProtocolError, match=r"Names\.names: is null"):
+        Names.decode(bytes.fromhex(raw), version)
+    with pytest.raises(ProtocolError, match=r"Names\.names: None is not allowed"):
+        Names(names=[None]).encode(version)  # type: ignore[list-item]
+    assert Names.decode(Names(names=None).encode(version), version) == Names(names=None)
 
 
 def test_a_negative_length_is_refused_and_only_minus_one_is_null() -> None:
