@@ -76,7 +76,8 @@ class LogSegment:
         where that is. All entries have to be in memory."""
     def drop_entries(self, upto: int) -> None:
         """Frees the entries below number ``upto``: LMDB has them."""
-    def position_before_timestamp(self, timestamp_ms: int) -> int:
-        """A position before which nothing has this timestamp or a later one; -1: not in memory."""
+    def offset_before_timestamp(self, timestamp_ms: int) -> int:
+        """The largest indexed offset before which no record has this timestamp or a later one; -1
+        when not all entries are in memory."""
     def index_entries(self) -> list[tuple[int, int, int]]:
         """(offset, position, max timestamp before it) of the entries in memory."""

@@ -180,22 +180,20 @@ cdef class LogSegment:
                 self.room = self.count + 16
                 self.entries = <IndexEntry*>PyMem_Realloc(self.entries, self.room * sizeof(IndexEntry))
 
-    def position_before_timestamp(self, int64_t timestamp_ms):
-        """The largest entry before whose position no record has this timestamp or a later one."""
+    def offset_before_timestamp(self, int64_t timestamp_ms):
+        """The largest indexed offset before which no record has this timestamp or a later one."""
         cdef int low = 0
         cdef int high = self.count
         cdef int middle
+        if self.window_end != NO_WINDOW or self.first_entry != 0 or (self.complete and self.count == 0):
+            return -1
         while low < high:
             middle = (low + high) // 2
             if self.entries[middle].max_timestamp < timestamp_ms:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.count and self.window_end != NO_WINDOW:
-            return -1
-        if low:
-            return self.entries[low - 1].position
-        return 0 if self.first_entry == 0 and self.window_end == NO_WINDOW else -1
+        return self.base_offset + self.entries[low - 1].offset_delta if low else self.base_offset
 
     def index_entries(self):
         cdef int i

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 
 from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
-from kstore.log import errors, retention
+from kstore.log import errors, retention, timestamps
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
@@ -57,7 +57,7 @@ class Log:
         self.read_only = log_dir.read_only
         self.closed = False
         self._owns_dir = False
-        self._new_names = False
+        self.unsynced_names = True
         # For checkpoint.py: up to where the disk has everything; what a checkpoint has to bring or
         # forget; how often the index of what is written already was taken back.
         self.durable = (0, 0, 0)
@@ -308,6 +308,14 @@ class Log:
         """The largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown."""
         return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
 
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after a time in ms; None if all are older."""
+        return timestamps.offset_for_timestamp(self, timestamp_ms)
+
+    def largest_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the largest timestamp; None without any."""
+        return timestamps.largest_timestamp(self)
+
     # -- durability
 
     def sync_until(self, offset: int) -> None:
@@ -346,9 +354,8 @@ class Log:
         try:
             for file in files:
                 file.sync()
-            if self._new_names:
-                self._new_names = False
-                self.log_dir.env.fs.fsync_dir(self.path)
+            if self.unsynced_names:
+                self._sync_names()
         except OSError as error:
             raise errors.storage_error(error, f"flushing {self.topic_partition}") from error
         with self.core as core:
@@ -356,6 +363,15 @@ class Log:
                 self.durable = reached
                 core.durable_offset = max(core.durable_offset, target)
         self.note_dirty()
+
+    def _sync_names(self) -> None:
+        self.unsynced_names = False
+        try:
+            self.env.fs.fsync_dir(self.path)
+            self.env.fs.fsync_dir(self.log_dir.path)
+        except OSError:
+            self.unsynced_names = True
+            raise
 
     def sync_sealed(self) -> None:
         """Put the segments that are no longer written to on the disk."""
@@ -507,7 +523,7 @@ class Log:
         if self.core.producers.any_seen:
             self.pending_snapshots[base_offset] = self.core.producers.pack()
         self.core.active.sealed = True
-        self._new_names = True
+        self.unsynced_names = True
         self.core.set_segments([*self.core.segments, segment])
         self.note_dirty()
 

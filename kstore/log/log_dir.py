@@ -335,14 +335,15 @@ class LogDir:
         if self.index is None:
             return
         if segment is not None:
-            self._load_whole_index(log, segment)
+            self.load_whole_index(log, segment)
         bases = [s.base_offset for s in log.core.segments if s.base_offset >= base_offset]
         checkpoint.forget_segments_now(log, self.index, bases, below=base_offset)
         if segment is not None:
             segment.persisted = 0
             segment.complete = False
 
-    def _load_whole_index(self, log: Log, segment: LogSegment) -> None:
+    def load_whole_index(self, log: Log, segment: LogSegment) -> None:
+        """Bring all index entries of a segment into memory."""
         if segment.complete or segment.first_entry:
             pages = self.index.pages(log.name, segment.base_offset) if self.index else b""
             if segment.complete:
@@ -365,7 +366,7 @@ class LogDir:
     def load_index(self, log: Log, segment: LogSegment, offset: int) -> None:
         """Bring the index entries around an offset into memory."""
         if not segment.complete:
-            self._load_whole_index(log, segment)
+            self.load_whole_index(log, segment)
         elif self.index is None or not self.index.load_window(log.name, segment, offset):
             recovery.reindex(log, segment)
 
