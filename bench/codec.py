@@ -8,6 +8,7 @@ import importlib
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import crcmod.predefined
@@ -43,6 +44,10 @@ def _per_record(work: Callable[[], object], records: int, repeat: int) -> Case:
     return run
 
 
+def _crc_ns(data: bytes, repeat: int) -> float:
+    return seconds_for(data, repeat) * 1e9 / repeat
+
+
 def _crc_rows(settings: Settings) -> list[Row]:
     peer = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
     found = []
@@ -50,13 +55,10 @@ def _crc_rows(settings: Settings) -> list[Row]:
         data = bytes(range(256)) * (size // 256 + 1)
         data = data[:size]
         repeat = max(20, settings.pick(400_000_000, 40_000_000) // (size + 200))
-        slower = max(3, repeat // 100)
-        unit = 1e9 / repeat
-        peer_case = _per_record(lambda data=data: peer(data), 1, slower)  # type: ignore[misc]
         medians = in_turns(
             {
-                KSTORE: lambda data=data, n=repeat, unit=unit: seconds_for(data, n) * unit,  # type: ignore[misc]
-                "crcmod": peer_case,
+                KSTORE: partial(_crc_ns, data, repeat),
+                "crcmod": _per_record(partial(peer, data), 1, max(3, repeat // 100)),
             },
             5,
         )

@@ -15,6 +15,7 @@ from kstore._fast.batch import InvalidBatchError
 cdef enum:
     FIRST_ROOM = 4096
     FIRST_ROWS = 256
+    SMALLEST_RECORD = 7
 
 
 # Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
@@ -122,7 +123,7 @@ cdef class Columns:
     cdef readonly BinaryColumn header_key
     cdef readonly BinaryColumn header_value
     cdef readonly Py_ssize_t count
-    cdef Py_ssize_t capacity                    # records that the columns of fixed size have room for
+    cdef Py_ssize_t capacity                # records that the fixed-size columns have room for
 
     def __cinit__(self):
         self.offset = ColumnMemory()
@@ -161,7 +162,7 @@ cdef class Columns:
         while read_batch_header(p, cursor.end, &info) == BATCH_OK:
             p += info.size_bytes
             if info.records_count > 0:
-                count += min(<Py_ssize_t>info.records_count, <Py_ssize_t>info.size_bytes)
+                count += min(info.records_count, info.size_bytes // SMALLEST_RECORD)
         self._make_room(count)
         self.value.data.grow(p - cursor.start)
         return 0
