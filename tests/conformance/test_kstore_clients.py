@@ -13,6 +13,7 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from kstore.types import Header, TopicPartition
+from tests.conformance.kstore_broker import KstoreBroker
 
 
 @pytest.fixture(params=["peer", pytest.param("kafka", marks=pytest.mark.java)])
@@ -164,3 +165,31 @@ def test_the_cluster_and_its_offsets_are_described(
     assert admin.list_offsets({tp: "latest"})[tp].offset == 1
     assert admin.list_offsets({tp: "earliest"})[tp].offset == 0
     assert admin.list_offsets({tp: "max-timestamp"})[tp][:2] == (0, 77)
+
+
+def test_records_are_there_once_and_in_order_after_the_broker_was_killed(
+    own_broker: KstoreBroker, topic: str
+) -> None:
+    with AdminClient(own_broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, num_partitions=1)])
+    options = {"auto_offset_reset": "earliest", "request_timeout_ms": 10_000}
+    with (
+        Producer(own_broker.bootstrap, batch_size=2000, request_timeout_ms=10_000) as producer,
+        Consumer(bootstrap_servers=own_broker.bootstrap, **options) as consumer,
+    ):
+        consumer.assign([TopicPartition(topic, 0)])
+        found = []
+        for round_number in range(3):
+            for n in range(200):
+                producer.send(topic, b"%d-%d" % (round_number, n))
+            if round_number:
+                own_broker.kill()
+                own_broker.start()
+            producer.flush()
+            found += consumer.poll(10_000)
+        while records := consumer.poll(1000):
+            found += records
+    assert [record.offset for record in found] == list(range(600))
+    assert [record.value for record in found] == [
+        b"%d-%d" % (round_number, n) for round_number in range(3) for n in range(200)
+    ]
