@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.metrics import LoopStall
 from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.maintenance import Maintenance
 from kstore.broker.server import Server, connection_factory
 from kstore.broker.state.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
@@ -102,6 +103,8 @@ async def _serve(
     stall = LoopStall(loop)
     stall.start()
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
+    maintenance = Maintenance(config, broker.replicas, broker.now_ms, broker.report)
+    maintenance.start()
     first = config.listeners[0]
     on_ready(first.host, ports[first.name])
     try:
@@ -109,6 +112,7 @@ async def _serve(
     finally:
         stall.stop()
         idle.cancel()
+        maintenance.stop()
         for acceptor in accepting:
             acceptor.close()
         if broker.groups is not None:

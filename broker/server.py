@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kstore._fast.slots import Slot
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
+    from kstore.log import Log
 
 __all__ = ["Server"]
 
@@ -127,6 +128,12 @@ class Server:
         task = self._loop.create_task(self._answer(later, slot))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
+        """Complete the slot when what it acknowledges is on the disk."""
+        self.broker.commits.wait(
+            appended, lambda done: slot.complete(body) if done else slot.give_up()
+        )
 
     async def _answer(self, later: _Later, slot: Slot) -> None:
         try:

@@ -20,6 +20,7 @@ from kstore._fast.fetch_path import FetchPath
 from kstore._fast.partition_table import Partition, PartitionTable
 from kstore._fast.produce_path import ProducePath
 from kstore.broker.runtime import znodes
+from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
 from kstore.broker.runtime.topics import Topics
 from kstore.broker.state.fetch_session import FetchSessionCache
@@ -72,7 +73,7 @@ class Broker:
         self.plane = DataPlane(
             server,
             self.table,
-            ProducePath(self.table, report),
+            ProducePath(self.table, report, durable=config["kstore.flush.policy"] == "always"),
             FetchPath(
                 self.table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]
             ),
@@ -88,6 +89,7 @@ class Broker:
         self.producer_ids: Any = None
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
         """
+        self.commits = GroupCommit(loop, report)
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     @property
@@ -142,6 +144,7 @@ class Broker:
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""
         self._blocking.shutdown(wait=True)
+        self.commits.close()
         self.replicas.close()
         if hasattr(self, "store"):  # not after a failed start
             self.store.close()

@@ -112,8 +112,8 @@ def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int
     if new.total_count < have:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {new.name} currently has {have} partition(s); {new.total_count} would not be an "
-            "increase.",
+            f"The topic {new.name} currently has {have} partition(s); {new.total_count} would not "
+            "be an increase.",
         )
     _check_count(new.total_count)
     if new.assignments is None:

@@ -75,7 +75,7 @@ cdef class Connection(AnswerSink):
     cdef int give_back(self) except -1
     cdef bint may_handle(self) noexcept
     cdef int queue_answer(self, AnswerBuffer out) except -1
-    cdef int add_slot(self, Slot slot) except -1
+    cdef Slot park(self, RequestHead* head)
     cdef int take_done(self) except -1
     cdef int flush(self) except -1
     cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1

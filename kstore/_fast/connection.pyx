@@ -325,9 +325,15 @@ cdef class Connection(AnswerSink):
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
         cdef int outcome = self.plane.produce.handle(r, head.api_version, out)
-        if outcome == PRODUCE_ANSWERED:
+        if outcome == PRODUCE_ANSWERED and not self.plane.produce.appended:
             end_answer(out, start)
             return self.queue_answer(out)
+        if outcome == PRODUCE_ANSWERED:
+            body = (<const char*>out.data)[start + 8 + head.flexible_answer:out.size]
+            out.size = start
+            slot = self.park(head)
+            self.plane.server.answer_when_durable(self.plane.produce.appended, slot, body)
+            return 0
         out.size = start
         if outcome == PRODUCE_MALFORMED:
             return self.fail(f"its Produce request of version {head.api_version} is malformed")
@@ -346,7 +352,8 @@ cdef class Connection(AnswerSink):
             end_answer(out, start)
             return self.queue_answer(out)
         out.size = start
-        return self.add_slot(parked)
+        self.slots.append(parked)
+        return 0
 
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         """An answer that holds since the last change of the image, or the server's, now or later."""
@@ -354,7 +361,6 @@ cdef class Connection(AnswerSink):
         cdef bytes body = (<const char*>r.p)[:size]
         cdef bint cached = self.plane.apis[head.api_key].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
-        cdef Slot slot
         answer = None
         if cached:
             key = (head.api_key, head.api_version, self.listener, body)
@@ -376,13 +382,17 @@ cdef class Connection(AnswerSink):
             return self.queue_answer(out)
         if answer is None or self.closed:
             return 0
-        slot = Slot.__new__(Slot)
+        self.plane.server.park(answer, self.park(head))
+        return 0
+
+    cdef Slot park(self, RequestHead* head):
+        """Keep a place in the order for an answer that comes later."""
+        cdef Slot slot = Slot.__new__(Slot)
         slot.sink = self
         slot.correlation_id = head.correlation_id
         slot.flexible = head.flexible_answer
-        self.add_slot(slot)
-        self.plane.server.park(answer, slot)
-        return 0
+        self.slots.append(slot)
+        return slot
 
     cdef int queue_answer(self, AnswerBuffer out) except -1:
         """A complete answer: it stands in the shared buffer, or waits behind a parked one."""
@@ -398,10 +408,6 @@ cdef class Connection(AnswerSink):
         return 0
 
     # ---- parked answers ----
-
-    cdef int add_slot(self, Slot slot) except -1:
-        self.slots.append(slot)
-        return 0
 
     cdef AnswerBuffer open_answer(self, Slot slot):
         """The shared buffer where the slot is next in order, else one of its own."""

@@ -14,6 +14,8 @@ cdef enum ProduceOutcome:
 cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
+    cdef bint durable               # an answer waits until what it acknowledges is on the disk
+    cdef list appended              # (log, end offset) of the request under way, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in

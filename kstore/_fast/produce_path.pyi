@@ -10,4 +10,6 @@ class ProducePath:
     requests: int
     batches: int
     bytes_in: int
-    def __init__(self, table: PartitionTable, report: Callable[[str], None]) -> None: ...
+    def __init__(
+        self, table: PartitionTable, report: Callable[[str], None], *, durable: bool = False
+    ) -> None: ...

@@ -75,8 +75,10 @@ cdef int16_t check_records(WireBytes records, int version) noexcept nogil:
 cdef class ProducePath:
     """The state that all produce requests share: the partitions, and the counters."""
 
-    def __init__(self, PartitionTable table not None, report):
+    def __init__(self, PartitionTable table not None, report, *, bint durable=False):
         self.table = table
+        self.durable = durable
+        self.appended = []
         self.report = report
 
     cdef int handle(self, WireReader* r, int version, AnswerBuffer out) except -1:
@@ -90,6 +92,8 @@ cdef class ProducePath:
         if r.bad or not is_whole(r[0], version):
             return PRODUCE_MALFORMED
         self.requests += 1
+        if self.durable:
+            self.appended = []
         topics = read_count(r, flexible)
         room(out, 16)
         put_count(out, topics if topics > 0 else 0, flexible)
@@ -166,6 +170,8 @@ cdef class ProducePath:
         if result.error_code == NONE:
             offsets[0] = result.base_offset
             offsets[1] = result.log_append_time_ms
+            if self.durable:
+                self.appended.append((partition.log, result.last_offset + 1))
         offsets[2] = result.log_start_offset
         return result.error_code
 

@@ -293,7 +293,7 @@ def test_idle_connections_are_closed(plane: Plane) -> None:
 @given(data=st.binary(max_size=200), piece=st.integers(1, 50))
 def test_garbage_never_breaks_the_plane(shared_plane: Plane, data: bytes, piece: int) -> None:
     client = shared_plane.client()
-    shared_plane.server.answers = {key: b"" for key in range(128)}
+    shared_plane.server.answers = dict.fromkeys(range(128), b"")
     client.feed(framed(data), piece)
     other = shared_plane.client()
     before = shared_plane.partition().log_end_offset

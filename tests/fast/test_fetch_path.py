@@ -316,7 +316,11 @@ def open_session(client: Client, *parts: FetchPartition, version: int = 13) -> i
 
 
 def incremental(
-    client: Client, session_id: int, epoch: int, *parts: FetchPartition, forget: list[int] | None = None,
+    client: Client,
+    session_id: int,
+    epoch: int,
+    *parts: FetchPartition,
+    forget: list[int] | None = None,
     version: int = 13,
 ) -> FetchResponse:  # fmt: skip
     wanted = request(version, *parts, session_id=session_id, session_epoch=epoch)

@@ -20,7 +20,7 @@ from kstore.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Plane, framed
+from tests.broker.plane_harness import TOPIC_ID, Plane, framed
 
 PRODUCE = 0
 VERSIONS = range(3, 14)

@@ -1,0 +1,76 @@
+"""Answers that wait for the disk (kstore.flush.policy=always): those that wait at one time share
+one flush per log.
+
+The loop collects, one thread flushes; while it does, the next answers collect. Nothing here knows
+what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.log import Log
+
+__all__ = ["GroupCommit"]
+
+Done = Callable[[bool], object]
+
+
+class GroupCommit:
+    """Calls back, on the loop, once records are on the disk."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._report = report
+        self._offsets: dict[Log, int] = {}
+        self._waiting: list[Done] = []
+        self._busy = False
+        self._thread: ThreadPoolExecutor | None = None
+
+    def wait(self, appended: Iterable[tuple[Log, int]], done: Done) -> None:
+        """Call ``done(True)`` when every log is on the disk up to its offset,
+        ``done(False)`` if it can't be.
+        """
+        for log, end_offset in appended:
+            self._offsets[log] = max(end_offset, self._offsets.get(log, 0))
+        self._waiting.append(done)
+        if not self._busy:
+            self._busy = True
+            # What else is appended in this turn of the loop shares the flush.
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Wait for the flush under way."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _flush(self) -> None:
+        offsets, self._offsets = self._offsets, {}
+        waiting, self._waiting = self._waiting, []
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-flush")
+        flushed = self._thread.submit(_sync, offsets)
+        flushed.add_done_callback(
+            lambda result: self._loop.call_soon_threadsafe(self._flushed, result, waiting)
+        )
+
+    def _flushed(self, result: Future[None], waiting: list[Done]) -> None:
+        problem = result.exception()
+        if problem is not None:
+            self._report(f"records can't be put on the disk: {problem}")
+        if self._waiting:
+            self._flush()
+        else:
+            self._busy = False
+        for done in waiting:
+            done(problem is None)
+
+
+def _sync(offsets: dict[Log, int]) -> None:
+    for log, end_offset in offsets.items():
+        log.sync_until(end_offset)

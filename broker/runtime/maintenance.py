@@ -1,0 +1,95 @@
+"""What logs need now and then: old segments deleted, dirty ones compacted. What and when is in
+their settings.
+
+Retention runs on the loop, a log at a time; compaction in a thread, whose work is C without the
+GIL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.replicas import LocalReplicas
+    from kstore.config import BrokerConfig
+    from kstore.log import Log
+
+__all__ = ["Maintenance"]
+
+
+class Maintenance:
+    """Retention and compaction of the logs of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: LocalReplicas,
+        now_ms: Callable[[], int],
+        report: Callable[[str], None],
+    ) -> None:
+        self._retention_s = config["log.retention.check.interval.ms"] / 1000
+        self._compaction_s = max(config["log.cleaner.backoff.ms"] / 1000, 0.1)
+        self._compacts = config["log.cleaner.enable"]
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self._report = report
+        self._thread: ThreadPoolExecutor | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; the first round comes after the first interval."""
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._retain()))
+        if self._compacts:
+            self._tasks.append(loop.create_task(self._compact()))
+
+    def stop(self) -> None:
+        """Begin nothing more; a compaction under way is waited for."""
+        for task in self._tasks:
+            task.cancel()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    async def _retain(self) -> None:
+        while True:
+            await asyncio.sleep(self._retention_s)
+            for log in self._logs():
+                self._try(log.enforce_retention, log)
+                await asyncio.sleep(0)
+
+    async def _compact(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._compaction_s)
+            for log in self._logs():
+                if not log.config.compacts or not self._is_dirty(log):
+                    continue
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-cleaner")
+                await loop.run_in_executor(self._thread, self._try, log.compact, log)
+
+    def _is_dirty(self, log: Log) -> bool:
+        from kstore.log.cleaner import measure
+
+        known = None if log.cleaned_offset < 0 else log.cleaned_offset
+        dirt = measure(log, self._now_ms(), known)
+        if dirt.first_uncleanable_offset <= dirt.first_dirty_offset:
+            return False
+        return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0
+
+    def _logs(self) -> Iterator[Log]:
+        for partition, log in self._replicas.logs():
+            if not partition.deleted:
+                yield log
+
+    def _try(self, work: Callable[[], object], log: Log) -> None:
+        """A log that fails is reported; the others have their turn."""
+        from kstore.log.errors import LogError
+
+        try:
+            work()
+        except LogError as problem:
+            self._report(f"{log.topic_partition} can't be kept in order: {problem}")
