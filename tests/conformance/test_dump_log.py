@@ -4,8 +4,6 @@ checksum and record with what was sent and with what kstore itself decodes.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import crcmod.predefined
@@ -14,6 +12,7 @@ import pytest
 from tests.conformance.dump_log import DumpedBatch, DumpedRecord, dump_segment
 from tests.conformance.python_clients import PYTHON_CLIENTS
 from tests.conformance.samples import CODECS, Sample, plain_samples, samples
+from tests.conformance.stored import stored_batches
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
@@ -25,23 +24,6 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
 
 
-def headers_in(path: Path) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """(base offset, position, size, CRC as stored, CRC as computed, record count) of each batch, by
-    an independent walk over the file.
-    """
-    data = path.read_bytes()
-    position = 0
-    while position + 61 <= len(data):
-        base, length = struct.unpack_from(">qi", data, position)
-        if length <= 0:
-            break  # preallocated space
-        (stored,) = struct.unpack_from(">I", data, position + 17)
-        (count,) = struct.unpack_from(">i", data, position + 57)
-        body = data[position + 21 : position + 12 + length]
-        yield base, position, 12 + length, stored, crc32c(body), count
-        position += 12 + length
-
-
 def agreed(path: Path) -> list[DumpedBatch]:
     """Kafka's dump of the file, after comparing it with the independent walk and kstore's
     decoder.
@@ -50,16 +32,17 @@ def agreed(path: Path) -> list[DumpedBatch]:
 
     dumped = dump_segment(path)
     assert all(batch.is_valid for batch in dumped)
-    walked = list(headers_in(path))
-    assert [
-        (b.base_offset, b.position, b.size_bytes, b.crc, b.crc, b.count) for b in dumped
-    ] == walked
-    ours = decode(path.read_bytes()[: sum(row[2] for row in walked)])
+    walked = list(stored_batches(path))
+    assert [(b.base_offset, b.position, b.size_bytes, b.crc, b.count) for b in dumped] == [
+        (b.base_offset, b.position, b.size_bytes, b.crc, b.count) for b in walked
+    ]
+    assert [b.crc for b in walked] == [crc32c(b.covered) for b in walked]
+    ours = decode(path.read_bytes()[: sum(b.size_bytes for b in walked)])
     theirs = [record for batch in dumped for record in batch.records]
     assert len(ours) == len(theirs)
     for mine, kafkas in zip(ours, theirs, strict=True):
         same_as_sent(
-            kafkas, mine.offset, Sample(mine.key, mine.value, mine.timestamp, mine.headers)
+            kafkas, mine.offset, Sample(mine.key, mine.value, mine.timestamp, tuple(mine.headers))
         )
     return dumped
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.python_clients import PYTHON_CLIENTS
 from tests.conformance.samples import CODECS, plain_samples
+from tests.conformance.stored import stored_codecs
 
 pytestmark = pytest.mark.skipif(not shutil.which("kcat"), reason="no kcat: apt-get install kcat")
 
@@ -50,6 +51,7 @@ def test_kcat_reads_back_what_it_sent(peer, topic, codec, idempotent):
     kcat(peer.bootstrap, *produce, "-X", f"enable.idempotence={idempotent}", stdin=lines(sent))
     output = kcat(peer.bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-J")
     assert parsed(output) == expected(sent)
+    assert stored_codecs(peer.log_dir, topic) == {codec}
 
 
 def test_kcat_in_a_group_reads_all_partitions_once(peer, topic):

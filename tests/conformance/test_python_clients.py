@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.python_clients import PYTHON_CLIENTS, Client, Read
 from tests.conformance.samples import CODECS, Sample, samples
+from tests.conformance.stored import stored_codecs
 
 
 @pytest.fixture(params=PYTHON_CLIENTS)
@@ -23,12 +24,15 @@ def in_place(found: list[Read]) -> list[tuple[int, Sample]]:
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_client_reads_back_every_record_that_it_sent_in_order(client, topic, codec, idempotent):
+def test_a_client_reads_back_every_record_that_it_sent_in_order(
+    client, peer, topic, codec, idempotent
+):
     client.create_topic(topic, 1)
     sent = samples()
     offsets = client.send(topic, sent, codec=codec, idempotent=idempotent)
     assert offsets == list(range(len(sent)))
     assert [(r.offset, r.sample) for r in client.read(topic, len(sent))] == list(enumerate(sent))
+    assert stored_codecs(peer.log_dir, topic) == {codec}
 
 
 @pytest.mark.parametrize("codec", CODECS)

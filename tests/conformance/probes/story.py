@@ -127,8 +127,22 @@ def plain(value: Any, field: str = "") -> Any:
             "unknown_tags": sorted(value.unknown_tags or ())
         }
     if isinstance(value, list):
-        return [plain(item, field) for item in value]
+        return _by_name([plain(item, field) for item in value])
     return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
+
+
+def _by_name(rows: list[Any]) -> Any:
+    """Rows that carry a name (or an API key) under it: their order is no part of an answer."""
+    for label in ("name", "api_key", "topic"):
+        if rows and all(isinstance(row, dict) and row.get(label) is not None for row in rows):
+            named: dict[str, Any] = {}
+            for row in rows:
+                key = str(row[label])
+                while key in named:
+                    key += " again"
+                named[key] = row
+            return named
+    return rows
 
 
 def _bytes_as_text(value: Any) -> Any:
@@ -165,7 +179,8 @@ def differences(kafka: Any, kstore: Any, path: str = "") -> Iterator[tuple[str, 
     """Every place where two plain answers differ."""
     if isinstance(kafka, dict) and isinstance(kstore, dict):
         for name in sorted(kafka.keys() | kstore.keys()):
-            yield from differences(kafka.get(name), kstore.get(name), f"{path}.{name}".lstrip("."))
+            theirs, ours = kafka.get(name), kstore.get(name)
+            yield from differences(theirs, ours, f"{path}.{name}".lstrip("."))
     elif isinstance(kafka, list) and isinstance(kstore, list) and len(kafka) == len(kstore):
         for index, pair in enumerate(zip(kafka, kstore, strict=True)):
             yield from differences(*pair, f"{path}[{index}]")

@@ -1,0 +1,66 @@
+"""What groups leave in __consumer_offsets: Kafka's tool reads ours, and ours reads Kafka's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.broker.runtime.shards import partition_of
+from kstore.broker.state.group_result import GroupRecord, GroupSettings
+from kstore.broker.state.group_shard import GroupShard
+from kstore.protocol.log_records import decode_key, decode_value
+from kstore.record import decode
+from tests.conformance.kafka_broker import KafkaBroker, run_tool
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.python_clients import ConfluentClient
+from tests.conformance.samples import samples
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+PARTITIONS = 4
+SETTINGS = {
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "group.initial.rebalance.delay.ms": "0",
+}
+GROUP = "readers"
+
+
+def consume(broker: KstoreBroker | KafkaBroker) -> Path:
+    """A group reads and commits 20 records; the folder of its partition, after a clean stop."""
+    client = ConfluentClient(broker.bootstrap)
+    client.create_topic("t", 1)
+    client.send("t", samples(20))
+    assert len(client.read_as_group("t", GROUP, 20)) == 20
+    broker.stop()
+    return broker.log_dir / f"__consumer_offsets-{partition_of(GROUP, PARTITIONS)}"
+
+
+def test_kafkas_tool_reads_our_offsets_topic(tmp_path: Path, kafka_jars: Any) -> None:
+    with KstoreBroker(tmp_path, overrides=SETTINGS) as broker:
+        folder = consume(broker)
+    said = run_tool(
+        "kafka-dump-log",
+        ["--offsets-decoder", "--files", ",".join(map(str, sorted(folder.glob("*.log"))))],
+    ).stdout
+    assert '"type":1,"data":{"group":"readers","topic":"t","partition":0}' in said
+    assert '"offset":20' in said
+    assert '"protocolType":"consumer","generation":1,"protocol":"range"' in said
+
+
+def test_we_read_kafkas_offsets_topic(tmp_path: Path, kafka_jars: Any) -> None:
+    with KafkaBroker(tmp_path, overrides=SETTINGS) as broker:
+        folder = consume(broker)
+    shard = GroupShard(GroupSettings())
+    for path in sorted(folder.glob("*.log")):
+        for record in decode(path.read_bytes()):
+            assert record.key is not None
+            key = decode_key(record.key)
+            value = record.value
+            found = (None, 0) if value is None else decode_value(key, value)
+            shard.replay(GroupRecord(key, *found), record_offset=record.offset)
+    group = shard.groups[GROUP]
+    assert (group.state, group.generation_id) == ("Empty", 2)
+    committed = shard.offsets.get(GROUP, "t", 0)
+    assert committed is not None
+    assert committed.offset == 20
