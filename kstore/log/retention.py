@@ -114,7 +114,9 @@ def truncate(log: Log, offset: int) -> int:
         if log.durable[2] > end:
             log.durable = (keep[-1].base_offset, 0, keep[-1].base_offset)
         core.epochs.truncate_from_end(end)
-        core.set_offsets(core.log_start_offset, end, min(core.high_watermark, end))
+        # The start may lie inside the batch that went.
+        start = min(core.log_start_offset, end)
+        core.set_offsets(start, end, min(core.high_watermark, end))
         log.log_dir.rebuild_producers(log)
         core.set_high_watermark(core.high_watermark)
         log.note_dirty()
