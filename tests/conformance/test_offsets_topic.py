@@ -43,7 +43,7 @@ def test_kafkas_tool_reads_our_offsets_topic(tmp_path: Path, kafka_jars: Any) ->
         "kafka-dump-log",
         ["--offsets-decoder", "--files", ",".join(map(str, sorted(folder.glob("*.log"))))],
     ).stdout
-    assert '"type":1,"data":{"group":"readers","topic":"t","partition":0}' in said
+    assert '"type":"1","data":{"group":"readers","topic":"t","partition":0}' in said
     assert '"offset":20' in said
     assert '"protocolType":"consumer","generation":1,"protocol":"range"' in said
 
