@@ -76,7 +76,7 @@ API_TABLE: dict[int, ApiRow] = {
     19: ApiRow("topics:handle_create_topics", 2, 7),
     20: ApiRow("topics:handle_delete_topics", 1, 6),
     21: ApiRow("topics:handle_delete_records", 0, 2),
-    22: ApiRow("producer_ids:handle_init_producer_id", 0, 6),
+    22: ApiRow("producer_ids:handle_init_producer_id", 0, 5),
     23: ApiRow("epochs:handle_offset_for_leader_epoch", 2, 4),
     32: ApiRow("configs:handle_describe_configs", 1, 4),
     37: ApiRow("topics:handle_create_partitions", 0, 3),

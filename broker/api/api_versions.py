@@ -39,8 +39,18 @@ def unsupported_version(broker: Broker) -> bytes:
     return response.encode(0)
 
 
+# Kafka lists Produce from 0 and serves it from 3 (KAFKA-18659), and so do we: librdkafka before 2.1
+# takes a broker without Produce 2 for one that cannot store compressed batches, and then sends
+# them uncompressed without a word.
+LISTED_FROM = {0: 0}
+
+
 def _rows() -> list[ApiVersion]:
     return [
-        ApiVersion(api_key=key, min_version=row.min_version, max_version=row.max_version)
+        ApiVersion(
+            api_key=key,
+            min_version=LISTED_FROM.get(key, row.min_version),
+            max_version=row.max_version,
+        )
         for key, row in sorted(API_TABLE.items())
     ]
