@@ -59,10 +59,10 @@ HEAVY = {"hypothesis", "matplotlib", "numpy", "pyarrow", "rich", "typer"}
 MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline")
 
 # Where a user or the operating system comes in; every other module must be reached from one of
-# these.
+# these. The store in memory is for tests and simulation, which begin with it.
 ENTRY_POINTS = (
     "kstore", "kstore.__main__", "kstore.broker", "kstore.clients", "kstore.pipeline", "kstore.log",
-    "kstore.record", "kstore.protocol",
+    "kstore.record", "kstore.protocol", "kstore.broker.coordination.memory_store",
 )  # fmt: skip
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:" + "|".join(("root", "work", "home")) + r")/")

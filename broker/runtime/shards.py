@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from kstore._fast.builder import build_batch
@@ -40,12 +40,18 @@ from kstore.protocol.log_records import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
     from kstore.log import Log
     from kstore.protocol.schema import Message
 
-__all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "GroupPartition", "coordinator_of", "partition_of"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "Asker",
+    "GroupCoordinator",
+    "GroupPartition",
+    "coordinator_of",
+    "partition_of",
+]
 
 LOGGER = logging.getLogger(__name__)
 CLASSIC_RECORD_TYPES = frozenset({0, 1, 2})
@@ -82,6 +88,22 @@ def partition_of(group_id: str, partitions: int) -> int:
     if code & 0x80000000:
         code = (1 << 32) - code
     return 0 if code == 0x80000000 else code % partitions
+
+
+class Asker(Protocol):
+    """What a shard is told of who asks; an API handler's context has it."""
+
+    @property
+    def api_version(self) -> int:
+        """The request's version."""
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+
+    @property
+    def client_host(self) -> str:
+        """Where it is."""
 
 
 class GroupPartition:
@@ -159,7 +181,7 @@ class GroupPartition:
         producer_id = batch.producer_id if batch.is_transactional else -1
         self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
 
-    async def handle(self, request: Message, asked: RequestContext) -> Message:
+    async def handle(self, request: Message, asked: Asker) -> Message:
         """Decide, append, and answer, at once or when the group is ready to. KafkaError if it
         can't.
         """
@@ -288,7 +310,7 @@ class GroupCoordinator:
         if self._loading is not None and not self._loading.done():
             await asyncio.wait({self._loading}, timeout=LOAD_WAIT_SECONDS)
 
-    async def handle(self, group_id: str, request: Message, ctx: RequestContext) -> Message:
+    async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
         """Let the group's shard answer; KafkaError where it can't, in Kafka's terms."""
         partition = await self.partition(group_id)
         return await partition.handle(request, ctx)
@@ -337,7 +359,7 @@ class GroupCoordinator:
         """Wall time."""
         return self.broker.now_ms()
 
-    def context(self, token: Token = None, asked: RequestContext | None = None) -> GroupContext:
+    def context(self, token: Token = None, asked: Asker | None = None) -> GroupContext:
         """What a shard may know of the world."""
         return GroupContext(
             now_ms=self.now_ms(),
