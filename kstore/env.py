@@ -86,8 +86,10 @@ class FileSystem(Protocol):
         """A small file's content."""
         ...
 
-    def write_file(self, path: str, content: bytes) -> None:
-        """Write a small file so that it has either its old or its new content, durably."""
+    def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Write a small file so that it has either its old or its new content; durably, or when
+        the system gets to it.
+        """
         ...
 
 
@@ -177,18 +179,28 @@ class SystemFileSystem:
 
     def read_file(self, path: str) -> bytes:
         """A small file's content."""
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(descriptor, 65536):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
-    def write_file(self, path: str, content: bytes) -> None:
-        """Write a small file so that it has either its old or its new content, durably."""
+    def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Write a small file so that it has either its old or its new content; durably, or when
+        the system gets to it.
+        """
         temporary = path + ".tmp"
         with open(temporary, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        self.fsync_dir(os.path.dirname(path) or ".")
+        if durable:
+            self.fsync_dir(os.path.dirname(path) or ".")
 
 
 class SystemEnv:

@@ -101,7 +101,10 @@ def load(log: Log, names: list[str]) -> RecoveryReport:
             else:
                 scans.append((segment, 0))
         elif base == trust.base and state is not None:
-            scans.append((segment, _resume(log, segment, state, trust)))
+            size = fs.file_size(path)
+            start = _resume(log, segment, state, trust, size)
+            if start != size or log.read_only:
+                scans.append((segment, start))
         else:
             scans.append((segment, 0))
         segments.append(segment)
@@ -155,11 +158,12 @@ def _trust(log: Log, state: LogState | None) -> _Trust:
     return _Trust(state.durable_base, state.durable_position, state.durable_offset, False)
 
 
-def _resume(log: Log, segment: LogSegment, state: LogState, trust: _Trust) -> int:
+def _resume(
+    log: Log, segment: LogSegment, state: LogState, trust: _Trust, size: int
+) -> int:
     """Set a segment up as it was known to be; return where its scan has to begin."""
     index = log.log_dir.index
     assert index is not None
-    size = log.log_dir.env.fs.file_size(segment.path)
     is_active = segment.base_offset == state.active_base
     if trust.is_checkpoint and is_active and size >= state.position:
         segment.size_bytes, segment.next_offset = state.position, state.next_offset

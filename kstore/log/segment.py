@@ -102,9 +102,8 @@ def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
         return None
 
 
-def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
+def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID, *, durable: bool) -> None:
     """Write Kafka's partition.metadata."""
     encoded = urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
-    fs.write_file(
-        os.path.join(directory, METADATA_NAME), f"version: 0\ntopic_id: {encoded}".encode("ascii")
-    )
+    content = f"version: 0\ntopic_id: {encoded}".encode("ascii")
+    fs.write_file(os.path.join(directory, METADATA_NAME), content, durable=durable)
