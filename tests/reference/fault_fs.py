@@ -148,10 +148,10 @@ class FaultyFileSystem(SystemFileSystem):
         self._check("fsync_dir", path)
         self.names[os.path.realpath(path)] = set(os.listdir(path))
 
-    def write_file(self, path: str, content: bytes) -> None:
+    def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
         """Small files are durable when written, as the real one makes them."""
         self._check("write_file", path)
-        super().write_file(path, content)
+        super().write_file(path, content, durable=durable)
         self.files[os.stat(path).st_ino] = DurableFile(content)
 
     def power_cut(self, target: str, *, index_survives: bool = False, torn: str = "any") -> str:
