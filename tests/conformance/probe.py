@@ -56,6 +56,8 @@ _RAW = {
 
 def compare(kafka: Peer, kstore: Peer, only: str = "") -> list[Difference]:
     """All differences of all cases, the accepted ones included."""
+    for peer in (kafka, kstore):
+        peer.warm_up()
     found = [difference for difference in _versions(kafka, kstore) if only in difference.case]
     for name, frame in _RAW.items():
         said = [raw_answer(peer, frame) for peer in (kafka, kstore)]

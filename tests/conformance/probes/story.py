@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.groups import HeartbeatRequest
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.producer_ids import InitProducerIdRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import ZERO_UUID, Message, Struct
 from kstore.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
@@ -109,6 +112,24 @@ class Peer:
         codes = [row.error_code for row in answer.topics[0].partitions]
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return codes[0] or next((code for code in codes if code not in (0, absent)), 0)
+
+    def warm_up(self, deadline_s: float = 60) -> None:
+        """Waits until the group coordinator and the producer id allocator answer: Kafka starts
+        both when they are first asked for.
+        """
+        end = time.monotonic() + deadline_s
+        requests: list[tuple[Message, int]] = [
+            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
+            (FindCoordinatorRequest(key="probe", key_type=0), 2),
+            (HeartbeatRequest(group_id="probe", generation_id=1, member_id="m"), 2),
+        ]
+        for request, version in requests:
+            starting = {14, 15, 16}  # loading, not available, not coordinator
+            while time.monotonic() < end:
+                answer: Any = self.ask(request, version)
+                if answer.error_code not in starting:
+                    break
+                time.sleep(0.1)
 
     def topic_id(self, topic: str) -> uuid.UUID:
         """A topic's id on this broker; the zero id where there is no such topic."""
