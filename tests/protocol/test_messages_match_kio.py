@@ -38,13 +38,21 @@ def narrower(struct: str, name: str) -> st.SearchStrategy[Any] | None:
     return None
 
 
+def marks(cls: type[Message], version: int) -> list[pytest.MarkDecorator]:
+    """The first, the first flexible and the last version are quick; the others are not."""
+    quick = {cls.MIN_VERSION, cls.FLEXIBLE_FROM, cls.MAX_VERSION}
+    return [] if version in quick else [pytest.mark.slow]
+
+
 def cases() -> list[Any]:
     """(message, version) for each request and response."""
     found = []
     for api in registry.APIS.values():
         for cls in (api.request, api.response):
             found += [
-                pytest.param(cls, version, id=f"{cls.__name__}-{version}")
+                pytest.param(
+                    cls, version, id=f"{cls.__name__}-{version}", marks=marks(cls, version)
+                )
                 for version in versions_of(cls)
             ]
     return found
