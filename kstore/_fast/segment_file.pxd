@@ -12,9 +12,10 @@ cdef class SegmentFile:
     cdef bint broken                        # a failed append could not be cut back
     cdef bint plain                         # not a Python subclass: C may call C
 
-    # One write at the end. On any failure the file is cut back to where it was (or the object refuses
-    # further writes if even that fails) and OSError is raised: size_bytes never passes a failed append.
-    cpdef int append(self, const uint8_t[::1] data) except -1
+    # One write at the end. On any failure the file is cut back to where it was (or the object
+    # refuses further writes if even that fails) and OSError is raised: size_bytes never passes a
+    # failed append.
+    cpdef int append(self, data) except -1      # any buffer
     # The same for memory; goes through append() where a Python subclass may have replaced it.
     cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1
     # Positional; returns the bytes read, fewer only at the end of the file. A Python subclass's

@@ -1,12 +1,17 @@
-# One append-only file: append at the end with one write, positional reads, fdatasync and truncation, each
-# without the GIL where it may take long. It parses nothing and knows no log.
+# One append-only file: append at the end with one write, positional reads, fdatasync and
+# truncation, each without the GIL where it may take long. It parses nothing and knows no log.
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EBADF, EINTR, EIO, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 import os
+
+cdef extern from "Python.h":
+    int PyBUF_READ
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* into, size_t size, int64_t position)
@@ -16,14 +21,15 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from "<fcntl.h>" nogil:
     """
-    #ifndef FALLOC_FL_KEEP_SIZE
-    #define FALLOC_FL_KEEP_SIZE 1
-    static int kstore_fallocate(int fd, int64_t from, int64_t size) { errno = EOPNOTSUPP; return -1; }
-    #else
+    # ifndef FALLOC_FL_KEEP_SIZE
+    # define FALLOC_FL_KEEP_SIZE 1
+    static int kstore_fallocate(int fd, int64_t from,
+                                int64_t size) { errno = EOPNOTSUPP; return -1; }
+    # else
     static int kstore_fallocate(int fd, int64_t from, int64_t size) {
         return fallocate(fd, FALLOC_FL_KEEP_SIZE, from, size);
     }
-    #endif
+    # endif
     """
     int kstore_fallocate(int fd, int64_t start, int64_t size)
 
@@ -98,16 +104,19 @@ cdef class SegmentFile:
             raise OSError(EIO, "an earlier failed write could not be cut back", self.path)
         return 0
 
-    cpdef int append(self, const uint8_t[::1] data) except -1:
-        if data.shape[0] == 0:
-            return 0
-        return self._write(&data[0], data.shape[0])
+    cpdef int append(self, data) except -1:
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self._write(<const uint8_t*>view.buf, view.len) if view.len else 0
+        finally:
+            PyBuffer_Release(&view)
 
     cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1:
         if self.plain:
             return self._write(data, size)
         if size > 0:
-            self.append(<const uint8_t[:size]>data)
+            self.append(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
         return 0
 
     cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1:
@@ -175,7 +184,8 @@ cdef class SegmentFile:
         if self.fd < 0 or not self.writable:
             raise OSError(EBADF, "the segment file is closed or open for reading only", self.path)
         if size_bytes < 0 or size_bytes > self.size_bytes:
-            raise ValueError(f"cannot truncate to {size_bytes}: the file has {self.size_bytes} bytes")
+            raise ValueError(
+                f"cannot truncate to {size_bytes}: the file has {self.size_bytes} bytes")
         if ftruncate(self.fd, size_bytes) != 0:
             self._fail(errno)
         self.size_bytes = size_bytes
