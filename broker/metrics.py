@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore._fast.connection import DataPlane
+    from kstore._fast.data_plane import DataPlane
 
 __all__ = ["LoopStall", "snapshot"]
 

@@ -139,7 +139,7 @@ class Server:
         try:
             response = await later.response
             body = None if response is None else response.encode(later.version)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, this connection has lost its order
+        except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)
             slot.give_up()
         else:

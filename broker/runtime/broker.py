@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kstore._fast.connection import DataPlane
+from kstore._fast.data_plane import DataPlane
 from kstore._fast.fetch_path import FetchPath
 from kstore._fast.partition_table import Partition, PartitionTable
 from kstore._fast.produce_path import ProducePath

@@ -1,19 +1,10 @@
-# One client connection on the loop, and the data plane: what all connections of a broker share.
+# One client connection on the loop.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.fetch_path cimport FetchPath
-from kstore._fast.partition_table cimport PartitionTable
-from kstore._fast.produce_path cimport ProducePath
+from kstore._fast.data_plane cimport DataPlane
 from kstore._fast.slots cimport AnswerSink, Slot
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
-
-cdef struct ApiEntry:
-    int16_t min_version
-    int16_t max_version                     # < min_version: not served
-    int16_t flexible_from
-    bint cached
-    int64_t requests
 
 cdef struct RequestHead:
     int16_t api_key
@@ -22,27 +13,6 @@ cdef struct RequestHead:
     bint flexible
     bint flexible_answer                    # the answer's header has tagged fields
     WireBytes client_id
-
-cdef class DataPlane:
-    cdef readonly PartitionTable table
-    cdef readonly ProducePath produce
-    cdef readonly FetchPath fetch
-    cdef readonly object server             # kstore.broker.server's: dispatch, park, report, closed
-    cdef readonly int64_t max_request_bytes
-    cdef readonly int64_t max_queued_bytes  # -1: no limit
-    cdef readonly int64_t queued_bytes      # of requests that are not whole yet, by their declared sizes
-    cdef readonly int64_t connections_made
-    cdef readonly int64_t bytes_out
-    cdef int max_parked                     # per connection
-    cdef ApiEntry[128] apis
-    cdef dict answers                       # request bytes -> body, while the image stays
-    cdef AnswerBuffer out
-    cdef uint8_t* read_buffer
-    cdef Py_ssize_t read_capacity
-    cdef bint busy                          # a read is being handled, `out` is in use
-    cdef dict connections
-    cdef list starved                       # connections that wait for queued_bytes to go down
-    cdef int release(self, int64_t size) except -1
 
 cdef class Connection(AnswerSink):
     cdef DataPlane plane
@@ -53,7 +23,7 @@ cdef class Connection(AnswerSink):
     cdef object transport
     cdef int fd                             # -1: every answer goes through the transport (TLS)
     cdef bint closed
-    cdef bint rest_in_transport             # the socket did not take all; order asks for the transport
+    cdef bint rest_in_transport             # the socket did not take all: the transport has it
     cdef bint write_paused
     cdef bint read_paused
     cdef bint draining                      # drain() is scheduled

@@ -1,51 +1,9 @@
-"""One client connection on the loop, and what all connections of a broker share; see connection.pyx."""
+"""One client connection on the loop; see connection.pyx."""
 
 from typing import Any
 
-from kstore._fast.fetch_path import FetchPath
-from kstore._fast.partition_table import PartitionTable
-from kstore._fast.produce_path import ProducePath
+from kstore._fast.data_plane import DataPlane
 from kstore._fast.slots import AnswerSink
-
-class DataPlane:
-    """What all connections of one broker share: the partitions, the paths, the buffers and the limits."""
-
-    table: PartitionTable
-    produce: ProducePath
-    fetch: FetchPath
-    server: Any
-    max_request_bytes: int
-    max_queued_bytes: int
-    queued_bytes: int
-    connections_made: int
-    bytes_out: int
-    def __init__(
-        self,
-        server: Any,
-        table: PartitionTable,
-        produce: ProducePath,
-        fetch: FetchPath,
-        *,
-        max_request_bytes: int,
-        max_queued_bytes: int,
-        max_parked: int = 256,
-    ) -> None: ...
-    def serve_api(
-        self, api_key: int, min_version: int, max_version: int, flexible_from: int, cached: bool
-    ) -> None:
-        """Serve an API in these versions; cached: its answer depends on its bytes and the image alone."""
-
-    def forget_answers(self) -> None:
-        """The metadata image has changed: no pre-encoded answer holds."""
-
-    def request_counts(self) -> dict[int, int]:
-        """How many requests of each API key were handled."""
-
-    def open_connections(self) -> list[Connection]:
-        """The connections that are open now."""
-
-    def close_idle(self, idle_ms: int) -> None:
-        """Close connections without a request for so long; give back the buffers of those that rest."""
 
 class Connection(AnswerSink):
     """One client connection, as uvloop's buffered protocol by duck typing."""
@@ -78,6 +36,11 @@ class Connection(AnswerSink):
 
     def close(self) -> None:
         """Close after what is written has been sent."""
+
+    def rest(self, idle_ms: int) -> None:
+        """Close if it has been idle for so long (-1: never); a resting one gives its
+        memory back.
+        """
 
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""

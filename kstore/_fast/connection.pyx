@@ -1,16 +1,17 @@
-"""One client connection on the loop: frames in, answers out, in order; and the data plane that connections share.
+"""One client connection on the loop: frames in, answers out, in the order of the requests.
 
-All whole frames of a read are handled before it returns and their answers go out in one send. Produce and Fetch
-never leave C; every other API is handed to the server (dispatch), which may park it. Nothing here decides what a
-request means.
+All whole frames of a read are handled before it returns and their answers go out in one send.
+Produce and Fetch never leave C; every other API is handed to the server (dispatch), which may park
+it. Nothing here decides what a request means.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
 
 from kstore._fast.buffer cimport load_int32
+from kstore._fast.data_plane cimport API_LIMIT, READ_BYTES, ApiEntry, DataPlane
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_MALFORMED, PRODUCE_SILENT)
@@ -34,10 +35,8 @@ cdef enum:
     PRODUCE = 0
     FETCH = 1
     API_VERSIONS = 18
-    API_LIMIT = 128
-    UNSUPPORTED = -1                        # the version that dispatch gets for an ApiVersions of the future
-    READ_BYTES = 256 * 1024
-    FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they grow beyond this
+    UNSUPPORTED = -1                        # what dispatch gets for an ApiVersions of the future
+    FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they outgrow it
     KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
     SLACK_BYTES = 4 * 1024                  # there is always room for the next read
     MIN_OWN_BYTES = 64 * 1024
@@ -46,6 +45,7 @@ cdef enum:
     HANDED_OVER_BYTES = 64 * 1024           # a larger rest goes to the transport without a copy
     MAX_CACHED_KEY_BYTES = 4096
     MAX_CACHED_ANSWERS = 512
+    RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
 
 
@@ -53,81 +53,6 @@ cdef inline int64_t now_ms() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-
-
-cdef class DataPlane:
-    """What all connections of one broker share: the partitions, the paths, the buffers and the limits."""
-
-    def __cinit__(self):
-        self.read_capacity = READ_BYTES
-        self.read_buffer = <uint8_t*>malloc(READ_BYTES)
-        if self.read_buffer == NULL:
-            raise MemoryError("no memory for the read buffer")
-        memset(self.apis, 0, sizeof(self.apis))
-        for key in range(API_LIMIT):
-            self.apis[key].max_version = -1
-
-    def __dealloc__(self):
-        free(self.read_buffer)
-
-    def __init__(
-        self, server, PartitionTable table, ProducePath produce, FetchPath fetch, *,
-        int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256
-    ):
-        self.server = server
-        self.table = table
-        self.produce = produce
-        self.fetch = fetch
-        self.max_request_bytes = max_request_bytes
-        self.max_queued_bytes = max_queued_bytes
-        self.max_parked = max_parked
-        self.answers = {}
-        self.out = AnswerBuffer(64 * 1024)
-        self.connections = {}
-        self.starved = []
-
-    def serve_api(self, int api_key, int min_version, int max_version, int flexible_from, bint cached):
-        """Serve an API in these versions; cached: its answer depends on its bytes and the image alone."""
-        if not 0 <= api_key < API_LIMIT:
-            raise ValueError(f"api key {api_key} is not in 0..{API_LIMIT - 1}")
-        self.apis[api_key].min_version = min_version
-        self.apis[api_key].max_version = max_version
-        self.apis[api_key].flexible_from = flexible_from
-        self.apis[api_key].cached = cached
-
-    def forget_answers(self):
-        """The metadata image has changed: no pre-encoded answer holds."""
-        self.answers.clear()
-
-    def request_counts(self):
-        """How many requests of each API key were handled."""
-        return {key: self.apis[key].requests for key in range(API_LIMIT) if self.apis[key].requests}
-
-    def open_connections(self):
-        """The connections that are open now."""
-        return list(self.connections)
-
-    def close_idle(self, int64_t idle_ms):
-        """Close connections without a request for so long; give back the buffers of those that rest."""
-        cdef Connection connection
-        cdef int64_t now = now_ms()
-        for connection in list(self.connections):
-            if connection.slots:
-                continue
-            if idle_ms >= 0 and now - connection.last_active_ms > idle_ms:
-                connection.close()
-            elif connection.own != NULL and connection.own_end == 0 and now - connection.last_active_ms > 1000:
-                connection.give_back()
-
-    cdef int release(self, int64_t size) except -1:
-        """Bytes of the shared budget are free again: let those who wait for some try."""
-        self.queued_bytes -= size
-        if self.starved:
-            waiting = self.starved
-            self.starved = []
-            for connection in waiting:
-                self.server.call_soon((<Connection>connection).resume)
-        return 0
 
 
 cdef class Connection(AnswerSink):
@@ -170,9 +95,11 @@ cdef class Connection(AnswerSink):
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         if self.own == NULL:
-            PyBuffer_FillInfo(view, self, self.plane.read_buffer, self.plane.read_capacity, 0, flags)
+            PyBuffer_FillInfo(
+                view, self, self.plane.read_buffer, self.plane.read_capacity, 0, flags)
         else:
-            PyBuffer_FillInfo(view, self, self.own + self.own_end, self.own_capacity - self.own_end, 0, flags)
+            PyBuffer_FillInfo(
+                view, self, self.own + self.own_end, self.own_capacity - self.own_end, 0, flags)
 
     def buffer_updated(self, Py_ssize_t size):
         """Bytes have come: handle every whole frame, answer them in one send."""
@@ -219,6 +146,18 @@ cdef class Connection(AnswerSink):
         if self.transport is not None:
             self.transport.close()
 
+    def rest(self, int64_t idle_ms):
+        """Close if it has been idle for so long (-1: never); a resting one gives its
+        memory back.
+        """
+        cdef int64_t idle = now_ms() - self.last_active_ms
+        if self.slots:
+            return
+        if idle_ms >= 0 and idle > idle_ms:
+            self.close()
+        elif self.own != NULL and self.own_end == 0 and idle > RESTING_MS:
+            self.give_back()
+
     def resume(self):
         """Go on with requests that were read but not handled, then with reading."""
         if self.closed or not self.may_handle():
@@ -255,7 +194,9 @@ cdef class Connection(AnswerSink):
         return 0
 
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1:
-        """Handle the whole frames at data, as long as there may be more answers; returns the bytes used."""
+        """Handle the whole frames at data, as long as there may be more answers; returns
+        the bytes used.
+        """
         cdef Py_ssize_t used = 0
         cdef int64_t frame
         self.plane.busy = True
@@ -356,7 +297,9 @@ cdef class Connection(AnswerSink):
         return 0
 
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        """An answer that holds since the last change of the image, or the server's, now or later."""
+        """An answer that holds since the last change of the image, or the server's, now
+        or later.
+        """
         cdef Py_ssize_t size = r.end - r.p
         cdef bytes body = (<const char*>r.p)[:size]
         cdef bint cached = self.plane.apis[head.api_key].cached and size <= MAX_CACHED_KEY_BYTES
@@ -412,7 +355,8 @@ cdef class Connection(AnswerSink):
     cdef AnswerBuffer open_answer(self, Slot slot):
         """The shared buffer where the slot is next in order, else one of its own."""
         cdef AnswerBuffer out
-        if not self.plane.busy and self.slots and self.slots[0] is slot and self.plane.out.size == 0:
+        cdef bint next_in_order = len(self.slots) > 0 and self.slots[0] is slot
+        if next_in_order and not self.plane.busy and self.plane.out.size == 0:
             out = self.plane.out
         else:
             out = AnswerBuffer(512)
@@ -441,7 +385,9 @@ cdef class Connection(AnswerSink):
         return 0
 
     cdef int abandon(self, Slot slot) except -1:
-        """The slot's answer cannot be given: without it the order is lost, and so the connection."""
+        """The slot's answer cannot be given: without it the order is lost, and so the
+        connection.
+        """
         if slot.held is self.plane.out:
             self.plane.out.size = 0
         slot.held = None
@@ -490,7 +436,8 @@ cdef class Connection(AnswerSink):
             memmove(self.own, data, size)
         self.own_end = size
         frame = 4 + <int64_t>load_int32(self.own) if size >= 4 else 4
-        self.reserve(max(size + SLACK_BYTES, min(frame, max(<int64_t>EAGER_BYTES, <int64_t>size * 2))))
+        frame = min(frame, max(<int64_t>EAGER_BYTES, <int64_t>size * 2))
+        self.reserve(max(size + SLACK_BYTES, frame))
         return 0
 
     cdef int reserve(self, Py_ssize_t capacity) except -1:
@@ -505,11 +452,14 @@ cdef class Connection(AnswerSink):
         return 0
 
     cdef bint admit(self, int64_t size) except? False:
-        """Take a request's declared size from the shared budget; without room, stop reading until there is."""
+        """Take a request's declared size from the shared budget; without room, stop
+        reading until there is.
+        """
         cdef int64_t more = size - self.admitted_bytes
+        cdef int64_t limit = self.plane.max_queued_bytes
         if more <= 0:
             return True
-        if 0 <= self.plane.max_queued_bytes < self.plane.queued_bytes + more and self.plane.queued_bytes > 0:
+        if 0 <= limit < self.plane.queued_bytes + more and self.plane.queued_bytes > 0:
             self.plane.starved.append(self)
             return False
         self.plane.queued_bytes += more
@@ -588,7 +538,9 @@ cdef class Connection(AnswerSink):
         return 0
 
     cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1:
-        """The socket is full: the transport sends the rest when it can, and says when it holds too much."""
+        """The socket is full: the transport sends the rest when it can, and says when it
+        holds too much.
+        """
         self.rest_in_transport = self.fd >= 0
         if out.size - sent <= HANDED_OVER_BYTES:
             self.transport.write((<const char*>out.data)[sent:out.size])

@@ -38,7 +38,8 @@ cdef class FetchPath:
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_out
     cdef dict waiting                       # FetchRequest -> None
-    # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked request.
+    # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
+    # request.
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)
     cdef int16_t open_session(self, FetchRequest request) except -1

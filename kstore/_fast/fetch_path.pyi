@@ -7,7 +7,9 @@ from kstore._fast.partition_table import PartitionTable
 from kstore._fast.slots import Slot
 
 class FetchRequest(Slot):
-    """One fetch while it is handled; parked, it is its answer's slot and waits for its partitions to grow."""
+    """One fetch while it is handled; parked, it is its answer's slot and waits for its
+    partitions to grow.
+    """
 
     def expire(self) -> None:
         """The longest wait is over: answer with what there is."""

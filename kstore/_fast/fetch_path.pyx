@@ -1,7 +1,8 @@
-"""Fetch, versions 4 to 18, from the frame to the answer: sessions, long poll, byte limits, isolation.
+"""Fetch, versions 4 to 18, from the frame to the answer: sessions, long poll, byte limits,
+isolation.
 
-Log bytes are read straight into the answer. Which sessions are kept is decided by the cache that it is given; who
-leads a partition, by the partition table.
+Log bytes are read straight into the answer. Which sessions are kept is decided by the cache that it
+is given; who leads a partition, by the partition table.
 """
 
 from kstore._fast.error_codes cimport (
@@ -158,7 +159,9 @@ cdef int parse_forgotten(FetchRequest request, WireReader* r) except -1:
 
 
 cdef class FetchRequest(Slot):
-    """One fetch while it is handled; parked, it is its answer's slot and waits for its partitions to grow."""
+    """One fetch while it is handled; parked, it is its answer's slot and waits for its
+    partitions to grow.
+    """
 
     cdef int check(self) except -1:
         if self.done:
@@ -207,7 +210,9 @@ cdef class FetchRequest(Slot):
 cdef class FetchPath:
     """The state that all fetches share: the partitions, the sessions and the limits."""
 
-    def __init__(self, PartitionTable table not None, cache, call_later, report, *, int64_t max_bytes):
+    def __init__(
+        self, PartitionTable table not None, cache, call_later, report, *, int64_t max_bytes
+    ):
         self.table = table
         self.cache = cache
         self.sessions = cache.sessions
@@ -315,7 +320,9 @@ cdef class FetchPath:
         part.error = check_leader(request, part)
         if part.error != NONE:
             return 0
-        if part.fetch_offset < partition.core.log_start_offset or part.fetch_offset > partition.core.log_end_offset:
+        if not (
+            partition.core.log_start_offset <= part.fetch_offset <= partition.core.log_end_offset
+        ):
             part.error = OFFSET_OUT_OF_RANGE
             return 0
         part.high_watermark = partition.core.high_watermark
@@ -327,11 +334,14 @@ cdef class FetchPath:
                 part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
             if part.diverging_epoch >= 0 or part.error != NONE:
                 return 0
-        end = part.last_stable_offset if request.isolation_level == READ_COMMITTED else part.high_watermark
+        end = part.high_watermark
+        if request.isolation_level == READ_COMMITTED:
+            end = part.last_stable_offset
         limit = min(limit, <int64_t>part.max_bytes)
         if part.fetch_offset >= end or (limit <= 0 and not min_one):
             return 0
-        part.file = partition.core.locate(part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
+        part.file = partition.core.locate(
+            part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
         if part.file is None:
             part.slice.size_bytes = 0
         if out_of_range:
@@ -376,8 +386,8 @@ cdef class FetchPath:
                 for part in parts:
                     part.told()
                 self.cache.add(FetchSession(
-                    session_id, parts, by_id=request.version >= FIRST_TOPIC_ID, privileged=privileged,
-                    now_ms=now_ms()))
+                    session_id, parts, by_id=request.version >= FIRST_TOPIC_ID,
+                    privileged=privileged, now_ms=now_ms()))
         write_head(out, request, NONE, session_id)
         self.write_topics(request, parts, out)
         return 0
@@ -431,7 +441,9 @@ cdef class FetchPath:
             put_int32(out, -1)                      # preferred read replica
         put_count(out, size, flexible)
         if size > 0 and part.file.read_into(out.data + out.size, size, part.slice.position) != size:
-            self.report(f"{part.file.path} ends before the {size} bytes at {part.slice.position} that its log has")
+            self.report(
+                f"{part.file.path} ends before the {size} bytes at {part.slice.position} "
+                "that its log has")
             part.error = KAFKA_STORAGE_ERROR
             part.slice.size_bytes = 0
             out.size = start
@@ -448,7 +460,9 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
     """Whether this broker may answer for the partition, as of the epoch that the reader knows."""
     cdef Partition partition = part.partition
     if partition is None:
-        return UNKNOWN_TOPIC_ID if part.by_id and part_topic_unknown(request, part) else UNKNOWN_TOPIC_OR_PARTITION
+        if part.by_id and part_topic_unknown(request, part):
+            return UNKNOWN_TOPIC_ID
+        return UNKNOWN_TOPIC_OR_PARTITION
     if not partition.online or request.replica_id >= 0:
         return NOT_LEADER_OR_FOLLOWER
     if part.current_leader_epoch >= 0:
@@ -474,7 +488,9 @@ cdef Py_ssize_t count_topics(list parts) except -1:
     return count
 
 
-cdef int write_head(AnswerBuffer out, FetchRequest request, int16_t error, int32_t session_id) except -1:
+cdef int write_head(
+    AnswerBuffer out, FetchRequest request, int16_t error, int32_t session_id
+) except -1:
     room(out, 16)
     put_int32(out, 0)                               # throttle time
     if request.version >= FIRST_SESSION:

@@ -1,4 +1,5 @@
-# What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between requests.
+# What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between
+# requests.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 

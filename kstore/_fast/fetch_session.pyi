@@ -1,7 +1,11 @@
-"""What a fetch asks of one partition, and the fetch session (KIP-227) over them; see fetch_session.pyx."""
+"""What a fetch asks of one partition, and the fetch session (KIP-227) over them; see
+fetch_session.pyx.
+"""
 
 class FetchPart:
-    """One partition of a fetch: what is asked, what was told before, and what a look at the log found."""
+    """One partition of a fetch: what is asked, what was told before, and what a look at
+    the log found.
+    """
 
 class FetchSession:
     """One client's set of partitions and what each was last told."""

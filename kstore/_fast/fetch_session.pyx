@@ -1,4 +1,5 @@
-"""What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between requests.
+"""What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between
+requests.
 
 Which sessions are kept is decided in kstore.broker.state.fetch_session; reading is fetch_path's.
 """
@@ -10,7 +11,9 @@ from kstore._fast.error_codes cimport NONE
 
 @cython.freelist(256)
 cdef class FetchPart:
-    """One partition of a fetch: what is asked, what was told before, and what a look at the log found."""
+    """One partition of a fetch: what is asked, what was told before, and what a look at
+    the log found.
+    """
 
     cdef int resolve(self, PartitionTable table) except -1:
         """Find the partition (again, where its topic was deleted or not yet known)."""
@@ -32,7 +35,9 @@ cdef class FetchPart:
             or self.told_log_start_offset != self.log_start_offset)
 
     cdef int told(self) noexcept:
-        """Remember what the answer said; after an error, the next answer names the partition again."""
+        """Remember what the answer said; after an error, the next answer names the
+        partition again.
+        """
         self.told_high_watermark = -1 if self.error != NONE else self.high_watermark
         self.told_log_start_offset = self.log_start_offset
         return 0

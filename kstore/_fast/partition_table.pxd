@@ -1,11 +1,13 @@
-# The partitions that this broker knows, as the data plane looks them up: by topic name or id, then by index.
+# The partitions that this broker knows, as the data plane looks them up: by topic name or id, then
+# by index.
 # A table holds no file and decides nothing about who leads: kstore/broker/runtime fills it.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.log_core cimport AppendResult, LogCore
 
-# Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per wake.
+# Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
+# wake.
 cdef class Waiter:
     cdef int check(self) except -1
 

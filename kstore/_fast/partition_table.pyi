@@ -1,4 +1,6 @@
-"""The partitions that this broker knows, looked up by topic name or id and by index; see partition_table.pyx."""
+"""The partitions that this broker knows, looked up by topic name or id and by index; see
+partition_table.pyx.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +11,9 @@ class Waiter:
     """Whoever waits for a partition to grow."""
 
 class TopicEntry:
-    """One topic: its name, id (16 bytes) and partitions by index (None where this broker has none)."""
+    """One topic: its name, id (16 bytes) and partitions by index (None where this broker
+    has none).
+    """
 
     name: bytes
     topic_id: bytes
@@ -18,7 +22,9 @@ class TopicEntry:
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...
 
 class Partition:
-    """One partition as the data plane sees it: its log's core, its leader and who waits for it to grow."""
+    """One partition as the data plane sees it: its log's core, its leader and who waits
+    for it to grow.
+    """
 
     entry: TopicEntry
     index: int
@@ -60,7 +66,9 @@ class Partition:
         """How many fetches wait for this partition."""
 
 class PartitionTable:
-    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one loop turn together."""
+    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one
+    loop turn together.
+    """
 
     node_id: int
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...

@@ -1,6 +1,8 @@
-"""The partitions that this broker knows, looked up by topic name or id and by index, and who waits for each.
+"""The partitions that this broker knows, looked up by topic name or id and by index, and who waits
+for each.
 
-It opens no log and decides nothing about leaders: kstore.broker.runtime fills it. Everything runs on the loop.
+It opens no log and decides nothing about leaders: kstore.broker.runtime fills it. Everything runs
+on the loop.
 """
 
 from libc.string cimport memcmp
@@ -16,7 +18,9 @@ cdef class Waiter:
 
 
 cdef class Partition:
-    """One partition as the data plane sees it: its log's core, its leader and who waits for it to grow."""
+    """One partition as the data plane sees it: its log's core, its leader and who waits
+    for it to grow.
+    """
 
     def __init__(self, TopicEntry entry, int index, log, *, int leader_id, int leader_epoch=0):
         self.entry = entry
@@ -98,7 +102,9 @@ cdef class TopicEntry:
 
 
 cdef class PartitionTable:
-    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one loop turn together."""
+    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one
+    loop turn together.
+    """
 
     def __init__(self, int node_id, call_soon):
         self.by_name = {}
@@ -109,8 +115,9 @@ cdef class PartitionTable:
 
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size):
         cdef TopicEntry last = self.last
-        if last is not None and len(last.name) == size and memcmp(<const char*>last.name, name, size) == 0:
-            return last
+        if last is not None and len(last.name) == size:
+            if memcmp(<const char*>last.name, name, size) == 0:
+                return last
         last = self.by_name.get((<const char*>name)[:size])
         if last is not None:
             self.last = last

@@ -8,18 +8,19 @@ from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 cdef enum ProduceOutcome:
     PRODUCE_ANSWERED = 0
     PRODUCE_SILENT = 1              # acks=0: no answer
-    PRODUCE_CLOSE = 2               # acks=0 and something failed: the connection is the only way to tell
+    PRODUCE_CLOSE = 2               # acks=0 and something failed: closing tells it
     PRODUCE_MALFORMED = 3           # nothing was appended
 
 cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
-    cdef list appended              # (log, end offset) of the request under way, where it is durable
+    cdef list appended              # (log, end offset) of this request, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in
     # r stands behind the request header; the records in the frame are changed in place.
     cdef int handle(self, WireReader* r, int version, AnswerBuffer out) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
-    cdef int16_t append_one(self, Partition partition, WireBytes records, int version, int64_t* offsets) except -1
+    cdef int16_t append_one(
+        self, Partition partition, WireBytes records, int version, int64_t* offsets) except -1

@@ -1,14 +1,17 @@
-"""Produce, versions 3 to 13: the request is walked once to see that it is whole, then appended and answered.
+"""Produce, versions 3 to 13: the request is walked once to see that it is whole, then appended and
+answered.
 
-Records are validated and appended from the receive buffer itself. Who leads and what the log refuses is decided
-elsewhere (the partition table, the log core); this module maps it to Kafka's answer.
+Records are validated and appended from the receive buffer itself. Who leads and what the log
+refuses is decided elsewhere (the partition table, the log core); this module maps it to Kafka's
+answer.
 """
 
 from kstore._fast.batch cimport (
     BATCH_OK, BATCH_PREFIX_SIZE, COMPRESSION_MASK, BatchInfo, is_control, read_batch_header)
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
+    NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, AppendResult
 from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.wire cimport (
@@ -57,7 +60,9 @@ cdef bint is_whole(WireReader r, int version) noexcept nogil:
 
 
 cdef int16_t check_records(WireBytes records, int version) noexcept nogil:
-    """Exactly one batch of magic 2 per partition, not a control batch, zstd only where the client may know it."""
+    """Exactly one batch of magic 2 per partition, not a control batch, zstd only where
+    the client may know it.
+    """
     cdef BatchInfo info
     if records.size < BATCH_PREFIX_SIZE:
         return INVALID_RECORD
@@ -86,7 +91,7 @@ cdef class ProducePath:
         cdef int acks
         cdef Py_ssize_t topics, i
         cdef int failures = 0
-        read_string(r, flexible)                    # transactional id: the batches carry what counts
+        read_string(r, flexible)    # transactional id: the batches carry what counts
         acks = read_int16(r)
         read_int32(r)                               # timeout: nothing waits for followers here
         if r.bad or not is_whole(r[0], version):
@@ -152,7 +157,9 @@ cdef class ProducePath:
         put_no_tags(out, flexible)
         return failures
 
-    cdef int16_t append_one(self, Partition partition, WireBytes records, int version, int64_t* offsets) except -1:
+    cdef int16_t append_one(
+        self, Partition partition, WireBytes records, int version, int64_t* offsets
+    ) except -1:
         cdef AppendResult result
         cdef int16_t error = check_records(records, version)
         if error != NONE:
@@ -177,7 +184,8 @@ cdef class ProducePath:
 
 
 cdef int put_partition(
-    AnswerBuffer out, int version, int32_t index, int16_t error, int64_t* offsets, Partition partition
+    AnswerBuffer out, int version, int32_t index, int16_t error, int64_t* offsets,
+    Partition partition
 ) except -1:
     """One partition's answer; a client that asked the wrong broker is told the leader (KIP-951)."""
     cdef bint flexible = version >= FIRST_FLEXIBLE

@@ -1,4 +1,5 @@
-# A parked answer's place in the order of its connection. A sink (the connection) hands answers to its peer in the
+# A parked answer's place in the order of its connection. A sink (the connection) hands answers to
+# its peer in the
 # order of the requests; whoever parked the request completes its slot later, on the loop.
 
 from libc.stdint cimport int16_t, int32_t, uint8_t
@@ -7,8 +8,8 @@ from kstore._fast.partition_table cimport Waiter
 from kstore._fast.wire cimport AnswerBuffer
 
 cdef class AnswerSink:
-    cdef AnswerBuffer open_answer(self, Slot slot)      # where the slot's answer is to be written, header included
-    cdef int close_answer(self, Slot slot) except -1    # the answer is complete: send what is next in order
+    cdef AnswerBuffer open_answer(self, Slot slot)      # where to write it, header included
+    cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
 
 cdef class Slot(Waiter):
@@ -17,7 +18,7 @@ cdef class Slot(Waiter):
     cdef bint flexible                  # the answer's header has tagged fields
     cdef bint done
     cdef AnswerBuffer held              # the answer, while an earlier one is not complete
-    cdef Py_ssize_t start               # where the answer begins in the buffer that it was opened in
+    cdef Py_ssize_t start               # where the answer begins in its buffer
     cdef int cancel(self) except -1     # the connection is gone
     cpdef int complete(self, body) except -1
 

@@ -1,4 +1,5 @@
-"""A parked answer's place in the order of its connection, and how an answer's frame is opened and closed.
+"""A parked answer's place in the order of its connection, and how an answer's frame is opened and
+closed.
 
 Nothing here knows what is parked or why; the connection is the sink, and keeps the order.
 """

@@ -1,5 +1,7 @@
-# Reading a request and writing an answer over raw memory: the primitive types of the Kafka protocol, bounded.
-# A WireReader never reads past its end: the first field that does not fit sets `bad`, after which every read gives
+# Reading a request and writing an answer over raw memory: the primitive types of the Kafka
+# protocol, bounded.
+# A WireReader never reads past its end: the first field that does not fit sets `bad`, after which
+# every read gives
 # 0 or empty, so that a walk needs one check at its end. Knows no message.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
@@ -101,7 +103,8 @@ cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
     return read_raw(r, size)
 
 
-# An array's length; null counts as -1. Each element takes at least one byte, so a count above what is left is bad.
+# An array's length; null counts as -1. Each element takes at least one byte, so a count above what
+# is left is bad.
 cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
     cdef Py_ssize_t count = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int32(r)
     if r.bad:
@@ -130,7 +133,7 @@ cdef class AnswerBuffer:
     cdef uint8_t* data
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
-    cdef Py_ssize_t sent            # what the socket already took, where the rest is handed to a transport
+    cdef Py_ssize_t sent            # what the socket took, where a transport sends the rest
     cdef int grow(self, Py_ssize_t n) except -1
     cdef int shrink(self, Py_ssize_t capacity) except -1
 
@@ -179,7 +182,9 @@ cdef inline void put_count(AnswerBuffer b, Py_ssize_t count, bint flexible) noex
 
 
 # Takes up to 5 bytes beside the string; size -1 is null.
-cdef inline void put_string(AnswerBuffer b, const uint8_t* data, Py_ssize_t size, bint flexible) noexcept:
+cdef inline void put_string(
+    AnswerBuffer b, const uint8_t* data, Py_ssize_t size, bint flexible
+) noexcept:
     if flexible:
         put_unsigned(b, <uint32_t>(size + 1))
     else:

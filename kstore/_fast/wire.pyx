@@ -1,4 +1,5 @@
-"""The answer buffer: a growing run of bytes that goes to a socket, or to a transport as a buffer object.
+"""The answer buffer: a growing run of bytes that goes to a socket, or to a transport as a buffer
+object.
 
 It knows no message and no connection; wire.pxd holds the readers and writers over it.
 """

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kstore._fast.connection import Connection, DataPlane
+from kstore._fast.connection import Connection
+from kstore._fast.data_plane import DataPlane
 from kstore._fast.fetch_path import FetchPath
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore._fast.produce_path import ProducePath

@@ -1,0 +1,40 @@
+# What all connections of a broker share.
+
+from libc.stdint cimport int16_t, int64_t, uint8_t
+
+from kstore._fast.fetch_path cimport FetchPath
+from kstore._fast.partition_table cimport PartitionTable
+from kstore._fast.produce_path cimport ProducePath
+from kstore._fast.wire cimport AnswerBuffer
+
+cdef enum:
+    API_LIMIT = 128                         # API keys above are not served
+    READ_BYTES = 256 * 1024                 # of the read buffer that all connections share
+
+cdef struct ApiEntry:
+    int16_t min_version
+    int16_t max_version                     # < min_version: not served
+    int16_t flexible_from
+    bint cached
+    int64_t requests
+
+cdef class DataPlane:
+    cdef readonly PartitionTable table
+    cdef readonly ProducePath produce
+    cdef readonly FetchPath fetch
+    cdef readonly object server             # kstore.broker.server's: dispatch, park, report, closed
+    cdef readonly int64_t max_request_bytes
+    cdef readonly int64_t max_queued_bytes  # -1: no limit
+    cdef readonly int64_t queued_bytes      # declared sizes of requests that are not whole yet
+    cdef readonly int64_t connections_made
+    cdef readonly int64_t bytes_out
+    cdef int max_parked                     # per connection
+    cdef ApiEntry[128] apis
+    cdef dict answers                       # request bytes -> body, while the image stays
+    cdef AnswerBuffer out
+    cdef uint8_t* read_buffer
+    cdef Py_ssize_t read_capacity
+    cdef bint busy                          # a read is being handled, `out` is in use
+    cdef dict connections
+    cdef list starved                       # connections that wait for queued_bytes to go down
+    cdef int release(self, int64_t size) except -1

@@ -1,0 +1,53 @@
+"""What all connections of a broker share; see data_plane.pyx."""
+
+from typing import Any
+
+from kstore._fast.fetch_path import FetchPath
+from kstore._fast.partition_table import PartitionTable
+from kstore._fast.produce_path import ProducePath
+
+class DataPlane:
+    """What all connections of one broker share: the partitions, the paths, the buffers
+    and the limits.
+    """
+
+    table: PartitionTable
+    produce: ProducePath
+    fetch: FetchPath
+    server: Any
+    max_request_bytes: int
+    max_queued_bytes: int
+    queued_bytes: int
+    connections_made: int
+    bytes_out: int
+    def __init__(
+        self,
+        server: Any,
+        table: PartitionTable,
+        produce: ProducePath,
+        fetch: FetchPath,
+        *,
+        max_request_bytes: int,
+        max_queued_bytes: int,
+        max_parked: int = 256,
+    ) -> None: ...
+    def serve_api(
+        self, api_key: int, min_version: int, max_version: int, flexible_from: int, cached: bool
+    ) -> None:
+        """Serve an API in these versions; cached: its answer depends on its bytes and
+        the image alone.
+        """
+
+    def forget_answers(self) -> None:
+        """The metadata image has changed: no pre-encoded answer holds."""
+
+    def request_counts(self) -> dict[int, int]:
+        """How many requests of each API key were handled."""
+
+    def open_connections(self) -> list[Any]:
+        """The connections that are open now."""
+
+    def close_idle(self, idle_ms: int) -> None:
+        """Close connections without a request for so long; give back the buffers of
+        those that rest.
+        """

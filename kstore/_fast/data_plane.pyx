@@ -1,0 +1,84 @@
+"""The data plane: what all connections of a broker share, its buffers, limits and the table of
+APIs.
+
+It reads and writes no socket (connection.pyx does) and answers nothing by itself.
+"""
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+
+cdef class DataPlane:
+    """What all connections of one broker share: the partitions, the paths, the buffers
+    and the limits.
+    """
+
+    def __cinit__(self):
+        self.read_capacity = READ_BYTES
+        self.read_buffer = <uint8_t*>malloc(READ_BYTES)
+        if self.read_buffer == NULL:
+            raise MemoryError("no memory for the read buffer")
+        memset(self.apis, 0, sizeof(self.apis))
+        for key in range(API_LIMIT):
+            self.apis[key].max_version = -1
+
+    def __dealloc__(self):
+        free(self.read_buffer)
+
+    def __init__(
+        self, server, PartitionTable table, ProducePath produce, FetchPath fetch, *,
+        int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256
+    ):
+        self.server = server
+        self.table = table
+        self.produce = produce
+        self.fetch = fetch
+        self.max_request_bytes = max_request_bytes
+        self.max_queued_bytes = max_queued_bytes
+        self.max_parked = max_parked
+        self.answers = {}
+        self.out = AnswerBuffer(64 * 1024)
+        self.connections = {}
+        self.starved = []
+
+    def serve_api(
+        self, int api_key, int min_version, int max_version, int flexible_from, bint cached
+    ):
+        """Serve an API in these versions; cached: its answer depends on its bytes and
+        the image alone.
+        """
+        if not 0 <= api_key < API_LIMIT:
+            raise ValueError(f"api key {api_key} is not in 0..{API_LIMIT - 1}")
+        self.apis[api_key].min_version = min_version
+        self.apis[api_key].max_version = max_version
+        self.apis[api_key].flexible_from = flexible_from
+        self.apis[api_key].cached = cached
+
+    def forget_answers(self):
+        """The metadata image has changed: no pre-encoded answer holds."""
+        self.answers.clear()
+
+    def request_counts(self):
+        """How many requests of each API key were handled."""
+        return {key: self.apis[key].requests for key in range(API_LIMIT) if self.apis[key].requests}
+
+    def open_connections(self):
+        """The connections that are open now."""
+        return list(self.connections)
+
+    def close_idle(self, int64_t idle_ms):
+        """Close connections without a request for so long; give back the buffers of
+        those that rest.
+        """
+        for connection in list(self.connections):
+            connection.rest(idle_ms)
+
+    cdef int release(self, int64_t size) except -1:
+        """Bytes of the shared budget are free again: let those who wait for some try."""
+        self.queued_bytes -= size
+        if self.starved:
+            waiting = self.starved
+            self.starved = []
+            for connection in waiting:
+                self.server.call_soon(connection.resume)
+        return 0
