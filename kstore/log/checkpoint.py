@@ -66,7 +66,9 @@ def _pages(segment: LogSegment) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def _state(log: Log, *, below: int | None = None, without: frozenset[int] = frozenset()) -> LogState:
+def _state(
+    log: Log, *, below: int | None = None, without: frozenset[int] = frozenset()
+) -> LogState:
     """A log's state now; or as it is known below a segment, or without some segments' indexes."""
     core = log.core
     active = core.active
@@ -104,6 +106,7 @@ def _state(log: Log, *, below: int | None = None, without: frozenset[int] = froz
         state.active_base = state.next_offset = below
         state.position = state.entries = state.bytes_since_entry = 0
         state.max_timestamp = state.first_timestamp = -1
+        state.epochs = [(epoch, start) for epoch, start in state.epochs if start < below]
         if durable_base >= below:
             state.durable_base = state.durable_offset = below
             state.durable_position = 0
