@@ -224,3 +224,18 @@ def test_the_tables_do_not_overlap_and_every_row_is_documented() -> None:
     assert sum(map(len, tables)) == len(set().union(*tables))
     assert all(row.documentation.endswith(".") for row in BROKER_CONFIGS.values())
     assert len({variable(name) for name in BROKER_CONFIGS}) == len(BROKER_CONFIGS)
+
+
+def test_every_setting_acts() -> None:
+    """A row is read by the broker, or gives a topic config its default; else it belongs in
+    ignored.py.
+    """
+    root = Path(__file__).parents[2]
+    sources = [p.read_text("utf-8") for p in (root / "broker").rglob("*.py")]
+    sources += [(root / "kstore" / "config" / f).read_text() for f in ("broker.py", "listener.py")]
+    defaults = {name for row in TOPIC_CONFIGS.values() for name, _ in row.synonyms}
+    idle = [
+        name for name in set(BROKER_CONFIGS) - defaults
+        if not any(f'"{name}"' in source for source in sources)
+    ]  # fmt: skip
+    assert sorted(idle) == []
