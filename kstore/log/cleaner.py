@@ -291,7 +291,6 @@ class _Cleaning:
                 cleaned.close()
                 fs.unlink(cleaned.path)
                 return
-            cleaned.next_offset = max(cleaned.next_offset, group[-1].next_offset)
             decide_swap(fs, log.path, base_offset)
             log.log_dir.forget_segment_index(log, group)
             finish_swap(fs, log.path, base_offset, [s.base_offset for s in group])

@@ -31,7 +31,8 @@ def enforce(log: Log, now_ms: int) -> int:
 def _deletable(log: Log, count: int) -> bool:
     """Whether the segment with this number may go: it has records, all below the high watermark."""
     segment = log.core.segments[count]
-    return segment.size_bytes > 0 and segment.next_offset <= log.core.high_watermark
+    has_been = segment.size_bytes > 0 or segment.sealed  # the cleaner may have emptied it
+    return has_been and segment.next_offset <= log.core.high_watermark
 
 
 def _expired(log: Log, now_ms: int) -> int:
