@@ -17,8 +17,8 @@ class EpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch not above ``epoch`` and the offset (exclusive) where it ended.
 
-        (-1, -1) when the epoch is above all known, -1, or nothing is known. An epoch below all known is
-        answered with itself and the first known start offset.
+        (-1, -1) when the epoch is above all known, -1, or nothing is known. An epoch below all
+        known is answered with itself and the first known start offset.
         """
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the record at ``offset`` was written in, if known."""

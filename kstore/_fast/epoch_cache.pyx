@@ -1,5 +1,6 @@
-# The leader-epoch cache of one log: which epoch began at which offset, ascending in both. It answers where an
-# epoch ended (KIP-101, KIP-279). It keeps no file; kstore.log stores its entries.
+# The leader-epoch cache of one log: which epoch began at which offset, ascending in both. It
+# answers where an epoch ended (KIP-101, KIP-279). It keeps no file; kstore.log stores its
+# entries.
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t
@@ -64,7 +65,8 @@ cdef class EpochCache:
 
     def assign_epoch(self, int32_t epoch, int64_t start_offset):
         if epoch < 0 or start_offset < 0:
-            raise ValueError(f"leader epoch {epoch} from offset {start_offset}: neither may be negative")
+            raise ValueError(
+                f"leader epoch {epoch} from offset {start_offset}: neither may be negative")
         return bool(self.assign(epoch, start_offset))
 
     def end_offset_for(self, int32_t epoch, int64_t log_end_offset):

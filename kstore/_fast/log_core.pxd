@@ -1,5 +1,6 @@
-# The append core of one topic-partition's log: what must run in C for every batch. LogView has its offsets, its
-# segments and the look-up. Rolling, retention, recovery and everything rare is kstore/log/log.py, which owns it.
+# The append core of one topic-partition's log: what must run in C for every batch. LogView has
+# its offsets, its segments and the look-up. Rolling, retention, recovery and everything rare is
+# kstore/log/log.py, which owns it.
 
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -10,7 +11,8 @@ from kstore._fast.log_view cimport LogView, Slice
 from kstore._fast.segment_file cimport SegmentFile
 
 cdef enum AppendOrigin:
-    ORIGIN_CLIENT = 0               # offsets are assigned; producer sequences checked; one batch or many
+    # offsets are assigned; producer sequences checked; one batch or many
+    ORIGIN_CLIENT = 0
     ORIGIN_COORDINATOR = 1          # as CLIENT, control batches allowed
     ORIGIN_REPLICA = 2              # offsets and epochs are taken as they are
     ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs assigned
@@ -39,9 +41,11 @@ cdef class LogCore(LogView):
     cdef bint log_append_time
     cdef int64_t before_max_ms
     cdef int64_t after_max_ms
-    cdef readonly bint closed               # or open for reading only: append answers KAFKA_STORAGE_ERROR
+    # or open for reading only: append answers KAFKA_STORAGE_ERROR
+    cdef readonly bint closed
     cdef bint dirty
-    cdef public object on_append            # callable() after each append, outside the lock; or None
+    # callable() after each append, outside the lock; or None
+    cdef public object on_append
     cdef public int64_t durable_offset      # every record below it is on the disk
     cdef object clock                       # None: the machine's
     cdef PyThread_type_lock lock
@@ -55,25 +59,29 @@ cdef class LogCore(LogView):
     cdef Py_ssize_t scratch_room
     cdef RecordBatchBuilder spare
 
-    # data is changed in place (offsets, epoch). Rolls through the owner when it must. Raises OSError only.
+    # data is changed in place (offsets, epoch). Rolls through the owner when it must. Raises
+    # OSError only.
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1
     cdef int acquire(self) except -1
     cdef int release(self) except -1
     cdef int64_t now_ms(self) except -2
-    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin, bint trusted,
+    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
+                           int origin, bint trusted,
                            AppendResult* out) except -1
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
                             bint trusted, AppendResult* out) except -1
     cdef int make_room(self) except -1
     cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1
-    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check, bint walk) except -1 nogil
+    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
+                             bint walk) except -1 nogil
     cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1
     cdef int16_t check_limits(self, Py_ssize_t size) except -1
     cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
     cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept
     cdef bint plan_producers(self, const uint8_t* data, int origin, AppendResult* out) except -1
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept
+    cdef int64_t planned_end(self) noexcept
     cdef int64_t roll_offset(self) noexcept
     cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1
     cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
@@ -81,4 +89,5 @@ cdef class LogCore(LogView):
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                               Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
                               AppendResult* out) except -1
-    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier, int64_t base_offset) except -1
+    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
+                  int64_t base_offset) except -1

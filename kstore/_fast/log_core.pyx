@@ -1,6 +1,7 @@
-# The append core of one log, for every origin: analyse, plan, write, commit. Nothing that others see changes
-# before the write has succeeded. One lock per log makes appends of many threads consecutive; the GIL is given
-# away for the work on large batches. Files are opened, rolled and removed by kstore.log, the owner.
+# The append core of one log, for every origin: analyse, plan, write, commit. Nothing that others
+# see changes before the write has succeeded. One lock per log makes appends of many threads
+# consecutive; the GIL is given away for the work on large batches. Files are opened, rolled and
+# removed by kstore.log, the owner.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -66,7 +67,8 @@ cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept n
 
 cdef class AppendInfo:
     def __repr__(self):
-        return f"AppendInfo({self.base_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
+        mark = ", duplicate" if self.duplicate else ""
+        return f"AppendInfo({self.base_offset}..{self.last_offset}{mark})"
 
 
 cdef AppendInfo make_info(const AppendResult* result):
@@ -175,7 +177,8 @@ cdef class LogCore(LogView):
             self.on_append()
         return 0
 
-    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin, bint trusted,
+    cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
+                           int origin, bint trusted,
                            AppendResult* out) except -1:
         out.error_code = NONE
         out.base_offset = out.last_offset = out.log_append_time_ms = -1
@@ -186,7 +189,7 @@ cdef class LogCore(LogView):
             out.error_code = KAFKA_STORAGE_ERROR
             return 0
         if self.appending:
-            raise RuntimeError("an append to a log began inside another append to it by the same thread")
+            raise RuntimeError("an append began inside another append to the same log")
         self.appending = True
         try:
             self.append_planned(data, size, leader_epoch, origin, trusted, out)
@@ -246,7 +249,8 @@ cdef class LogCore(LogView):
             return CORRUPT_MESSAGE
         return self.check_kinds(data, origin) if walk else 0
 
-    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check, bint walk) except -1 nogil:
+    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
+                             bint walk) except -1 nogil:
         cdef uint8_t* p = data
         cdef uint8_t* end = data + size
         cdef BatchInfo* info
@@ -263,7 +267,8 @@ cdef class LogCore(LogView):
                 status = check_batch(p, end, info)
             else:
                 status = read_batch_header(p, end, info)
-            if status == BATCH_BAD_TIMESTAMP:           # all else is good: put it right, as Kafka does
+            # all else is good: put it right, as Kafka does
+            if status == BATCH_BAD_TIMESTAMP:
                 assign_max_timestamp(p, info.max_timestamp, info.size_bytes)
             elif status != BATCH_OK:
                 return status
@@ -358,11 +363,11 @@ cdef class LogCore(LogView):
             data += info.size_bytes
         return False
 
-    # Kafka's rules: by size, by time of the records (of the clock where they have none), by index, and where
-    # the offset would be too far from the segment's base.
+    # Kafka's rules: by size, by time of the records (of the clock where they have none), by
+    # index, and where the offset would be too far from the segment's base.
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept:
         cdef LogSegment active = self.active
-        cdef int64_t last = self.plan[self.planned - 1].base_offset + self.plan[self.planned - 1].last_offset_delta
+        cdef int64_t last = self.planned_end() - 1
         cdef int64_t newest = -1
         cdef int64_t waited
         cdef int i
@@ -382,9 +387,13 @@ cdef class LogCore(LogView):
             waited = now - active.created_ms
         return waited > self.segment_ms
 
+    cdef int64_t planned_end(self) noexcept:
+        cdef BatchInfo* info = &self.plan[self.planned - 1]
+        return info.base_offset + info.last_offset_delta + 1
+
     # A new segment begins at the log end offset, but where given offsets leave too wide a gap.
     cdef int64_t roll_offset(self) noexcept:
-        cdef int64_t last = self.plan[self.planned - 1].base_offset + self.plan[self.planned - 1].last_offset_delta
+        cdef int64_t last = self.planned_end() - 1
         if last - self.log_end_offset > LARGEST_OFFSET_DELTA:
             return self.plan[0].base_offset
         return self.log_end_offset
@@ -429,7 +438,8 @@ cdef class LogCore(LogView):
     # -- append, from Python
 
     def append_buffer(self, buffer, int32_t leader_epoch, str origin="client"):
-        """Appends ready batches; a read-only buffer is copied first, since offsets are set in place."""
+        """Appends ready batches; a read-only buffer is copied first,
+        since offsets are set in place."""
         cdef uint8_t[::1] view
         cdef const uint8_t[::1] given = buffer
         cdef AppendResult result
@@ -449,7 +459,8 @@ cdef class LogCore(LogView):
         cdef int64_t time_ms
         cdef AppendResult result
         if headers or not PyBytes_CheckExact(value) or not (key is None or PyBytes_CheckExact(key)):
-            return self.append_records(((key, value, timestamp, headers),), 0, leader_epoch).base_offset
+            return self.append_records(((key, value, timestamp, headers),), 0,
+                                       leader_epoch).base_offset
         if key is not None:
             key_data = <const uint8_t*>PyBytes_AS_STRING(key)
             key_size = PyBytes_GET_SIZE(key)
@@ -461,7 +472,8 @@ cdef class LogCore(LogView):
         finally:
             self.release()
         if result.error_code != NONE:
-            raise self.owner.append_error(result.error_code, PyBytes_GET_SIZE(value), self.log_end_offset)
+            raise self.owner.append_error(result.error_code, PyBytes_GET_SIZE(value),
+                                          self.log_end_offset)
         if self.on_append is not None:
             self.on_append()
         return result.base_offset
@@ -485,8 +497,10 @@ cdef class LogCore(LogView):
                             value, value_size)
         return self.append_locked(self.scratch, size, leader_epoch, ORIGIN_CLIENT, True, out)
 
-    def append_records(self, records, int compression, int32_t leader_epoch, int64_t base_offset=-1):
-        """Builds batches of at most max.message.bytes from records and appends them with one write."""
+    def append_records(self, records, int compression, int32_t leader_epoch,
+                       int64_t base_offset=-1):
+        """Builds batches of at most max.message.bytes from records
+        and appends them with one write."""
         cdef RecordBatchBuilder builder = self.spare
         cdef AppendResult result
         cdef bytearray earlier = bytearray()
@@ -520,7 +534,8 @@ cdef class LogCore(LogView):
         return make_info(&result)
 
     # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
-    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier, int64_t base_offset) except -1:
+    cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
+                  int64_t base_offset) except -1:
         cdef int64_t now = self.now_ms()
         cdef int64_t limit = self.max_message_bytes
         cdef int64_t largest = -1

@@ -31,7 +31,7 @@ cdef class LogSegment:
     cdef readonly int64_t window_end        # from this offset on, entries may be missing in memory
     cdef SegmentFile file(self)
     cdef int add_entry(self, int64_t base_offset, int64_t position) except -1
-    # Where to begin a scan for an offset (or -1: the entry is not in memory); end_of: the last indexed position
-    # and offset not above the given position.
+    # Where to begin a scan for an offset (or -1: the entry is not in memory); end_of: the last
+    # indexed position and offset not above the given position.
     cdef int64_t floor_position(self, int64_t offset) noexcept
     cdef int64_t floor_below(self, int64_t position, int64_t* offset) noexcept

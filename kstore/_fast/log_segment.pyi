@@ -1,4 +1,4 @@
-"""One segment of a log: its file, its bounds, and the part of its sparse index that is in memory."""
+"""One segment of a log: its file, its bounds, and the part of its index that is in memory."""
 
 from collections.abc import Callable
 

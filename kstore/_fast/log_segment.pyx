@@ -1,5 +1,6 @@
-# One segment of a log: its file (opened when first needed), its bounds, and the part of its sparse index that is
-# in memory. The other part is in LMDB, in pages that kstore.log writes and reads; this module packs them.
+# One segment of a log: its file (opened when first needed), its bounds, and the part of its
+# sparse index that is in memory. The other part is in LMDB, in pages that kstore.log writes and
+# reads; this module packs them.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -37,7 +38,8 @@ cdef class LogSegment:
         cdef IndexEntry* moved
         cdef IndexEntry* entry
         if self.count == self.room:
-            moved = <IndexEntry*>PyMem_Realloc(self.entries, (self.room * 2 + 16) * sizeof(IndexEntry))
+            moved = <IndexEntry*>PyMem_Realloc(self.entries,
+                                               (self.room * 2 + 16) * sizeof(IndexEntry))
             if moved == NULL:
                 raise MemoryError
             self.entries = moved
@@ -108,8 +110,10 @@ cdef class LogSegment:
         """The entries with these numbers, packed."""
         cdef int64_t at = start - self.first_entry
         if at < 0 or stop < start or stop - self.first_entry > self.count:
-            raise IndexError(f"entries {start} to {stop} of segment {self.base_offset} are not in memory")
-        return PyBytes_FromStringAndSize(<char*>(self.entries + at), (stop - start) * sizeof(IndexEntry))
+            raise IndexError(
+                f"entries {start} to {stop} of segment {self.base_offset} are not in memory")
+        return PyBytes_FromStringAndSize(<char*>(self.entries + at),
+                                         (stop - start) * sizeof(IndexEntry))
 
     def offset_of_entry(self, int64_t number):
         cdef int64_t at = number - self.first_entry
@@ -141,14 +145,17 @@ cdef class LogSegment:
 
     def prepend(self, bytes data not None):
         """Puts packed entries, which end where those in memory begin, before them."""
-        cdef bytes tail = PyBytes_FromStringAndSize(<char*>self.entries, self.count * sizeof(IndexEntry))
-        cdef int64_t first = self.first_entry - <int64_t>(len(data) // <Py_ssize_t>sizeof(IndexEntry))
+        cdef bytes tail = PyBytes_FromStringAndSize(<char*>self.entries,
+                                                    self.count * sizeof(IndexEntry))
+        cdef int64_t more = <int64_t>(len(data) // <Py_ssize_t>sizeof(IndexEntry))
+        cdef int64_t first = self.first_entry - more
         if first < 0:
             raise ValueError(f"{len(data)} bytes of index entries before entry {self.first_entry}")
         self.load(data + tail, first)
 
     def rewind(self, int64_t position):
-        """Goes back to the last index entry at or before a position, to scan from there; returns where
+        """Goes back to the last index entry at or before a position,
+        to scan from there; returns where
         that is. All entries have to be in memory."""
         cdef IndexEntry* entry
         while self.count and <int64_t>self.entries[self.count - 1].position > position:
@@ -178,14 +185,16 @@ cdef class LogSegment:
             self.first_entry += n
             if self.room > 64 and self.count < self.room // 4:
                 self.room = self.count + 16
-                self.entries = <IndexEntry*>PyMem_Realloc(self.entries, self.room * sizeof(IndexEntry))
+                self.entries = <IndexEntry*>PyMem_Realloc(self.entries,
+                                                          self.room * sizeof(IndexEntry))
 
     def offset_before_timestamp(self, int64_t timestamp_ms):
         """The largest indexed offset before which no record has this timestamp or a later one."""
         cdef int low = 0
         cdef int high = self.count
         cdef int middle
-        if self.window_end != NO_WINDOW or self.first_entry != 0 or (self.complete and self.count == 0):
+        if self.window_end != NO_WINDOW or self.first_entry != 0 or (self.complete
+                                                                     and self.count == 0):
             return -1
         while low < high:
             middle = (low + high) // 2

@@ -21,7 +21,8 @@ cdef struct HeaderWindow:
 cdef struct Slice:
     int64_t position                # in the segment file
     int64_t size_bytes              # whole batches
-    int64_t base_offset             # of the first batch in it (the offset asked for, where that is known cheaply)
+    # of the first batch in it (the offset asked for, where that is known cheaply)
+    int64_t base_offset
     int64_t next_offset             # where to read on: after the last batch in it
 
 # Where a reader left off: its next offset lies at this position of that segment.
@@ -45,26 +46,31 @@ cdef class LogView:
     cdef Hint[HINTS] hints
     cdef int next_hint
 
-    # The longest run of whole batches from the one that holds offset, in one segment, below max_offset,
-    # of at most max_bytes (at least one whole batch when min_one). Returns the file, or None where there
-    # is nothing to read at offset; out_of_range is set when offset is outside
+    # The longest run of whole batches from the one that holds offset, in one segment, below
+    # max_offset, of at most max_bytes (at least one whole batch when min_one). Returns the file,
+    # or None where there is nothing to read at offset; out_of_range is set when offset is outside
     # [log_start_offset, log_end_offset]. Raises OSError only.
-    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one,
+    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
+                            bint min_one,
                             Slice* out, bint* out_of_range)
     cdef LogSegment segment_of(self, int64_t offset)
     cdef Py_ssize_t segment_index(self, int64_t offset) noexcept
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset)
-    cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset, int64_t max_bytes,
+    cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
+                          int64_t max_bytes,
                           bint min_one, int64_t* next_offset) except -1
-    cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window, BatchInfo* info) except -1
-    cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset, BatchInfo* info) except -1
+    cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
+                   BatchInfo* info) except -1
+    cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
+                      BatchInfo* info) except -1
     cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
                         bint epochs) except -1 nogil
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1
     cdef int note_end(self) except -1
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1
-    cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size, int64_t position,
+    cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
+                        int64_t position,
                         int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil
 
 cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil

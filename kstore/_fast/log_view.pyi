@@ -35,10 +35,12 @@ class LogView:
         producers_from: int = 0,
         into: str = "all",
     ) -> tuple[int, int]:
-        """Takes the whole, valid batches of [position, end) into segment and index, epochs and, from
-        an offset on, producers ("all"); into the first two alone ("index"), or the last ("producers").
+        """Takes the whole, valid batches of [position, end) into segment and index, epochs and,
+        from an offset on, producers ("all"); or into the first two ("index"), or the last
+        ("producers").
 
-        Returns the position after the last good one and the BatchStatus that stopped it (0 at the end).
+        Returns the position after the last good one and the BatchStatus that stopped it (0 at
+        the end).
         """
     def set_offsets(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
         """Sets all three; the high watermark is kept between the others."""
@@ -55,7 +57,12 @@ class LogView:
     ) -> tuple[str, int, int, int, int] | None:
         """(path, position, size, base offset, next offset) of the slice at ``offset``, or None."""
     def read(
-        self, offset: int, max_offset: int, max_bytes: int, min_one: bool = True, verify: bool = True
+        self,
+        offset: int,
+        max_offset: int,
+        max_bytes: int,
+        min_one: bool = True,
+        verify: bool = True,
     ) -> tuple[bytes, int]:
         """The whole batches at ``offset`` and where to read on."""
     def mark_entry(self, segment: LogSegment, position: int) -> None:

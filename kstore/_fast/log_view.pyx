@@ -1,6 +1,6 @@
-# What one log holds and how an offset is found in it: segments, offsets, epochs, producers, the look-up of a
-# slice of whole batches, and the scan that rebuilds all that from a segment's bytes. It appends nothing
-# (log_core.pyx) and decides nothing about which files there are (kstore.log).
+# What one log holds and how an offset is found in it: segments, offsets, epochs, producers, the
+# look-up of a slice of whole batches, and the scan that rebuilds all that from a segment's bytes.
+# It appends nothing (log_core.pyx) and decides nothing about which files there are (kstore.log).
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -89,7 +89,8 @@ cdef class LogView:
         cdef Py_ssize_t at = self.segment_index(offset)
         return <LogSegment>self.segments[at] if at >= 0 else None
 
-    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one,
+    cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
+                            bint min_one,
                             Slice* out, bint* out_of_range):
         cdef LogSegment segment
         cdef int64_t position, end
@@ -139,7 +140,8 @@ cdef class LogView:
         return None
 
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
-    cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window, BatchInfo* info) except -1:
+    cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
+                   BatchInfo* info) except -1:
         cdef int status
         if at + BATCH_HEADER_SIZE > segment.size_bytes:
             return False
@@ -149,14 +151,17 @@ cdef class LogView:
                 window.bytes, min(<int64_t>HEADER_WINDOW, segment.size_bytes - at), at)
             if window.size < BATCH_HEADER_SIZE:
                 raise self.owner.corrupt(segment, at)
-        status = read_batch_header(window.bytes + (at - window.start), window.bytes + window.size, info)
+        status = read_batch_header(window.bytes + (at - window.start),
+                                   window.bytes + window.size, info)
         if (status != BATCH_OK and status != BATCH_TRUNCATED) or info.last_offset_delta < 0 \
                 or at + info.size_bytes > segment.size_bytes:
             raise self.owner.corrupt(segment, at)
         return True
 
-    # Moves position to the first batch that ends at or behind offset; False: there is none in the segment.
-    cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset, BatchInfo* info) except -1:
+    # Moves position to the first batch that ends at or behind offset; False: there is none in the
+    # segment.
+    cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
+                      BatchInfo* info) except -1:
         cdef HeaderWindow window
         window.start = window.size = 0
         while self.peek(segment, position[0], &window, info):
@@ -166,7 +171,8 @@ cdef class LogView:
         return False
 
     # The end of the whole batches from position that fit; position itself where not even one does.
-    cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset, int64_t max_bytes,
+    cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
+                          int64_t max_bytes,
                           bint min_one, int64_t* next_offset) except -1:
         cdef BatchInfo info
         cdef int64_t limit = position + max_bytes
@@ -176,7 +182,8 @@ cdef class LogView:
         if max_offset >= segment.next_offset and limit >= segment.size_bytes:
             next_offset[0] = segment.next_offset
             return segment.size_bytes
-        # Begin behind what the index says must fit, so that only a stretch between two entries is read.
+        # Begin behind what the index says must fit, so that only a stretch between two entries is
+        # read.
         at = segment.floor_below(limit, &offset)
         if offset > max_offset:
             at = segment.floor_position(max_offset)
@@ -254,7 +261,8 @@ cdef class LogView:
             self.last_stable_offset = unstable
         return 0
 
-    cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size, int64_t position,
+    cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
+                        int64_t position,
                         int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil:
         cdef const uint8_t* end = p + size
         cdef BatchInfo info
@@ -284,10 +292,13 @@ cdef class LogView:
 
     # -- for kstore.log
 
-    def scan(self, LogSegment segment not None, int64_t position, int64_t end, *, int64_t producers_from=0,
+    def scan(self, LogSegment segment not None, int64_t position, int64_t end, *,
+             int64_t producers_from=0,
              str into="all"):
-        """Takes the whole, valid batches of [position, end) into the segment, its index, the epochs and
-        the producers; into="index": the first two alone, "producers": the last alone. Returns (position
+        """Takes the whole, valid batches of [position, end) into the segment, its index,
+        the epochs and
+        the producers; into="index": the first two alone,
+        "producers": the last alone. Returns (position
         after the last good one, BatchStatus that stopped it)."""
         cdef int mode = SCAN_MODES[into]
         cdef Py_ssize_t room = SCAN_CHUNK
@@ -349,19 +360,22 @@ cdef class LogView:
         """(path, position, size, base offset, next offset), or None where nothing can be read."""
         cdef Slice out
         cdef bint out_of_range
-        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out, &out_of_range)
+        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out,
+                                            &out_of_range)
         if out_of_range:
             raise self.owner.out_of_range(offset)
         if file is None:
             return None
         return file.path, out.position, out.size_bytes, out.base_offset, out.next_offset
 
-    def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True, bint verify=True):
+    def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True,
+             bint verify=True):
         """The bytes of the slice at offset, and where to read on; b"" where there is nothing."""
         cdef Slice out
         cdef bint out_of_range
         cdef bytes data
-        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out, &out_of_range)
+        cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out,
+                                            &out_of_range)
         if out_of_range:
             raise self.owner.out_of_range(offset)
         if file is None:
@@ -400,7 +414,8 @@ cdef class LogView:
         segment.bytes_since_entry = self.index_interval_bytes + 1
 
     def find_batch(self, LogSegment segment not None, int64_t position, int64_t stop, int64_t end):
-        """The first position in [position, stop) where a whole, valid batch begins that fits behind the
+        """The first position in [position, stop) where a whole,
+        valid batch begins that fits behind the
         segment's last one, or -1. For looking behind damage; it tries every byte."""
         cdef bytes data = segment.file().read(stop - position + BATCH_HEADER_SIZE, position)
         cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
@@ -413,7 +428,8 @@ cdef class LogView:
                 while at + BATCH_HEADER_SIZE <= size and at < stop - position:
                     status = read_batch_header(p + at, p + size, &info)
                     if (status == BATCH_OK or status == BATCH_TRUNCATED) \
-                            and info.base_offset >= segment.next_offset and info.last_offset_delta >= 0 \
+                            and info.base_offset >= segment.next_offset \
+                            and info.last_offset_delta >= 0 \
                             and info.base_offset - segment.next_offset <= LARGEST_DELTA \
                             and position + at + info.size_bytes <= end:
                         break

@@ -40,15 +40,18 @@ cdef class ProducerTable:
     cdef readonly dict entries              # producer id -> ProducerEntry
     cdef readonly dict ongoing              # first offset -> producer id, ascending
     cdef dict unreplicated                  # first offset -> last offset of completed transactions
-    cdef readonly list aborted              # (last offset, first offset, producer id, stable offset)
+    # (last offset, first offset, producer id, stable offset)
+    cdef readonly list aborted
     cdef dict staged
     cdef list staged_ends                   # (producer id, first offset, last offset, commit)
     cdef list staged_starts                 # (first offset, producer id)
     cdef public bint any_seen             # a producer id was ever in this log
 
-    # Analyse: check one batch and remember what it would change. A Kafka error code, PRODUCER_OK or
-    # PRODUCER_DUPLICATE (then first and last are the original's). marker is NULL but for control batches.
-    cdef int stage(self, const BatchInfo* info, int64_t base_offset, bint check_client, bint check_epoch,
+    # Analyse: check one batch and remember what it would change. A Kafka error code, PRODUCER_OK
+    # or PRODUCER_DUPLICATE (then first and last are the original's). marker is NULL but for
+    # control batches.
+    cdef int stage(self, const BatchInfo* info, int64_t base_offset, bint check_client,
+                   bint check_epoch,
                    const EndMarker* marker, int64_t* first, int64_t* last) except -1
     cdef int commit(self) except -1         # the batches are written
     cdef int forget_staged(self) except -1  # they are not

@@ -1,6 +1,7 @@
-# What one log knows of its producers: the last five batches of each with their sequences, epochs, open
-# transactions, and which transactions were aborted. Changes are staged while an append is analysed and
-# committed after its write. It keeps no file: pack() and unpack() are for kstore.log's snapshots.
+# What one log knows of its producers: the last five batches of each with their sequences, epochs,
+# open transactions, and which transactions were aborted. Changes are staged while an append is
+# analysed and committed after its write. It keeps no file: pack() and unpack() are for
+# kstore.log's snapshots.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memmove
@@ -131,7 +132,8 @@ cdef class ProducerTable:
     def __len__(self):
         return len(self.entries)
 
-    cdef int stage(self, const BatchInfo* info, int64_t base_offset, bint check_client, bint check_epoch,
+    cdef int stage(self, const BatchInfo* info, int64_t base_offset, bint check_client,
+                   bint check_epoch,
                    const EndMarker* marker, int64_t* first, int64_t* last) except -1:
         cdef ProducerEntry entry
         cdef SequenceBatch* original
@@ -139,7 +141,10 @@ cdef class ProducerTable:
         cdef object known = self.staged.get(info.producer_id)
         if known is None:
             known = self.entries.get(info.producer_id)
-            entry = ProducerEntry(info.producer_id) if known is None else (<ProducerEntry>known).copy()
+            if known is None:
+                entry = ProducerEntry(info.producer_id)
+            else:
+                entry = (<ProducerEntry>known).copy()
         else:
             entry = <ProducerEntry>known
         if check_client:
@@ -254,10 +259,12 @@ cdef class ProducerTable:
         cdef int i
         parts = [_COUNTS.pack(SNAPSHOT_VERSION, len(self.entries), len(self.aborted))]
         for entry in self.entries.values():
-            parts.append(_ENTRY.pack(entry.producer_id, entry.producer_epoch, entry.coordinator_epoch,
+            parts.append(_ENTRY.pack(entry.producer_id, entry.producer_epoch,
+                                     entry.coordinator_epoch,
                                      entry.last_timestamp, entry.txn_first_offset, entry.count))
             for i in range(entry.count):
-                parts.append(_BATCH.pack(entry.batches[i].last_sequence, entry.batches[i].offset_delta,
+                parts.append(_BATCH.pack(entry.batches[i].last_sequence,
+                                         entry.batches[i].offset_delta,
                                          entry.batches[i].last_offset, entry.batches[i].timestamp))
         parts += [_ABORTED.pack(*row) for row in self.aborted]
         return b"".join(parts)
@@ -285,6 +292,7 @@ cdef class ProducerTable:
                 entry.batches[i].last_offset, entry.batches[i].timestamp = batch[2], batch[3]
             self.entries[entry.producer_id] = entry
         self.aborted = [_ABORTED.unpack_from(data, at + i * _ABORTED.size) for i in range(aborted)]
-        self.ongoing = dict(sorted((e.txn_first_offset, e.producer_id) for e in self.entries.values()
+        self.ongoing = dict(sorted((e.txn_first_offset, e.producer_id)
+                                   for e in self.entries.values()
                                    if e.txn_first_offset >= 0))
         self.any_seen = entries > 0

@@ -18,7 +18,7 @@ class SegmentFile:
     """Whether it was opened for writing."""
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
-        """Writes at the end with one call; after a failure the file is cut back to its size before."""
+        """Writes at the end with one call; after a failure the file is as long as before."""
     def read(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
     def sync(self) -> int:
@@ -28,6 +28,6 @@ class SegmentFile:
     def refresh(self) -> int:
         """Reads the size anew (another process may be writing) and returns it."""
     def preallocate(self, size_bytes: int) -> int:
-        """Reserves disk space up to ``size_bytes``; the file's size stays. Nothing where unsupported."""
+        """Reserves disk space up to ``size_bytes``, if that is supported; the file's size stays."""
     def close(self) -> int:
         """Closes the descriptor; a second call does nothing."""

@@ -51,8 +51,8 @@ def open_log_dir(
     """Open a directory of logs, made if it is not there; ``topic_configs`` are the defaults of its
     logs (``segment_bytes=..``, see LogConfig).
 
-    ``flush`` is when an append is on the disk: "os" (when the system writes it, as Kafka), "interval"
-    (within ``flush_interval_ms``) or "always" (before append returns; concurrent appends share the
+    ``flush`` is when an append is on the disk: "os" (when the system writes it, as Kafka),
+    "interval" (within ``flush_interval_ms``) or "always" (before append returns; concurrent appends share the
     wait). Raises LogDirLockedError while another process has it open for writing.
     """
     return LogDir(

@@ -92,7 +92,7 @@ class ProducerStateError(LogError):
 
 
 class InvalidProduceOffsetError(LogError):
-    """Given offsets that begin below the log end offset (KIP-391); go on from ``log_end_offset``."""
+    """Given offsets that begin below the log end offset (KIP-391); ``log_end_offset`` is next."""
 
     error_code = 77
 

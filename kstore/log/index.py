@@ -58,7 +58,7 @@ class SegmentState:
 @dataclass
 class LogState:
     """What the environment has of one log: everything below ``position`` of the segment
-    ``active_base`` is indexed, everything below ``durable_position`` of ``durable_base`` was synced.
+    ``active_base`` is indexed, everything below ``durable_position`` of ``durable_base`` synced.
     """
 
     topic_id: bytes = bytes(16)
@@ -109,7 +109,7 @@ class LogState:
         if _CRC.pack(zlib.crc32(body)) != value[-_CRC.size :]:
             return None
         fields = _STATE.unpack_from(body)
-        state = cls(*fields[1:17], has_producers=bool(fields[17]))
+        state = cls(*fields[1:18])
         at = _STATE.size
         for _ in range(fields[18]):
             state.sealed.append(SegmentState(*_SEGMENT.unpack_from(body, at)))
@@ -287,11 +287,10 @@ class IndexStore:
             end = NO_WINDOW
             if there and cursor.key().startswith(prefix):
                 end = segment.base_offset + struct.unpack(">I", cursor.key()[-4:])[0]
-            is_first = not (cursor.set_key(first) and cursor.prev()) or not cursor.key().startswith(
-                prefix
-            ) if first else True
-        if not found:
-            return False
+            if not found:
+                return False
+            cursor.set_key(first)
+            is_first = not cursor.prev() or not cursor.key().startswith(prefix)
         segment.load(b"".join(found), 0 if is_first else ENTRIES_PER_PAGE, end)
         return True
 

@@ -309,7 +309,7 @@ class Log:
         return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time in ms; None if all are older."""
+        """(offset, timestamp) of the first record at or after a time in ms, or None."""
         return timestamps.offset_for_timestamp(self, timestamp_ms)
 
     def largest_timestamp(self) -> tuple[int, int] | None:

@@ -179,9 +179,7 @@ class LogDir:
                 ) from None
             topic_id = topic_id or self.env.random.uuid()
             fs.mkdir(path)
-            write_topic_id(
-                fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS
-            )
+            write_topic_id(fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS)
             names = []
             log = Log(self, key, path, config, topic_id)
         else:

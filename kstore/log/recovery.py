@@ -158,9 +158,7 @@ def _trust(log: Log, state: LogState | None) -> _Trust:
     return _Trust(state.durable_base, state.durable_position, state.durable_offset, False)
 
 
-def _resume(
-    log: Log, segment: LogSegment, state: LogState, trust: _Trust, size: int
-) -> int:
+def _resume(log: Log, segment: LogSegment, state: LogState, trust: _Trust, size: int) -> int:
     """Set a segment up as it was known to be; return where its scan has to begin."""
     index = log.log_dir.index
     assert index is not None

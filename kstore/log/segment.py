@@ -62,9 +62,7 @@ def segment_bases(names: list[str]) -> list[int]:
     )
 
 
-def new_segment(
-    opener: SegmentOpener, directory: str, base_offset: int, env: Env
-) -> LogSegment:
+def new_segment(opener: SegmentOpener, directory: str, base_offset: int, env: Env) -> LogSegment:
     """Make an empty segment; OSError when its file can't be made."""
     path = segment_path(directory, base_offset)
     file = opener.create(path)
