@@ -116,8 +116,7 @@ def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffset
     if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return Found()
     if asked.timestamp == MAX_TIMESTAMP:
-        newest = max(segment.max_timestamp for segment in log.segments)
-        found = None if newest < 0 else log.offset_for_timestamp(newest)
+        found = log.largest_timestamp()
     else:
         found = log.offset_for_timestamp(asked.timestamp)
     if found is None or found[0] >= end:
