@@ -133,10 +133,6 @@ _TOPICS = (
         "max.incremental.fetch.session.cache.slots", _INT, 1000,
         "How many fetch sessions are kept.", _MEDIUM, at_least(0),
     ),
-    ConfigDef(
-        "producer.id.expiration.ms", _INT, 86_400_000,
-        "A producer id that has not written for this long is forgotten.", _LOW, at_least(1),
-    ),
 )  # fmt: skip
 
 _GROUPS = (

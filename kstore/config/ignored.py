@@ -24,6 +24,7 @@ IGNORED: dict[str, str] = {
     "queued.max.requests": _ONE_LOOP,
     "socket.send.buffer.bytes": "the system sizes the buffers of sockets",
     "socket.receive.buffer.bytes": "the system sizes the buffers of sockets",
+    "producer.id.expiration.ms": "a producer id is kept for a day after its last write",
     "num.recovery.threads.per.data.dir": "recovery reads only what follows the last checkpoint",
     "process.roles": _NO_KRAFT,
     "controller.quorum.voters": _NO_KRAFT,
