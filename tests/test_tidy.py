@@ -373,10 +373,12 @@ def _cython_functions(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_lines_fit_in_100_columns() -> None:
+    """A mark for a checker at the end of a line doesn't count."""
+    mark = re.compile(r"\s+# (?:type: ignore|noqa).*$")
     report([
         f"{relative(path)}:{number} has {len(line)} columns"
         for path in code(*CODE) for number, line in enumerate(text(path).splitlines(), 1)
-        if len(line) > MAX_COLUMNS
+        if len(line) > MAX_COLUMNS and len(mark.sub("", line)) > MAX_COLUMNS
     ])  # fmt: skip
 
 

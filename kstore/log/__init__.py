@@ -52,8 +52,9 @@ def open_log_dir(
     logs (``segment_bytes=..``, see LogConfig).
 
     ``flush`` is when an append is on the disk: "os" (when the system writes it, as Kafka),
-    "interval" (within ``flush_interval_ms``) or "always" (before append returns; concurrent appends share the
-    wait). Raises LogDirLockedError while another process has it open for writing.
+    "interval" (within ``flush_interval_ms``) or "always" (before append returns; concurrent
+    appends share the wait). Raises LogDirLockedError while another process has it open for
+    writing.
     """
     return LogDir(
         os.fspath(path),

@@ -1,1 +1,3 @@
-"""Connections: without I/O (connection.py), and the one asyncio shell around sockets (transport.py)."""
+"""Connections: without I/O (connection.py), and the one asyncio shell around sockets
+(transport.py).
+"""
