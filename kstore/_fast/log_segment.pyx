@@ -158,7 +158,7 @@ cdef class LogSegment:
         to scan from there; returns where
         that is. All entries have to be in memory."""
         cdef IndexEntry* entry
-        while self.count and <int64_t>self.entries[self.count - 1].position > position:
+        while self.count and <int64_t>self.entries[self.count - 1].position >= position:
             self.count -= 1
         if self.count:
             self.count -= 1
