@@ -62,13 +62,14 @@ class LogModel:
     def truncate(self, offset: int, end: int) -> None:
         """Drop every batch that reaches ``offset`` or lies behind it; the log ends at ``end`` then.
 
-        ``end`` lies between the last batch that is left and ``offset``: a batch cut in two goes wholly.
+        ``end`` lies between the last batch that is left and ``offset``: a batch cut in two goes
+        wholly.
         """
         if offset >= self.end:
             assert end == self.end
             return
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
-        assert end <= offset
+        assert end <= offset, (end, offset, self)
         assert not self.batches or self.batches[-1].last_offset < end
         self.end = end
         self.start = min(self.start, end)
