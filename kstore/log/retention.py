@@ -111,16 +111,17 @@ def truncate(log: Log, offset: int) -> int:
         _cut_segment(log, keep[-1], position)
         core.set_segments(keep)
         end = keep[-1].next_offset
-        core.durable_offset = min(core.durable_offset, end)
-        if log.durable[2] > end:
-            log.durable = (keep[-1].base_offset, 0, keep[-1].base_offset)
+        log.forget_durable(keep[-1].base_offset, end)
         core.epochs.truncate_from_end(end)
         # The start may lie inside the batch that went.
-        start = min(core.log_start_offset, end)
+        start_before = core.log_start_offset
+        start = min(start_before, end)
         core.set_offsets(start, end, min(core.high_watermark, end))
         log.log_dir.rebuild_producers(log)
         core.set_high_watermark(core.high_watermark)
         log.note_dirty()
+        if start < start_before:
+            log.log_dir.checkpoint(log)
     log.tail.wake()
     return end
 
