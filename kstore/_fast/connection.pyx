@@ -44,7 +44,6 @@ cdef enum:
     NOGIL_SEND_BYTES = 64 * 1024
     HANDED_OVER_BYTES = 64 * 1024           # a larger rest goes to the transport without a copy
     MAX_CACHED_KEY_BYTES = 4096
-    MAX_CACHED_ANSWERS = 512
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
 
@@ -314,8 +313,8 @@ cdef class Connection(AnswerSink):
                 client_id = (<const char*>head.client_id.data)[:head.client_id.size]
             answer = self.plane.server.dispatch(
                 self, head.api_key, head.api_version, head.correlation_id, client_id, body)
-            if cached and type(answer) is bytes and len(self.plane.answers) < MAX_CACHED_ANSWERS:
-                self.plane.answers[key] = answer
+            if cached and type(answer) is bytes:
+                self.plane.keep_answer(key, answer)
         if type(answer) is bytes:
             start = begin_answer(out, head.correlation_id, head.flexible_answer)
             size = len(<bytes>answer)

@@ -31,6 +31,7 @@ cdef class DataPlane:
     cdef int max_parked                     # per connection
     cdef ApiEntry[128] apis
     cdef dict answers                       # request bytes -> body, while the image stays
+    cdef int64_t answers_bytes
     cdef AnswerBuffer out
     cdef uint8_t* read_buffer
     cdef Py_ssize_t read_capacity
@@ -38,3 +39,4 @@ cdef class DataPlane:
     cdef dict connections
     cdef list starved                       # connections that wait for queued_bytes to go down
     cdef int release(self, int64_t size) except -1
+    cdef int keep_answer(self, tuple key, bytes answer) except -1

@@ -7,6 +7,9 @@ It reads and writes no socket (connection.pyx does) and answers nothing by itsel
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+cdef enum:
+    MAX_ANSWERS_BYTES = 8 * 1024 * 1024     # of pre-encoded answers
+    ANSWER_OVERHEAD_BYTES = 256
 
 cdef class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -57,6 +60,7 @@ cdef class DataPlane:
     def forget_answers(self):
         """The metadata image has changed: no pre-encoded answer holds."""
         self.answers.clear()
+        self.answers_bytes = 0
 
     def request_counts(self):
         """How many requests of each API key were handled."""
@@ -72,6 +76,16 @@ cdef class DataPlane:
         """
         for connection in list(self.connections):
             connection.rest(idle_ms)
+
+    cdef int keep_answer(self, tuple key, bytes answer) except -1:
+        """Keep an encoded answer; with too many of them, begin anew."""
+        cdef int64_t size = len(answer) + len(<bytes>key[3]) + ANSWER_OVERHEAD_BYTES
+        if self.answers_bytes + size > MAX_ANSWERS_BYTES:
+            self.forget_answers()
+        if size <= MAX_ANSWERS_BYTES:
+            self.answers[key] = answer
+            self.answers_bytes += size
+        return 0
 
     cdef int release(self, int64_t size) except -1:
         """Bytes of the shared budget are free again: let those who wait for some try."""

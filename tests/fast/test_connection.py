@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kstore._fast.builder import build_batch
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import Client, Plane, framed
 
@@ -260,6 +260,15 @@ def test_cached_answers_are_asked_for_once_per_image(plane: Plane) -> None:
     plane.plane.forget_answers()
     client.send(METADATA, 9, MetadataRequest())
     assert len(plane.server.dispatched) == 4
+
+
+def test_cached_answers_take_a_bounded_share_of_memory(plane: Plane) -> None:
+    plane.server.answers[METADATA] = b"x" * (1 << 20)
+    client = plane.client()
+    asked = [MetadataRequest(topics=[MetadataRequestTopic(name=f"t{i}")]) for i in range(10)]
+    for request in (*asked, asked[9], asked[0]):
+        client.send(METADATA, 9, request)
+    assert len(plane.server.dispatched) == 11, "the newest is kept, the oldest is not"
 
 
 def test_a_failing_handler_closes_only_its_connection(plane: Plane) -> None:
