@@ -244,6 +244,7 @@ def _set_offsets(log: Log, state: LogState | None) -> None:
         log.durable = (state.durable_base, state.durable_position, min(state.durable_offset, end))
         core.durable_offset = log.durable[2]
     core.epochs.truncate_from_end(end + 1)
+    core.epochs.truncate_from_start(min(start, end))
     core.set_offsets(min(start, end), end, state.high_watermark if state is not None else end)
 
 
