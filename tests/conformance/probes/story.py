@@ -154,7 +154,7 @@ def plain(value: Any, field: str = "") -> Any:
 
 def _by_name(rows: list[Any]) -> Any:
     """Rows that carry a name (or an API key) under it: their order is no part of an answer."""
-    for label in ("name", "api_key", "topic"):
+    for label in ("name", "api_key", "topic", "group_id"):
         if rows and all(isinstance(row, dict) and row.get(label) is not None for row in rows):
             named: dict[str, Any] = {}
             for row in rows:
