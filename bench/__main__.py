@@ -17,6 +17,7 @@ from bench.measure import Settings
 GROUPS = {
     "embedded": "append and read of the embedded log: raw limit, SQLite, LMDB, RocksDB",
     "codec": "CRC, validation and decoding: the clients' decoders",
+    "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
     "opening": "index look-up, and opening 10,000 partitions",
     "startup": "start-up time and memory of the broker: Kafka",
     "request_cost": "broker CPU per small produce and fetch: Kafka",

@@ -46,7 +46,7 @@ ACCEPTED: dict[str, str] = {
         "an unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
     r"Produce.*\.(log_start_offset|error_message|record_errors)": (
-        "what goes with an error: Kafka sets the log start offset for some errors and not for others"
+        "what goes with an error: Kafka sets the log start offset for some errors only"
     ),
     r"Produce, idempotent v\d+: .*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
