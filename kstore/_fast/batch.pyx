@@ -10,6 +10,7 @@ from kstore._fast.buffer cimport (
     store_int64, store_uint32)
 from kstore._fast.compression cimport COMPRESSION_ZSTD, decompress_memory
 from kstore._fast.crc32c cimport crc32c
+from kstore._fast.memory cimport MemoryView, view_of
 
 from kstore._fast.compression import CompressionError
 
@@ -307,15 +308,16 @@ cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info,
     return status
 
 
-def validate(const uint8_t[::1] buffer, *, expected_offset=None,
+def validate(buffer, *, expected_offset=None,
              int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES):
-    cdef Py_ssize_t size = buffer.shape[0]
-    cdef const uint8_t* start = &buffer[0] if size else NULL
+    cdef MemoryView given = view_of(buffer)
+    cdef Py_ssize_t size = given.size
+    cdef const uint8_t* start = given.data
     cdef Py_ssize_t position = 0
     cdef int64_t expected = -1 if expected_offset is None else expected_offset
     cdef BatchInfo info
     cdef int status
-    cdef object view = memoryview(buffer.base)
+    cdef object view = memoryview(buffer)
     cdef list found = []
     while position < size:
         status = _validate_one(start + position, start + size, &info, max_decompressed_bytes,
@@ -350,12 +352,13 @@ cdef BatchView make_view(object view, Py_ssize_t position, const BatchInfo* info
     return made
 
 
-def batches(const uint8_t[::1] buffer, *, bint verify=False, Py_ssize_t position=0):
-    cdef Py_ssize_t size = buffer.shape[0]
-    cdef const uint8_t* start = &buffer[0] if size else NULL
+def batches(buffer, *, bint verify=False, Py_ssize_t position=0):
+    cdef MemoryView given = view_of(buffer)
+    cdef Py_ssize_t size = given.size
+    cdef const uint8_t* start = given.data
     cdef BatchInfo info
     cdef int status
-    cdef object view = memoryview(buffer.base)
+    cdef object view = memoryview(buffer)
     if position < 0:
         raise ValueError(f"position is {position}: pass 0 or more")
     while position < size:
@@ -457,10 +460,11 @@ cdef class BatchView:
                 f"leader epoch {self.leader_epoch})")
 
 
-def assign(uint8_t[::1] batch, *, int64_t base_offset, int32_t leader_epoch, log_append_time=None):
+def assign(batch, *, int64_t base_offset, int32_t leader_epoch, log_append_time=None):
     cdef BatchInfo info
-    cdef Py_ssize_t size = batch.shape[0]
-    cdef uint8_t* start = &batch[0] if size else NULL
+    cdef MemoryView given = view_of(batch, True)
+    cdef Py_ssize_t size = given.size
+    cdef uint8_t* start = given.data
     cdef int status = read_batch_header(start, start + size, &info)
     if status != BATCH_OK:
         raise InvalidBatchError(status, 0)
@@ -469,12 +473,13 @@ def assign(uint8_t[::1] batch, *, int64_t base_offset, int32_t leader_epoch, log
         assign_log_append_time(start, log_append_time, info.size_bytes)
 
 
-def seconds_to_validate(const uint8_t[::1] batch, int repeat):
+def seconds_to_validate(batch, int repeat):
     from time import thread_time
 
     cdef BatchInfo info
-    cdef const uint8_t* start = &batch[0]
-    cdef Py_ssize_t size = batch.shape[0]
+    cdef MemoryView given = view_of(batch)
+    cdef const uint8_t* start = given.data
+    cdef Py_ssize_t size = given.size
     cdef int status = BATCH_OK
     cdef int i
     begin = thread_time()

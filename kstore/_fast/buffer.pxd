@@ -1,6 +1,6 @@
 # Big-endian and varint readers and writers over raw memory, shared by every module of _fast.
-# Fixed-width functions do not check bounds: the caller has compared pointer and end before (the names say
-# load/store). Varint readers take (pointer, end) and check before each byte they touch.
+# Fixed-width functions do not check bounds: the caller has compared pointer and end before (the
+# names say load/store). Varint readers take (pointer, end) and check before each byte they touch.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -87,7 +87,7 @@ cdef inline int read_uvarint(const uint8_t* p, const uint8_t* end, uint32_t* out
     return 0
 
 
-# Unsigned LEB128 of at most 10 bytes (64 bits). Returns the bytes read, or 0: truncated or too long.
+# Unsigned LEB128 of at most 10 bytes (64 bits). Returns the bytes read, or 0 (as above).
 cdef inline int read_uvarlong(const uint8_t* p, const uint8_t* end, uint64_t* out) noexcept nogil:
     cdef uint64_t value = 0
     cdef int shift = 0

@@ -13,6 +13,7 @@ from kstore._fast.batch cimport (
     BATCH_HEADER_SIZE, CONTROL_MASK, TRANSACTIONAL_MASK, BatchInfo, write_batch_header)
 from kstore._fast.buffer cimport varint_size, varlong_size, write_varint, write_varlong
 from kstore._fast.compression cimport compress_memory
+from kstore._fast.memory cimport MemoryView, view_of
 
 cdef enum:
     FIRST_ROOM = 2048
@@ -251,11 +252,11 @@ cdef class RecordBatchBuilder:
         cdef object packed = compress_memory(
             self.compression, self.level, self.data + BATCH_HEADER_SIZE,
             self.size_bytes - BATCH_HEADER_SIZE)
-        cdef const uint8_t[::1] view = packed
-        cdef Py_ssize_t size = view.shape[0]
+        cdef MemoryView view = view_of(packed)
+        cdef Py_ssize_t size = view.size
         self.size_bytes = BATCH_HEADER_SIZE
         self._reserve(size)
-        memcpy(self.data + BATCH_HEADER_SIZE, &view[0], size)
+        memcpy(self.data + BATCH_HEADER_SIZE, view.data, size)
         self.size_bytes += size
 
     cpdef int reset(self) except -1:
@@ -329,8 +330,8 @@ def build_batch(records, *, int64_t timestamp=-1, int compression=0, int level=-
 
 def build_single_batch(value, key=None, *, int64_t timestamp=-1, int64_t base_offset=0,
                        int32_t leader_epoch=-1):
-    cdef const uint8_t[::1] value_view
-    cdef const uint8_t[::1] key_view
+    cdef MemoryView value_view
+    cdef MemoryView key_view
     cdef const uint8_t* value_data = NULL
     cdef const uint8_t* key_data = NULL
     cdef Py_ssize_t value_size = -1
@@ -338,13 +339,13 @@ def build_single_batch(value, key=None, *, int64_t timestamp=-1, int64_t base_of
     cdef Py_ssize_t size
     cdef uint8_t* into
     if value is not None:
-        value_view = value
-        value_size = value_view.shape[0]
-        value_data = &value_view[0] if value_size else NULL
+        value_view = view_of(value)
+        value_size = value_view.size
+        value_data = value_view.data
     if key is not None:
-        key_view = key
-        key_size = key_view.shape[0]
-        key_data = &key_view[0] if key_size else NULL
+        key_view = view_of(key)
+        key_size = key_view.size
+        key_data = key_view.data
     into = <uint8_t*>PyMem_RawMalloc(single_batch_room(key_size, value_size))
     if into == NULL:
         raise MemoryError

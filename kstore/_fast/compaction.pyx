@@ -16,6 +16,7 @@ from kstore._fast.batch cimport (
 from kstore._fast.buffer cimport (
     load_int16, read_varint, read_varlong, varint_size, varlong_size, write_varint, write_varlong)
 from kstore._fast.compression cimport compress_memory, decompress_memory
+from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.offset_map cimport MAP_FULL, MAP_NO_MEMORY, MAP_STORED, OffsetMap
 
 from kstore._fast.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
@@ -136,9 +137,10 @@ cdef int _index_compressed(const uint8_t* p, const BatchInfo* info, Py_ssize_t p
     return status
 
 
-def index_batches(const uint8_t[::1] data, OffsetMap into, int64_t start_offset, decide):
-    cdef Py_ssize_t size = data.shape[0]
-    cdef const uint8_t* start = &data[0] if size else NULL
+def index_batches(data, OffsetMap into, int64_t start_offset, decide):
+    cdef MemoryView given = view_of(data)
+    cdef Py_ssize_t size = given.size
+    cdef const uint8_t* start = given.data
     cdef Py_ssize_t position = 0
     cdef BatchInfo info
     cdef int stored = MAP_STORED
@@ -361,11 +363,11 @@ cdef class BatchCleaner:
         packed = compress_memory(header.attributes & COMPRESSION_MASK, -1,
                                  self.out + self.out_size + BATCH_HEADER_SIZE,
                                  header.size_bytes - BATCH_HEADER_SIZE)
-        cdef const uint8_t[::1] view = packed
-        if self._make_room(BATCH_HEADER_SIZE + view.shape[0]) != 0:
+        cdef MemoryView view = view_of(packed)
+        if self._make_room(BATCH_HEADER_SIZE + view.size) != 0:
             raise MemoryError()
-        memcpy(self.out + self.out_size + BATCH_HEADER_SIZE, &view[0], view.shape[0])
-        header.size_bytes = <int32_t>(BATCH_HEADER_SIZE + view.shape[0])
+        memcpy(self.out + self.out_size + BATCH_HEADER_SIZE, view.data, view.size)
+        header.size_bytes = <int32_t>(BATCH_HEADER_SIZE + view.size)
         return 0
 
     # 0, NO_MEMORY, or a BatchStatus.
@@ -492,9 +494,10 @@ cdef class BatchCleaner:
             raise MemoryError()
         return status
 
-    def clean(self, const uint8_t[::1] data):
-        cdef Py_ssize_t size = data.shape[0]
-        cdef const uint8_t* start = &data[0] if size else NULL
+    def clean(self, data):
+        cdef MemoryView given = view_of(data)
+        cdef Py_ssize_t size = given.size
+        cdef const uint8_t* start = given.data
         cdef Py_ssize_t position = 0
         cdef BatchInfo info
         cdef int status = BATCH_OK

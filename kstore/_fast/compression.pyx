@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from kstore._fast.buffer cimport load_int32, read_uvarint, store_int32
+from kstore._fast.memory cimport MemoryView, view_of
 
 cdef enum:
     SMALLEST_GUESS = 65536
@@ -204,11 +205,11 @@ cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_
     raise CompressionError(f"compression type {codec} is unknown: use 1 to 4")
 
 
-def decompress(int codec, const uint8_t[::1] data, int64_t max_bytes):
-    cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
-    return decompress_memory(codec, start, data.shape[0], max_bytes)
+def decompress(int codec, data, int64_t max_bytes):
+    cdef MemoryView given = view_of(data)
+    return decompress_memory(codec, given.data, given.size, max_bytes)
 
 
-def compress(int codec, const uint8_t[::1] data, int level=-1):
-    cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
-    return bytes(compress_memory(codec, level, start, data.shape[0]))
+def compress(int codec, data, int level=-1):
+    cdef MemoryView given = view_of(data)
+    return bytes(compress_memory(codec, level, given.data, given.size))

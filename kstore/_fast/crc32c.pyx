@@ -2,6 +2,7 @@
 # import; this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
 
 from libc.stdint cimport uint8_t, uint32_t
+from kstore._fast.memory cimport MemoryView, view_of
 
 
 cdef extern from "crc32c_impl.h" nogil:
@@ -21,12 +22,12 @@ cdef uint32_t crc32c_update(uint32_t crc, const uint8_t* data, size_t size) noex
     return kstore_crc32c_run(crc, data, size)
 
 
-def checksum(const uint8_t[::1] data, uint32_t crc=0):
-    cdef size_t size = data.shape[0]
-    cdef const uint8_t* start
+def checksum(data, uint32_t crc=0):
+    cdef MemoryView given = view_of(data)
+    cdef size_t size = given.size
+    cdef const uint8_t* start = given.data
     if size == 0:
         return crc
-    start = &data[0]
     if size > 65536:
         with nogil:
             crc = kstore_crc32c_run(crc, start, size)
@@ -34,23 +35,24 @@ def checksum(const uint8_t[::1] data, uint32_t crc=0):
     return kstore_crc32c_run(crc, start, size)
 
 
-def checksum_portable(const uint8_t[::1] data, uint32_t crc=0):
-    cdef size_t size = data.shape[0]
-    if size == 0:
+def checksum_portable(data, uint32_t crc=0):
+    cdef MemoryView given = view_of(data)
+    if given.size == 0:
         return crc
-    return kstore_crc32c_run_portable(crc, &data[0], size)
+    return kstore_crc32c_run_portable(crc, given.data, given.size)
 
 
-def seconds_for(const uint8_t[::1] data, int repeat):
+def seconds_for(data, int repeat):
     # For the benchmark: no Python between the checksums.
     from time import thread_time
 
-    cdef size_t size = data.shape[0]
+    cdef MemoryView given = view_of(data)
+    cdef size_t size = given.size
     cdef uint32_t crc = 0
     cdef int i
     if size == 0:
         raise ValueError("seconds_for needs at least one byte")
     start = thread_time()
     for i in range(repeat):
-        crc = kstore_crc32c_run(crc, &data[0], size)
+        crc = kstore_crc32c_run(crc, given.data, size)
     return thread_time() - start

@@ -8,18 +8,21 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
     PyThread_get_thread_ident, PyThread_release_lock)
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from kstore._fast.batch cimport (
     BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK, BatchInfo, assign_log_append_time,
     assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
     is_compressed, is_control, is_log_append_time, read_batch_header, validate_batch,
     validate_compressed)
-from kstore._fast.buffer cimport read_varint, read_varlong
+from kstore._fast.buffer cimport varint_size, write_varint
 from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.log_segment cimport LogSegment
+from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
-from kstore._fast.log_view cimport read_end_marker
+from kstore._fast.log_view cimport least_timestamp, read_end_marker
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -38,6 +41,7 @@ cdef enum:
     INVALID_PRODUCE_OFFSET = 77
     INVALID_RECORD = 87
     RELEASE_GIL_ABOVE = 32768
+    LARGEST_VALUE_OVERHEAD = 19
     MAX_DECOMPRESSED_BYTES = 268435456
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
 
@@ -48,21 +52,31 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica"
            "given": ORIGIN_GIVEN_OFFSETS}
 
 
-# The least timestamp of an uncompressed batch's records, which were walked before.
-cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil:
-    cdef const uint8_t* end = p + info.size_bytes
-    cdef int64_t least = 0
-    cdef int64_t delta
-    cdef int32_t length
-    cdef int32_t i
-    p += BATCH_HEADER_SIZE
-    for i in range(info.records_count):
-        p += read_varint(p, end, &length)
-        read_varlong(p + 1, end, &delta)
-        if i == 0 or delta < least:
-            least = delta
-        p += length
-    return info.base_timestamp + least
+# A varint of a number that is not negative, one or two bytes without a loop.
+cdef inline uint8_t* put_size(uint8_t* p, int32_t value) noexcept nogil:
+    if value < 64:
+        p[0] = <uint8_t>(value << 1)
+        return p + 1
+    if value < 8192:
+        p[0] = <uint8_t>(value << 1) | 0x80
+        p[1] = <uint8_t>(value >> 6)
+        return p + 2
+    return p + write_varint(p, value)
+
+
+# A record of a value alone, whose timestamp is the batch's.
+cdef inline uint8_t* write_value(
+        uint8_t* p, int32_t offset_delta, const char* value, int32_t size) noexcept nogil:
+    cdef int delta_size = 1 if offset_delta < 64 else varint_size(offset_delta)
+    cdef int size_size = 1 if size < 64 else 2 if size < 8192 else varint_size(size)
+    p = put_size(p, 4 + delta_size + size_size + size)
+    p[0] = p[1] = 0                         # attributes, timestamp delta
+    p = put_size(p + 2, offset_delta)
+    p[0] = 1                                # no key: -1
+    p = put_size(p + 1, size)
+    memcpy(p, value, size)
+    p[size] = 0                             # no headers
+    return p + size + 1
 
 
 cdef class AppendInfo:
@@ -440,16 +454,15 @@ cdef class LogCore(LogView):
     def append_buffer(self, buffer, int32_t leader_epoch, str origin="client"):
         """Appends ready batches; a read-only buffer is copied first,
         since offsets are set in place."""
-        cdef uint8_t[::1] view
-        cdef const uint8_t[::1] given = buffer
+        cdef MemoryView view
         cdef AppendResult result
         cdef int kind = ORIGINS[origin]
         if memoryview(buffer).readonly:
-            buffer = bytearray(given)
-        view = buffer
-        self.append(&view[0] if view.shape[0] else NULL, view.shape[0], leader_epoch, kind, &result)
+            buffer = bytearray(buffer)
+        view = view_of(buffer, True)
+        self.append(view.data, view.size, leader_epoch, kind, &result)
         if result.error_code != NONE:
-            raise self.owner.append_error(result.error_code, view.shape[0], self.log_end_offset)
+            raise self.owner.append_error(result.error_code, view.size, self.log_end_offset)
         return make_info(&result)
 
     def append_record(self, value, key, timestamp, headers, int32_t leader_epoch):
@@ -533,6 +546,30 @@ cdef class LogCore(LogView):
             self.on_append()
         return make_info(&result)
 
+    # The usual case in one tight loop: a list of bytes that fit into one batch. False: another.
+    cdef bint fill_values(self, RecordBatchBuilder builder, list values, int64_t now,
+                          int64_t limit) except -1:
+        cdef Py_ssize_t count = len(values)
+        cdef Py_ssize_t room = BATCH_HEADER_SIZE + count * LARGEST_VALUE_OVERHEAD
+        cdef Py_ssize_t i, size
+        cdef uint8_t* p
+        for i in range(count):
+            if not PyBytes_CheckExact(<object>PyList_GET_ITEM(values, i)):
+                return False
+            room += PyBytes_GET_SIZE(<object>PyList_GET_ITEM(values, i))
+        if room > limit or count == 0:
+            return False
+        builder._reserve(room - builder.size_bytes)
+        p = builder.data + builder.size_bytes
+        for i in range(count):
+            size = PyBytes_GET_SIZE(<object>PyList_GET_ITEM(values, i))
+            p = write_value(
+                p, <int32_t>i, PyBytes_AS_STRING(<object>PyList_GET_ITEM(values, i)), <int32_t>size)
+        builder.size_bytes = p - builder.data
+        builder.count = <int32_t>count
+        builder.first_timestamp = builder.largest_timestamp = now
+        return True
+
     # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1:
@@ -541,6 +578,9 @@ cdef class LogCore(LogView):
         cdef int64_t largest = -1
         cdef int64_t offset = max(base_offset, <int64_t>0)
         cdef Py_ssize_t size = builder.size_bytes
+        if type(records) is list and self.fill_values(builder, <list>records, now, limit):
+            builder.seal(offset, -1)
+            return 0
         for record in records:
             builder.append_record(record, now)
             if builder.size_bytes > limit and builder.count > 1:

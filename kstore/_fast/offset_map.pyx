@@ -5,6 +5,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from kstore._fast.memory cimport MemoryView, view_of
 
 cdef extern from * nogil:
     """
@@ -145,21 +146,24 @@ cdef class OffsetMap:
     cdef int64_t find(self, const uint8_t* key, Py_ssize_t size) noexcept nogil:
         return self.place(hash_key(self.k0, self.k1, key, size)).offset
 
-    def put(self, const uint8_t[::1] key, int64_t offset):
+    def put(self, key, int64_t offset):
+        cdef MemoryView given = view_of(key)
         cdef int status
         if offset < 0:
             raise ValueError(f"offset {offset} is negative")
-        status = self.store(&key[0] if key.shape[0] else NULL, key.shape[0], offset)
+        status = self.store(given.data, given.size, offset)
         if status == MAP_NO_MEMORY:
             raise MemoryError()
         return status == MAP_STORED
 
-    def get(self, const uint8_t[::1] key):
-        return self.find(&key[0] if key.shape[0] else NULL, key.shape[0])
+    def get(self, key):
+        cdef MemoryView given = view_of(key)
+        return self.find(given.data, given.size)
 
-    def hash(self, const uint8_t[::1] key):
+    def hash(self, key):
+        cdef MemoryView given = view_of(key)
         cdef KeyHash hashed
-        hashed = hash_key(self.k0, self.k1, &key[0] if key.shape[0] else NULL, key.shape[0])
+        hashed = hash_key(self.k0, self.k1, given.data, given.size)
         cdef object high = hashed.high
         cdef object low = hashed.low
         return high.to_bytes(8, "little") + low.to_bytes(8, "little")

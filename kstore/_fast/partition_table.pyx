@@ -8,6 +8,7 @@ on the loop.
 from libc.string cimport memcmp
 
 from kstore._fast.log_core cimport ORIGIN_COORDINATOR
+from kstore._fast.memory cimport MemoryView, view_of
 
 
 cdef class Waiter:
@@ -55,12 +56,12 @@ cdef class Partition:
 
         Returns (error code, base offset, last offset, log end offset). Raises OSError only.
         """
-        cdef uint8_t[::1] view
+        cdef MemoryView view
         cdef AppendResult result
         if memoryview(data).readonly:
             data = bytearray(data)
-        view = data
-        self.append(&view[0], view.shape[0], origin, &result)
+        view = view_of(data, True)
+        self.append(view.data, view.size, origin, &result)
         return result.error_code, result.base_offset, result.last_offset, result.log_end_offset
 
     @property

@@ -6,6 +6,7 @@ It knows no message and no connection; wire.pxd holds the readers and writers ov
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc, realloc
+from kstore._fast.memory cimport MemoryView, view_of
 
 
 cdef class AnswerBuffer:
@@ -45,11 +46,11 @@ cdef class AnswerBuffer:
 
     def write(self, data):
         """Append the bytes of a buffer object."""
-        cdef const uint8_t[::1] view = data
-        if view.shape[0] == 0:
+        cdef MemoryView view = view_of(data)
+        if view.size == 0:
             return
-        room(self, view.shape[0])
-        put_raw(self, &view[0], view.shape[0])
+        room(self, view.size)
+        put_raw(self, view.data, view.size)
 
     def __len__(self):
         return self.size - self.sent
