@@ -89,5 +89,7 @@ cdef class LogCore(LogView):
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                               Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
                               AppendResult* out) except -1
+    cdef bint fill_values(self, RecordBatchBuilder builder, list values, int64_t now,
+                          int64_t limit) except -1
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1

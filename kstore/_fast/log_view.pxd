@@ -74,3 +74,4 @@ cdef class LogView:
                         int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil
 
 cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil
+cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil

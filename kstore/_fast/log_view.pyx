@@ -58,6 +58,23 @@ cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* ou
     return True
 
 
+# The least timestamp of an uncompressed batch's records, which were walked before.
+cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil:
+    cdef const uint8_t* end = p + info.size_bytes
+    cdef int64_t least = 0
+    cdef int64_t delta = 0
+    cdef int32_t length = 0
+    cdef int32_t i
+    p += BATCH_HEADER_SIZE
+    for i in range(info.records_count):
+        p += read_varint(p, end, &length)
+        read_varlong(p + 1, end, &delta)
+        if i == 0 or delta < least:
+            least = delta
+        p += length
+    return info.base_timestamp + least
+
+
 cdef class LogView:
     def __init__(self, owner, *, int64_t index_interval_bytes=4096):
         self.owner = owner

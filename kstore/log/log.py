@@ -14,6 +14,7 @@ from typing_extensions import Buffer
 
 from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
+from kstore._fast.sync_group import SyncGroup
 from kstore.log import errors, retention, timestamps
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
@@ -71,7 +72,7 @@ class Log:
         self.flushed_at = 0.0
         self.opener = SegmentOpener(log_dir.env.fs, writable=not self.read_only)
         self.cleaning = threading.Lock()
-        self._sync_lock = threading.Lock()
+        self._sync_group = SyncGroup()
         self._always = log_dir.flush_policy is FlushPolicy.ALWAYS
         self._tail: Tail | None = None
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
@@ -323,10 +324,11 @@ class Log:
         fdatasync.
         """
         core = self.core
-        while core.durable_offset < offset:
-            with self._sync_lock:
-                if core.durable_offset < offset:
-                    self._sync()
+        while core.durable_offset < offset and self._sync_group.wait(offset):
+            try:
+                self._sync()
+            finally:
+                self._sync_group.done(core.durable_offset)
 
     def flush(self) -> None:
         """Put everything appended so far on the disk."""
@@ -364,6 +366,13 @@ class Log:
                 core.durable_offset = max(core.durable_offset, target)
         self.note_dirty()
 
+    def forget_durable(self, base_offset: int, end_offset: int) -> None:
+        """The log was cut in the segment with this base offset, to this end."""
+        self.core.durable_offset = min(self.core.durable_offset, end_offset)
+        self._sync_group.rewind(end_offset)
+        if self.durable[2] > end_offset:
+            self.durable = (base_offset, 0, base_offset)
+
     def _sync_names(self) -> None:
         self.unsynced_names = False
         try:
@@ -375,7 +384,7 @@ class Log:
 
     def sync_sealed(self) -> None:
         """Put the segments that are no longer written to on the disk."""
-        with self._sync_lock, self.core as core:
+        with self.core as core:
             durable = core.durable_offset
             behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
             files = [segment.handle_or_open() for segment in behind]

@@ -1,0 +1,24 @@
+# Group commit: of all who wait for the disk, one syncs for all.
+
+from libc.stdint cimport int64_t
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+
+cdef class SyncGroup:
+    cdef pthread_mutex_t mutex
+    cdef pthread_cond_t changed     # a round has ended
+    cdef pthread_cond_t joined      # one more waits while a leader gathers
+    cdef int64_t durable            # as of the last round
+    cdef int64_t round
+    cdef bint syncing
+    cdef bint gathering
+    cdef int waiting                # joined since the last round ended
+    cdef int expected               # as many as were there in the last round
+    cdef int64_t began_ns
+    cdef int64_t took_ns            # the last round's sync
+    cdef bint join(self, int64_t target) noexcept nogil
+    cdef void gather(self) noexcept nogil
