@@ -1,22 +1,27 @@
 """Check all segments offline: CRC, framing, offsets and epochs that rise, and the first problems by
 place.
 
-It changes nothing and takes no lock. Whether the index agrees is checked when the index environment
-can be opened; it is never needed, since the segments are the truth.
+It changes nothing and takes no lock. Whether the index agrees is checked where there is an index
+environment; it is never needed, since the segments are the truth.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 
+from kstore.log.index import ENVIRONMENT_NAME, IndexStore
 from kstore.log.scan import Damage, ScannedBatch, SegmentPath, scan_segment, segment_paths
 from kstore.record import BatchView, InvalidBatchError, decode, validate
 from kstore.types import TopicPartition
 
 __all__ = ["ExitStatus", "PartitionReport", "Problem", "VerifyReport", "verify"]
 
+# An index entry as log_segment packs it: offset delta, position, newest timestamp before it.
+_ENTRY = struct.Struct("=IIq")
 # What compaction leaves behind and a producer may not send: these are looked at record by record.
 _ALLOWED_AFTER_COMPACTION = {"BAD_COUNT", "BAD_OFFSET_DELTA", "BAD_TIMESTAMP"}
 
@@ -83,31 +88,53 @@ class VerifyReport:
 
 
 def verify(
-    path: str | os.PathLike[str], *, records: bool = True, max_problems: int = 10
+    path: str | os.PathLike[str],
+    *,
+    records: bool = True,
+    index: bool = True,
+    max_problems: int = 10,
 ) -> VerifyReport:
     """Walk a ``.log`` file, a partition's directory or a log dir and report what is wrong.
 
-    ``records`` also walks every record (decompressing); without it, headers and CRCs only. At most
-    ``max_problems`` problems are kept for each partition, all are counted. Raises
+    ``records`` also walks every record (decompressing); without it, headers and CRCs only.
+    ``index`` compares the index environment of the log dir, if there is one, with the segments. At
+    most ``max_problems`` problems are kept for each partition, all are counted. Raises
     FileNotFoundError, and ValueError where there are no segments.
     """
     report = VerifyReport()
     check: _PartitionCheck | None = None
     segments = segment_paths(path)
+    stores: dict[Path, IndexStore | None] = {}
     for at, segment in enumerate(segments):
         folder = segment.path.parent
         if check is None or check.folder != folder:
-            check = _PartitionCheck(segment, records, max_problems)
+            log_dir = folder.parent
+            if index and log_dir not in stores:
+                stores[log_dir] = _index_of(log_dir)
+            check = _PartitionCheck(segment, records, max_problems, stores.get(log_dir))
             report.partitions.append(check.report)
         is_last = at + 1 == len(segments) or segments[at + 1].path.parent != folder
         check.walk(segment, is_last)
+    for store in stores.values():
+        if store is not None:
+            store.close()
     return report
+
+
+def _index_of(log_dir: Path) -> IndexStore | None:
+    """The index environment of a log dir, for reading; None where there is none."""
+    if not (log_dir / ENVIRONMENT_NAME).exists():
+        return None
+    return IndexStore(str(log_dir), read_only=True)
 
 
 class _PartitionCheck:
     """What is known of one partition while its segments are walked in order."""
 
-    def __init__(self, first: SegmentPath, records: bool, max_problems: int) -> None:
+    def __init__(
+        self, first: SegmentPath, records: bool, max_problems: int, store: IndexStore | None
+    ) -> None:
+        self.store = store
         self.folder = first.path.parent
         self.report = PartitionReport(str(self.folder), first.topic_partition)
         self.records = records
@@ -125,12 +152,32 @@ class _PartitionCheck:
         if self.next_offset is not None and segment.base_offset < self.next_offset:
             detail = f"named {segment.base_offset}, but offset {self.next_offset - 1} is before it"
             self.problem(segment, 0, "BAD_SEGMENT_NAME", detail)
+        index = self.index_entries(segment)
+        newest = -1
         for item in scan_segment(segment.path):
             if isinstance(item, ScannedBatch):
+                expected = (item.batch.base_offset - segment.base_offset, newest)
+                if index.pop(item.position, expected) != expected:
+                    self.index_problem(segment, item.position)
+                newest = max(newest, item.batch.max_timestamp)
                 self.batch(segment, item.position, item.batch)
             else:
                 self.damage(segment, item, is_last)
+        for position in index:
+            self.index_problem(segment, position)
         report.log_end_offset = max(self.next_offset or 0, segment.base_offset)
+
+    def index_entries(self, segment: SegmentPath) -> dict[int, tuple[int, int]]:
+        """The index's entries of a segment: position to (offset delta, newest time before it)."""
+        if self.store is None:
+            return {}
+        packed = self.store.pages(self.folder.name, segment.base_offset)
+        return {position: (delta, newest) for delta, position, newest in _ENTRY.iter_unpack(packed)}
+
+    def index_problem(self, segment: SegmentPath, position: int) -> None:
+        """Count an index entry that points elsewhere."""
+        detail = "the index has another batch here: delete it, opening the log makes it anew"
+        self.problem(segment, position, "INDEX_MISMATCH", detail)
 
     def damage(self, segment: SegmentPath, item: Damage, is_last: bool) -> None:
         """Count damage; a partial batch is a torn tail in the last segment only."""

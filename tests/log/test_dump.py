@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import kstore
 from kstore.log.dump import DumpedBatch, DumpedDamage, DumpedRecord, DumpedSegment, as_dict, dump
 from kstore.log.verify import ExitStatus, verify
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
@@ -146,3 +147,17 @@ def test_a_batch_larger_than_a_piece_is_read_whole(tmp_path: Path) -> None:
     path = segment(tmp_path, 0, batch(0, b"a"), batch(1, b"x" * (3 << 20)), batch(2, b"b"))
     assert [i.base_offset for i in dump(path) if isinstance(i, DumpedBatch)] == [0, 1, 2]
     assert verify(path).problem_count == 0
+
+
+def test_the_index_is_compared_with_the_segments(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path, segment_bytes=2000, index_interval_bytes=100) as log:
+        for number in range(100):
+            log.append(b"x" * 20, timestamp=1000 + number)
+        path = Path(log.segments[1].path)
+    assert verify(tmp_path).problem_count == 0
+    good = path.read_bytes()
+    sizes = [item.size for item in dump(path) if isinstance(item, DumpedBatch)]
+    path.write_bytes(good[sizes[0] :])
+    problems = verify(tmp_path).partitions[0].problems
+    assert {problem.kind for problem in problems} == {"INDEX_MISMATCH"}
+    assert verify(tmp_path, index=False).problem_count == 0
