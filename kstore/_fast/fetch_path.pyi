@@ -29,7 +29,6 @@ class FetchPath:
         *,
         max_bytes: int,
     ) -> None: ...
-
     @property
     def parked(self) -> int:
         """How many fetches wait for data now."""

@@ -32,7 +32,10 @@ def test_a_client_reads_back_every_record_that_it_sent_in_order(
     offsets = client.send(topic, sent, codec=codec, idempotent=idempotent)
     assert offsets == list(range(len(sent)))
     assert [(r.offset, r.sample) for r in client.read(topic, len(sent))] == list(enumerate(sent))
-    assert stored_codecs(peer.log_dir, topic) == {codec}
+    stored = stored_codecs(peer.log_dir, topic)
+    assert codec in stored
+    # kafka-python leaves a batch alone that compression does not shrink.
+    assert stored <= {codec} | ({"none"} if client.name == "kafka-python" else set())
 
 
 @pytest.mark.parametrize("codec", CODECS)
