@@ -33,9 +33,10 @@ def _fill(broker: Broker, size_bytes: int) -> int:
         if code:
             raise RuntimeError(f"produce answered with error {code}")
 
-    with Load((broker.host, broker.port), [frames.produce(TOPIC, 0, batch)] * 4, check) as load:
+    requests = [frames.produce(TOPIC, 0, batch)] * 4
+    with Load((broker.host, broker.port), requests, check) as load:
         answers, _ = load.run(600, at_most=size_bytes // len(batch))
-    return (answers + 4 + 4) * RECORDS_PER_BATCH
+    return (answers + len(requests)) * RECORDS_PER_BATCH  # one each when it connected
 
 
 def _end_offset(broker: Broker) -> int:
