@@ -105,7 +105,9 @@ class InvalidProduceOffsetError(LogError):
 
 
 class LogStorageError(LogError, OSError):
-    """The file system failed. What was being appended is not in the log."""
+    """The file system failed. What was being appended is not in the log; only where it was flushing
+    that failed (flush="always"), it is there, but perhaps not on the disk.
+    """
 
     error_code = 56
 

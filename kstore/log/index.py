@@ -6,6 +6,7 @@ off the append path. Nothing here decides what is true: the segment files are.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -202,7 +203,9 @@ class IndexStore:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Any]:
-        """A write transaction; where the map is full it is made larger, and MapResized raised."""
+        """A write transaction. Where the map is full it is made larger, and MapFullError raised:
+        do it again. OSError for whatever else LMDB can't do.
+        """
         assert self.lmdb is not None
         try:
             with self.lmdb.begin(write=True) as transaction:
@@ -210,6 +213,9 @@ class IndexStore:
         except lmdb.MapFullError:
             self.lmdb.set_mapsize(self.lmdb.info()["map_size"] * 2)
             raise
+        except lmdb.Error as error:
+            number = errno.ENOSPC if "space" in str(error) else errno.EIO
+            raise OSError(number, f"the index can't be written: {error}", self.path) from error
 
     def _get(self, key: bytes) -> bytes | None:
         if self.lmdb is None:
@@ -221,6 +227,8 @@ class IndexStore:
         except lmdb.MapResizedError:
             self.lmdb.set_mapsize(0)  # another process has made it larger
             return self._get(key)
+        except lmdb.CorruptedError:
+            return None  # as if it were not there: the segments are the truth
 
     # -- states
 

@@ -528,7 +528,11 @@ class Log:
 
     def roll_for_append(self, base_offset: int) -> None:
         """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
-        segment = new_segment(self.opener, self.path, base_offset, self.log_dir.env)
+        segment = new_segment(self.opener, self.path, base_offset, self.env)
+        if self.config.preallocate:
+            segment.handle_or_open().preallocate(self.config.segment_bytes)
+            active = self.core.active
+            active.handle_or_open().truncate(active.size_bytes)  # gives back what it did not use
         if self.core.producers.any_seen:
             self.pending_snapshots[base_offset] = self.core.producers.pack()
         self.core.active.sealed = True

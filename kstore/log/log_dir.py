@@ -5,6 +5,7 @@ environment. One process writes to it; any number read. It does not know topics 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import os
 import sys
@@ -414,8 +415,9 @@ class LogDir:
 
 def _close_all() -> None:
     """At exit: what was appended gets its checkpoint."""
-    for log_dir in tuple(_open_dirs):
-        log_dir.close()
+    with contextlib.ExitStack() as all_of_them:
+        for log_dir in tuple(_open_dirs):
+            all_of_them.callback(log_dir.close)
 
 
 def _after_fork() -> None:
