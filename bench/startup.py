@@ -36,7 +36,10 @@ def _memory(broker: Broker, folder: Path) -> dict[str, float]:
 
 def rows(settings: Settings) -> list[Row]:
     """Start-up and memory rows."""
-    brokers: dict[str, Broker] = {KSTORE: KstoreBroker(settings.scratch / "kstore")}
+    # As a user's Python does it: the first start leaves byte code for the next ones.
+    environment = {"PYTHONDONTWRITEBYTECODE": ""}
+    kstore = KstoreBroker(settings.scratch / "kstore", environment=environment)
+    brokers: dict[str, Broker] = {KSTORE: kstore}
     peer = kafka_or_none(settings.scratch / "kafka")
     if peer is not None:
         brokers[KAFKA] = peer
