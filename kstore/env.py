@@ -82,6 +82,10 @@ class FileSystem(Protocol):
         """A file's size in bytes."""
         ...
 
+    def modified_ns(self, path: str) -> int:
+        """When a file, or the names in a directory, last changed."""
+        ...
+
     def read_file(self, path: str) -> bytes:
         """A small file's content."""
         ...
@@ -176,6 +180,10 @@ class SystemFileSystem:
     def file_size(self, path: str) -> int:
         """A file's size in bytes."""
         return os.stat(path).st_size
+
+    def modified_ns(self, path: str) -> int:
+        """When a file, or the names in a directory, last changed."""
+        return os.stat(path).st_mtime_ns
 
     def read_file(self, path: str) -> bytes:
         """A small file's content."""

@@ -5,13 +5,14 @@ between makes it void.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import lmdb
 
 from kstore._fast.log_segment import LogSegment
-from kstore.log.index import ENTRIES_PER_PAGE, IndexStore, LogState, SegmentState
+from kstore.log.index import ENTRIES_PER_PAGE, STAMP_NS, IndexStore, LogState, SegmentState
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
@@ -98,6 +99,7 @@ def _state(
         first_timestamp=active.first_timestamp,
         bytes_since_entry=min(active.bytes_since_entry, 2**40),
         cleaned_offset=log.cleaned_offset,
+        listed_ns=_stamp(log),
         has_producers=core.producers.any_seen,
         sealed=sealed,
         epochs=core.epochs.as_list(),
@@ -111,6 +113,12 @@ def _state(
             state.durable_base = state.durable_offset = below
             state.durable_position = 0
     return state
+
+
+def _stamp(log: Log) -> int:
+    """The time stamp of the log's directory, 0 where a change may have come with the same one."""
+    stamp = log.env.fs.modified_ns(log.path)
+    return stamp if time.time_ns() - stamp > STAMP_NS else 0
 
 
 def write(store: IndexStore, points: list[Checkpoint]) -> None:

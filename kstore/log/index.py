@@ -23,13 +23,15 @@ from kstore._fast.log_segment import LogSegment
 __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_id"]
 
 ENVIRONMENT_NAME = ".kstore.mdb"
+# A directory's time stamp is this coarse: what changes right after a look may leave it as it was.
+STAMP_NS = 50_000_000
 ENTRIES_PER_PAGE = 128
 ENTRY_BYTES = 16
 WINDOW_PAGES = 16
 NO_WINDOW = 2**63 - 1
 _FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
-_VERSION = 1
-_STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqBII")
+_VERSION = 2
+_STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqqBII")
 _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
 _CRC = struct.Struct("<I")
@@ -78,6 +80,7 @@ class LogState:
     first_timestamp: int = -1
     bytes_since_entry: int = 0
     cleaned_offset: int = -1  # below it the cleaner has been; -1: never
+    listed_ns: int = 0  # the directory's time stamp: while it has that, its files are these
     has_producers: bool = False
     sealed: list[SegmentState] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -88,8 +91,8 @@ class LogState:
             _VERSION, self.topic_id, self.boot, self.changes, self.log_start_offset,
             self.high_watermark, self.durable_base, self.durable_position, self.durable_offset,
             self.active_base, self.position, self.next_offset, self.entries, self.max_timestamp,
-            self.first_timestamp, self.bytes_since_entry, self.cleaned_offset, self.has_producers,
-            len(self.sealed), len(self.epochs),
+            self.first_timestamp, self.bytes_since_entry, self.cleaned_offset, self.listed_ns,
+            self.has_producers, len(self.sealed), len(self.epochs),
         )  # fmt: skip
         rows = [
             _SEGMENT.pack(
@@ -110,12 +113,12 @@ class LogState:
         if _CRC.pack(zlib.crc32(body)) != value[-_CRC.size :]:
             return None
         fields = _STATE.unpack_from(body)
-        state = cls(*fields[1:18])
+        state = cls(*fields[1:19])
         at = _STATE.size
-        for _ in range(fields[18]):
+        for _ in range(fields[19]):
             state.sealed.append(SegmentState(*_SEGMENT.unpack_from(body, at)))
             at += _SEGMENT.size
-        for _ in range(fields[19]):
+        for _ in range(fields[20]):
             epoch, start_offset = _EPOCH.unpack_from(body, at)
             state.epochs.append((epoch, start_offset))
             at += _EPOCH.size

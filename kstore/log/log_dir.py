@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 from kstore._fast.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
 from kstore.log import checkpoint, errors, recovery
-from kstore.log.index import IndexStore, boot_id
+from kstore.log.index import STAMP_NS, IndexStore, LogState, boot_id
 from kstore.log.log import Log
 from kstore.log.maintenance import Maintenance
 from kstore.log.producer_state import restore_producers
@@ -40,8 +40,6 @@ __all__ = ["LogDir"]
 
 LOCK_NAME = ".lock"
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
-# A directory's time stamp is this coarse: a change just after a look may leave it as it was.
-_STAMP_NS = 50_000_000
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
@@ -171,8 +169,9 @@ class LogDir:
     ) -> Log:
         path = os.path.join(self.path, directory_name(key))
         fs = self.env.fs
+        state = self._state(os.path.basename(path))
         try:
-            names = fs.listdir(path)
+            stamp = fs.modified_ns(path)
         except FileNotFoundError:
             if self.read_only or not create:
                 raise errors.LogNotFoundError(
@@ -181,18 +180,31 @@ class LogDir:
             topic_id = topic_id or self.env.random.uuid()
             fs.mkdir(path)
             write_topic_id(fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS)
-            names = []
-            log = Log(self, key, path, config, topic_id)
         else:
-            log = Log(self, key, path, config, read_topic_id(fs, path))
+            if state is not None and state.listed_ns == stamp and any(state.topic_id):
+                topic_id = uuid.UUID(bytes=state.topic_id)
+            else:
+                topic_id = self._found_topic_id(path, topic_id)
+        log = Log(self, key, path, config, topic_id)
         try:
-            self._load(log, names)
+            self._load(log, state)
         except OSError as error:
             raise errors.storage_error(error, f"opening {key}") from error
         return log
 
-    def _load(self, log: Log, names: list[str]) -> None:
-        log.recovery = recovery.load(log, names)
+    def _found_topic_id(self, path: str, given: uuid.UUID | None) -> uuid.UUID | None:
+        """The id in a directory that was there; one without an id is given one."""
+        found = read_topic_id(self.env.fs, path)
+        if found is None and given is not None and not self.read_only:
+            write_topic_id(self.env.fs, path, given, durable=True)
+            found = given
+        return found
+
+    def _state(self, name: str) -> LogState | None:
+        return self.index.state(name) if self.index is not None else None
+
+    def _load(self, log: Log, state: LogState | None) -> None:
+        log.recovery = recovery.load(log, state)
         if not self.read_only and (log.recovery.scanned_bytes or log.recovery.truncated_bytes):
             log.note_dirty()
 
@@ -378,7 +390,7 @@ class LogDir:
         with log.core as core:
             end = core.log_end_offset
             if self._is_outdated(log):
-                self._load(log, self.env.fs.listdir(log.path))
+                self._load(log, self._state(log.name))
             else:
                 self._scan_tail(log)
             return core.log_end_offset != end
@@ -391,11 +403,11 @@ class LogDir:
                 return True
             if state.log_start_offset > log.core.log_start_offset:
                 log.core.set_log_start_offset(min(state.log_start_offset, log.core.log_end_offset))
-        stamp = os.stat(log.path).st_mtime_ns
+        stamp = self.env.fs.modified_ns(log.path)
         if stamp == log.listed_ns:
             return False
         bases = segment_bases(self.env.fs.listdir(log.path))
-        if time.time_ns() - stamp > _STAMP_NS:
+        if time.time_ns() - stamp > STAMP_NS:
             log.listed_ns = stamp
         return bases != [segment.base_offset for segment in log.core.segments]
 
@@ -407,7 +419,7 @@ class LogDir:
         except FileNotFoundError:
             return
         if size < active.size_bytes:
-            self._load(log, self.env.fs.listdir(log.path))
+            self._load(log, self._state(log.name))
         elif size > active.size_bytes:
             core.scan(active, active.size_bytes, size)
             core.set_offsets(core.log_start_offset, active.next_offset, active.next_offset)

@@ -76,18 +76,16 @@ class _Trust:
     is_checkpoint: bool
 
 
-def load(log: Log, names: list[str]) -> RecoveryReport:
+def load(log: Log, state: LogState | None) -> RecoveryReport:
     """Bring a log's core up to what its files hold. OSError when they can't be read (or cut)."""
     fs = log.log_dir.env.fs
-    if not log.read_only:
-        names = _finish_removals(log, names)
-    state = _state_of(log)
+    bases, state = _bases(log, _of_this_log(log, state))
     trust = _trust(log, state)
     report = RecoveryReport()
     segments: list[LogSegment] = []
     scans: list[tuple[LogSegment, int]] = []
     rows = {row.base_offset: row for row in state.sealed} if state else {}
-    for base in segment_bases(names):
+    for base in bases:
         path = segment_path(log.path, base)
         segment = LogSegment(base, path, log.opener, created_ms=log.log_dir.now_ms())
         if base < trust.base and base in rows:
@@ -122,6 +120,19 @@ def load(log: Log, names: list[str]) -> RecoveryReport:
     return report
 
 
+def _bases(log: Log, state: LogState | None) -> tuple[list[int], LogState | None]:
+    """The base offsets of the segments that there are, and the state as far as it holds."""
+    fs = log.log_dir.env.fs
+    if state is not None and state.listed_ns == fs.modified_ns(log.path) != 0:
+        return [*(row.base_offset for row in state.sealed), state.active_base], state
+    names = fs.listdir(log.path)
+    if not log.read_only:
+        names = _finish_removals(log, names)
+        if log.log_dir.index is not None and state is not None:
+            state = _of_this_log(log, log.log_dir.index.state(log.name))
+    return segment_bases(names), state
+
+
 def _finish_removals(log: Log, names: list[str]) -> list[str]:
     """Do what a crash left undone: swaps of the cleaner, files that were to be removed."""
     fs = log.log_dir.env.fs
@@ -137,9 +148,7 @@ def _finish_removals(log: Log, names: list[str]) -> list[str]:
     return names
 
 
-def _state_of(log: Log) -> LogState | None:
-    index = log.log_dir.index
-    state = index.state(log.name) if index is not None else None
+def _of_this_log(log: Log, state: LogState | None) -> LogState | None:
     if state is None:
         return None
     mine = log.topic_id.bytes if log.topic_id else _NO_TOPIC_ID

@@ -4,6 +4,7 @@ removed. A segment's content is read elsewhere.
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -63,9 +64,12 @@ def segment_bases(names: list[str]) -> list[int]:
 
 
 def new_segment(opener: SegmentOpener, directory: str, base_offset: int, env: Env) -> LogSegment:
-    """Make an empty segment; OSError when its file can't be made."""
+    """Make an empty segment; OSError when its file can't be made, or is there with data in it."""
     path = segment_path(directory, base_offset)
-    file = opener.create(path)
+    file = opener.fs.open_segment(SegmentFile, path, writable=True, create=True)
+    if file.size_bytes:
+        file.close()
+        raise FileExistsError(errno.EEXIST, "a segment that was not there at opening", path)
     return LogSegment(base_offset, path, opener, created_ms=env.clock.now_ms(), file=file)
 
 
