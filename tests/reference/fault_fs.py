@@ -44,7 +44,8 @@ class FaultyFile(SegmentFile):
         """Make the file system known; its name in it changes with renames."""
         self._fs = fs
         self._inode = os.fstat(self.fd).st_ino
-        fs.files.setdefault(self._inode, DurableFile(os.pread(self.fd, 1 << 30, 0)))
+        size = os.fstat(self.fd).st_size
+        fs.files.setdefault(self._inode, DurableFile(os.pread(self.fd, size, 0)))
         return self
 
     def append(self, data: Any) -> int:
@@ -136,12 +137,19 @@ class FaultyFileSystem(SystemFileSystem):
     def replace(self, source: str, target: str) -> None:
         """Rename; durable only after the directory was synced."""
         self._check("replace", source)
+        self._forget(target)
         super().replace(source, target)
 
     def unlink(self, path: str) -> None:
         """Remove; durable only after the directory was synced."""
         self._check("unlink", path)
+        self._forget(path)
         super().unlink(path)
+
+    def _forget(self, path: str) -> None:
+        """Its inode may soon be another file's."""
+        if os.path.exists(path):
+            self.files.pop(os.stat(path).st_ino, None)
 
     def fsync_dir(self, path: str) -> None:
         """Remember the directory's names as durable."""
