@@ -377,7 +377,7 @@ class Log:
         self.unsynced_names = False
         try:
             self.env.fs.fsync_dir(self.path)
-            self.env.fs.fsync_dir(self.log_dir.path)
+            self.log_dir.sync_names()
         except OSError:
             self.unsynced_names = True
             raise

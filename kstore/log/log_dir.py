@@ -69,6 +69,7 @@ class LogDir:
         self._mutex = threading.RLock()
         self._lock_file: IO[str] | None = None
         self._offsets: CommittedOffsets | None = None
+        self._unsynced_names = True
         self.boot = boot_id()
         self.index: IndexStore | None = None
         self.maintenance = Maintenance(self)
@@ -179,6 +180,7 @@ class LogDir:
                 ) from None
             topic_id = topic_id or self.env.random.uuid()
             fs.mkdir(path)
+            self._unsynced_names = True
             write_topic_id(fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS)
         else:
             if state is not None and state.listed_ns == stamp and any(state.topic_id):
@@ -191,6 +193,16 @@ class LogDir:
         except OSError as error:
             raise errors.storage_error(error, f"opening {key}") from error
         return log
+
+    def sync_names(self) -> None:
+        """Make the names of new partitions durable."""
+        if self._unsynced_names:
+            self._unsynced_names = False
+            try:
+                self.env.fs.fsync_dir(self.path)
+            except OSError:
+                self._unsynced_names = True
+                raise
 
     def _found_topic_id(self, path: str, given: uuid.UUID | None) -> uuid.UUID | None:
         """The id in a directory that was there; one without an id is given one."""
@@ -429,6 +441,7 @@ def _close_all() -> None:
     """At exit: what was appended gets its checkpoint."""
     with contextlib.ExitStack() as all_of_them:
         for log_dir in tuple(_open_dirs):
+            log_dir.maintenance.at_exit = True
             all_of_them.callback(log_dir.close)
 
 

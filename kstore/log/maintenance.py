@@ -26,6 +26,7 @@ RETENTION_CHECK_SECONDS = 300.0  # Kafka's log.retention.check.interval.ms
 PRODUCER_EXPIRATION_MS = 86_400_000  # Kafka's producer.id.expiration.ms
 # Between so many logs the other threads of the process get their turn.
 LOGS_AT_ONCE = 16
+SYNCS_AT_ONCE = 16
 _UNLIMITED = 2**63 - 1
 
 
@@ -47,6 +48,7 @@ class Maintenance:
         self._threads: dict[str, threading.Thread] = {}
         self._next_retention = time.monotonic() + RETENTION_CHECK_SECONDS
         self.last_error: Exception | None = None
+        self.at_exit = False  # the interpreter ends: no more threads can be started
 
     # -- told by others, from any thread, some of them holding a log's lock
 
@@ -115,6 +117,9 @@ class Maintenance:
     def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:
         """Sync what the flush policy wants synced, then write checkpoints."""
         points = []
+        logs = list(logs)
+        if closing and len(logs) > SYNCS_AT_ONCE and not self.at_exit:
+            self._sync_together(logs)
         for count, log in enumerate(logs):
             if closing or self._must_flush(log):
                 log.sync_until(log.core.log_end_offset)
@@ -125,6 +130,14 @@ class Maintenance:
                 time.sleep(0.001)
         if points and self._dir.index is not None:
             checkpoint.write(self._dir.index, points)
+
+    def _sync_together(self, logs: list[Log]) -> None:
+        """Sync many logs: the file system commits what is asked for at the same time at once."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(SYNCS_AT_ONCE, "kstore-sync") as pool:
+            for done in [pool.submit(log.sync_until, log.core.log_end_offset) for log in logs]:
+                done.result()
 
     def _must_flush(self, log: Log) -> bool:
         if self._dir.flush_policy is not FlushPolicy.OS:
