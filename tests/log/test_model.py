@@ -302,15 +302,21 @@ def remove_index(folder: str) -> None:
         file.unlink()
 
 
-PROFILE = settings(
-    max_examples=60, stateful_step_count=25, deadline=None,
-    suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-)  # fmt: skip
+def run(machine: type[LogMachine], examples: int) -> None:
+    """So many histories."""
+    profile = settings(
+        max_examples=examples, stateful_step_count=25, deadline=None,
+        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+    )  # fmt: skip
+    run_state_machine_as_test(machine, settings=profile)
 
 
-def test_a_log_is_what_the_model_says() -> None:
-    run_state_machine_as_test(LogMachine, settings=PROFILE)
+@pytest.mark.parametrize("machine", [LogMachine, CompactedMachine])
+def test_a_log_is_what_the_model_says(machine: type[LogMachine]) -> None:
+    run(machine, 5)
 
 
-def test_a_compacted_log_is_what_the_model_says() -> None:
-    run_state_machine_as_test(CompactedMachine, settings=PROFILE)
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [LogMachine, CompactedMachine])
+def test_a_log_is_what_the_model_says_in_many_histories(machine: type[LogMachine]) -> None:
+    run(machine, 80)
