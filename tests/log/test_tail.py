@@ -1,4 +1,4 @@
-"""Waiting for a log to grow: in the writer's process and in others, over rolls, cuts and deletions."""
+"""Waiting for a log to grow: in the writer's process and in others, over rolls and deletions."""
 
 from __future__ import annotations
 
