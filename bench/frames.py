@@ -5,6 +5,7 @@ nothing of kstore is in them. Versions are ones that Kafka 4.3.1 and kstore both
 from __future__ import annotations
 
 import struct
+import time
 
 import crcmod.predefined
 
@@ -22,7 +23,8 @@ __all__ = [
 
 _crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
-TIMESTAMP_MS = 1_700_000_000_000
+# Of today: older records would be deleted by retention while they are measured.
+TIMESTAMP_MS = int(time.time() * 1000)
 
 
 def _unsigned(value: int) -> bytes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import string
+import time
 from typing import NamedTuple
 
-__all__ = ["CODECS", "Sample", "plain_samples", "samples"]
+__all__ = ["BASE_TIMESTAMP_MS", "CODECS", "Sample", "plain_samples", "samples"]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-BASE_TIMESTAMP_MS = 1_700_000_000_000
+# An hour ago: records older than a week would be deleted by retention while a test reads them.
+BASE_TIMESTAMP_MS = int(time.time()) * 1000 - 3_600_000
 
 
 class Sample(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.dump_log import DumpedBatch, DumpedRecord, dump_segment
 from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import CODECS, Sample, plain_samples, samples
+from tests.conformance.samples import BASE_TIMESTAMP_MS, CODECS, Sample, plain_samples, samples
 from tests.conformance.stored import stored_batches
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
@@ -87,7 +87,7 @@ def test_segments_of_an_embedded_log_agree_with_kafka(tmp_path, codec):
     import kstore
 
     sent = [
-        s._replace(timestamp_ms=1_700_000_000_000 + i) for i, s in enumerate(plain_samples(200))
+        s._replace(timestamp_ms=BASE_TIMESTAMP_MS + i) for i, s in enumerate(plain_samples(200))
     ]
     with kstore.open_log(tmp_path, segment_bytes=1 << 20) as log:
         rows = [(s.key, s.value, s.timestamp_ms, s.headers) for s in sent]

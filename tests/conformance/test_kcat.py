@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import CODECS, plain_samples
+from tests.conformance.samples import BASE_TIMESTAMP_MS, CODECS, plain_samples
 from tests.conformance.stored import stored_codecs
 
 pytestmark = pytest.mark.skipif(not shutil.which("kcat"), reason="no kcat: apt-get install kcat")
@@ -87,7 +87,7 @@ def test_kcat_finds_offsets_by_timestamp(peer, topic):
     client = PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap)
     client.create_topic(topic, 1)
     sent = [
-        s._replace(timestamp_ms=1_700_000_000_000 + 1000 * i) for i, s in enumerate(plain_samples())
+        s._replace(timestamp_ms=BASE_TIMESTAMP_MS + 1000 * i) for i, s in enumerate(plain_samples())
     ]
     client.send(topic, sent)
     asked = kcat(peer.bootstrap, "-Q", "-t", f"{topic}:0:{sent[17].timestamp_ms - 500}")
