@@ -86,7 +86,7 @@ def _measure(
 ) -> dict[str, float]:
     seconds = settings.pick(4, 1)
     for name, load in loads.items():
-        load.run(settings.pick(15, 3) if name == KAFKA else 1)  # the JVM compiles as it runs
+        load.run(settings.pick(20, 8) if name == KAFKA else 1)  # the JVM compiles as it runs
     idle = {name: _idle_share(broker, 1.0) for name, broker in running.items()}
 
     def case(name: str) -> Callable[[], float]:
