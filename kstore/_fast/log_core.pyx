@@ -297,6 +297,8 @@ cdef class LogCore(LogView):
             info = &self.plan[i]
             if is_control(info) and origin != ORIGIN_COORDINATOR:
                 return INVALID_RECORD                   # clients may not write control records
+            if origin == ORIGIN_CLIENT and info.producer_id >= 0 and info.base_sequence < 0:
+                return INVALID_RECORD                   # a producer id comes with a sequence
             if is_log_append_time(info):
                 return INVALID_TIMESTAMP                # only a broker's clock gives that type
             if is_compressed(info):

@@ -288,6 +288,14 @@ def test_bad_batches_are_refused(tmp_path: Path) -> None:
         assert log.append_batches(good).base_offset == 0
 
 
+def test_a_producer_id_without_a_sequence_is_refused_from_a_client(tmp_path: Path) -> None:
+    batch = build_batch([b"a"], timestamp=1, producer_id=7, producer_epoch=0)
+    with kstore.open_log(tmp_path) as log:
+        with pytest.raises(CorruptBatchError):
+            log.append_batches(batch)
+        assert log.log_end_offset == 0
+
+
 def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
     with kstore.open_log(tmp_path, max_message_bytes=1000, segment_bytes=2000) as log:
         with pytest.raises(RecordTooLargeError, match="1000"):
