@@ -155,6 +155,8 @@ def _resolve(broker: Broker, state: DeleteTopicState) -> tuple[str | None, int]:
         if state.topic_id != ZERO_UUID:
             return state.name, ErrorCode.INVALID_REQUEST
         return state.name, ErrorCode.NONE
+    if state.topic_id == ZERO_UUID:
+        return None, ErrorCode.INVALID_REQUEST
     return _name_of(broker, state.topic_id)
 
 

@@ -39,6 +39,7 @@ cdef class LogCore(LogView):
     cdef int64_t segment_index_entries
     cdef readonly int64_t max_message_bytes
     cdef bint log_append_time
+    cdef bint compacted             # a record needs a key
     cdef int64_t before_max_ms
     cdef int64_t after_max_ms
     # or open for reading only: append answers KAFKA_STORAGE_ERROR

@@ -56,6 +56,7 @@ class LogCore(LogView):
         index_interval_bytes: int,
         max_message_bytes: int,
         log_append_time: bool,
+        compacted: bool,
         before_max_ms: int,
         after_max_ms: int,
     ) -> None:

@@ -22,7 +22,7 @@ from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch
 from kstore._fast.log_segment cimport LogSegment
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
-from kstore._fast.log_view cimport least_timestamp, read_end_marker
+from kstore._fast.log_view cimport has_keys, least_timestamp, read_end_marker
 
 cdef extern from "<time.h>" nogil:
     cdef struct timespec:
@@ -118,7 +118,7 @@ cdef class LogCore(LogView):
             PyThread_free_lock(self.lock)
 
     def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
-                  int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time,
+                  int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time, bint compacted,
                   int64_t before_max_ms, int64_t after_max_ms):
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
@@ -126,6 +126,7 @@ cdef class LogCore(LogView):
         self.index_interval_bytes = index_interval_bytes
         self.max_message_bytes = max_message_bytes
         self.log_append_time = log_append_time
+        self.compacted = compacted
         self.before_max_ms = before_max_ms
         self.after_max_ms = after_max_ms
 
@@ -299,14 +300,16 @@ cdef class LogCore(LogView):
                 return INVALID_RECORD                   # clients may not write control records
             if origin == ORIGIN_CLIENT and info.producer_id >= 0 and info.base_sequence < 0:
                 return INVALID_RECORD                   # a producer id comes with a sequence
-            if is_log_append_time(info):
-                return INVALID_TIMESTAMP                # only a broker's clock gives that type
+            if is_log_append_time(info) and (self.log_append_time or info.max_timestamp == -1):
+                return INVALID_TIMESTAMP                # as Kafka, which lets it pass elsewhere
             if is_compressed(info):
                 status = validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
                 if status == BATCH_BAD_TIMESTAMP:
                     assign_max_timestamp(data, info.max_timestamp, info.size_bytes)
                 elif status != BATCH_OK:
                     return batch_error_code(status)
+            if self.compacted and origin == ORIGIN_CLIENT and not has_keys(data, info):
+                return INVALID_RECORD                   # compaction could only drop it
             data += info.size_bytes
         return NONE
 

@@ -75,3 +75,4 @@ cdef class LogView:
 
 cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil
 cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil
+cdef bint has_keys(const uint8_t* p, const BatchInfo* info) except -1

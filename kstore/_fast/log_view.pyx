@@ -2,14 +2,16 @@
 # look-up of a slice of whole batches, and the scan that rebuilds all that from a segment's bytes.
 # It appends nothing (log_core.pyx) and decides nothing about which files there are (kstore.log).
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kstore._fast.batch cimport (
     BATCH_BAD_LENGTH, BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo,
-    check_batch, is_control, read_batch_header)
+    COMPRESSION_MASK, check_batch, is_compressed, is_control, read_batch_header)
 from kstore._fast.buffer cimport load_int16, load_int32, read_varint, read_varlong
+from kstore._fast.compression cimport decompress_memory
 
 cdef enum:
     SCAN_CHUNK = 262144
@@ -18,6 +20,7 @@ cdef enum:
     SCAN_ALL = 0
     SCAN_INDEX = 1
     SCAN_PRODUCERS = 2
+    MAX_DECOMPRESSED_BYTES = 268435456
 
 SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 
@@ -73,6 +76,36 @@ cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept n
             least = delta
         p += length
     return info.base_timestamp + least
+
+
+# Whether each record of a validated batch has a key.
+cdef bint has_keys(const uint8_t* p, const BatchInfo* info) except -1:
+    cdef bytearray plain
+    if not is_compressed(info):
+        return payload_has_keys(p + BATCH_HEADER_SIZE, p + info.size_bytes, info.records_count)
+    plain = decompress_memory(info.attributes & COMPRESSION_MASK, p + BATCH_HEADER_SIZE,
+                              info.size_bytes - BATCH_HEADER_SIZE, MAX_DECOMPRESSED_BYTES)
+    p = <const uint8_t*>PyByteArray_AS_STRING(plain)
+    return payload_has_keys(p, p + PyByteArray_GET_SIZE(plain), info.records_count)
+
+
+cdef bint payload_has_keys(const uint8_t* p, const uint8_t* end, int32_t records) noexcept nogil:
+    cdef int32_t length = 0
+    cdef int32_t offset_delta = 0
+    cdef int32_t key_size = 0
+    cdef int64_t time_delta = 0
+    cdef const uint8_t* field
+    cdef int32_t i
+    for i in range(records):
+        p += read_varint(p, end, &length)
+        field = p + 1
+        field += read_varlong(field, end, &time_delta)
+        field += read_varint(field, end, &offset_delta)
+        read_varint(field, end, &key_size)
+        if key_size < 0:
+            return False
+        p += length
+    return True
 
 
 cdef class LogView:

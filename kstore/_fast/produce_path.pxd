@@ -15,6 +15,7 @@ cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
+    cdef bint in_transaction        # the request at hand names a transactional id
     cdef list appended              # (log, end offset) of this request, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches

@@ -7,11 +7,12 @@ answer.
 """
 
 from kstore._fast.batch cimport (
-    BATCH_OK, BATCH_PREFIX_SIZE, COMPRESSION_MASK, BatchInfo, is_control, read_batch_header)
+    BATCH_BAD_MAGIC, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch,
+    is_control, is_transactional, read_batch_header)
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    UNSUPPORTED_COMPRESSION_TYPE)
+    NOT_LEADER_OR_FOLLOWER, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, AppendResult
 from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.wire cimport (
@@ -59,19 +60,27 @@ cdef bint is_whole(WireReader r, int version) noexcept nogil:
     return not r.bad
 
 
-cdef int16_t check_records(WireBytes records, int version) noexcept nogil:
-    """Exactly one batch of magic 2 per partition, not a control batch, zstd only where
-    the client may know it.
+cdef int16_t check_records(WireBytes records, int version, bint in_transaction) noexcept nogil:
+    """Exactly one batch of magic 2 per partition, from offset 0, not a control batch, zstd only
+    where the client may know it. What is wrong has the code that Kafka gives it.
     """
     cdef BatchInfo info
-    if records.size < BATCH_PREFIX_SIZE:
+    cdef const uint8_t* end = records.data + records.size
+    cdef int status
+    if records.size <= 0:
         return INVALID_RECORD
-    if read_batch_header(records.data, records.data + records.size, &info) != BATCH_OK:
-        if records.size > 16 and records.data[16] < 2:
+    status = read_batch_header(records.data, end, &info)
+    if status != BATCH_OK:
+        if status == BATCH_TRUNCATED or (status == BATCH_BAD_MAGIC and records.data[16] < 2):
             return INVALID_RECORD
         return CORRUPT_MESSAGE
-    if info.size_bytes != records.size or is_control(&info):
+    if info.size_bytes != records.size:         # a second batch; or the first one's length is wrong
+        status = check_batch(records.data, end, &info)
+        return INVALID_RECORD if status == BATCH_OK else CORRUPT_MESSAGE
+    if is_control(&info) or info.base_offset != 0:
         return INVALID_RECORD
+    if is_transactional(&info) and not in_transaction:
+        return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if version < FIRST_ZSTD and (info.attributes & COMPRESSION_MASK) == ZSTD:
         return UNSUPPORTED_COMPRESSION_TYPE
     return NONE
@@ -91,7 +100,7 @@ cdef class ProducePath:
         cdef int acks
         cdef Py_ssize_t topics, i
         cdef int failures = 0
-        read_string(r, flexible)    # transactional id: the batches carry what counts
+        self.in_transaction = read_string(r, flexible).size >= 0
         acks = read_int16(r)
         read_int32(r)                               # timeout: nothing waits for followers here
         if r.bad or not is_whole(r[0], version):
@@ -161,7 +170,7 @@ cdef class ProducePath:
         self, Partition partition, WireBytes records, int version, int64_t* offsets
     ) except -1:
         cdef AppendResult result
-        cdef int16_t error = check_records(records, version)
+        cdef int16_t error = check_records(records, version, self.in_transaction)
         if error != NONE:
             return error
         if not partition.online:

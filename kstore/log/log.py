@@ -134,6 +134,7 @@ class Log:
             index_interval_bytes=config.index_interval_bytes,
             max_message_bytes=config.max_message_bytes,
             log_append_time=config.message_timestamp_type == "LogAppendTime",
+            compacted=config.compacts,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,
         )

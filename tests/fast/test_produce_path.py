@@ -95,6 +95,12 @@ def damaged() -> bytes:
     return bytes(batch)
 
 
+def too_short_length() -> bytes:
+    batch = bytearray(two_records())
+    batch[11] -= 1
+    return bytes(batch)
+
+
 def old_magic() -> bytes:
     batch = bytearray(two_records())
     batch[16] = 1
@@ -107,11 +113,18 @@ def old_magic() -> bytes:
         (None, ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
         (b"\0" * 11, ErrorCode.INVALID_RECORD),
+        (b"\0" * 30, ErrorCode.CORRUPT_MESSAGE),
         (old_magic(), ErrorCode.INVALID_RECORD),
         (two_records() * 2, ErrorCode.INVALID_RECORD),
         (build_batch([(b"\0\0\0\0", b"")], control=True), ErrorCode.INVALID_RECORD),
         (damaged(), ErrorCode.CORRUPT_MESSAGE),
-        (two_records()[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (two_records()[:-1], ErrorCode.INVALID_RECORD),
+        (too_short_length(), ErrorCode.CORRUPT_MESSAGE),
+        (build_batch([b"x"], base_offset=1), ErrorCode.INVALID_RECORD),
+        (
+            build_batch([b"x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
     ],
 )
 def test_bad_records_are_refused(plane: Plane, records: bytes | None, error: int) -> None:

@@ -42,6 +42,12 @@ ACCEPTED: dict[str, str] = {
     r"Produce v\d+: \[1[34]\]\..*(Kafka 0, kstore 87|Kafka \d+, kstore -1)": (
         "offset deltas that do not start at 0 are refused; Kafka looks only in compressed batches"
     ),
+    r"Produce v\d+: \[(2\d|3[45])\]\..*base_offset: Kafka \d+, kstore \d+": (
+        "behind batches that only Kafka took, the offsets are others"
+    ),
+    r"Produce v\d+: \[3[23]\]": (
+        "a partition that is named twice in a request: kstore appends and answers both, Kafka one"
+    ),
     r"Produce v\d+: \[2[0123]\]\..*Kafka -1, kstore 76": (
         "an unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
