@@ -59,18 +59,20 @@ prepare-test:
 
 # --- What it is for.
 
+PARALLEL := -n auto --dist loadfile
+
 run: build
 	@exec $(PY) -m kstore.pipeline.jobs.run --data '$(DATA)' $(if $(FILE),--file '$(FILE)') \
 		$(if $(TOPIC),--topic '$(TOPIC)') $(if $(ONCE),--once)
 
 test: prepare-test build-test
-	$(PY) -m pytest
+	$(PY) -m pytest $(PARALLEL)
 
 check: build-test lint types
-	$(PY) -m pytest -q -m 'not slow and not java'
+	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java'
 
 quick: build-test
-	$(PY) -m pytest -q -m 'not slow and not java'
+	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java'
 
 lint: build-test
 	$(PY) -m ruff check .

@@ -12,6 +12,7 @@ from tests.conformance.probes.story import Peer
 
 @pytest.mark.java
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_every_answer_differs_from_kafkas_only_where_it_is_meant_to(kafka, tmp_path):
     with KstoreBroker(tmp_path, overrides=SAME_SETTINGS) as kstore:
         peers = [Peer(b.__class__.__name__, b.host, b.port) for b in (kafka, kstore)]

@@ -122,7 +122,9 @@ def old_magic() -> bytes:
         (too_short_length(), ErrorCode.CORRUPT_MESSAGE),
         (build_batch([b"x"], base_offset=1), ErrorCode.INVALID_RECORD),
         (
-            build_batch([b"x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
+            build_batch(
+                [b"x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+            ),
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     ],
