@@ -11,6 +11,7 @@ from cpython.pythread cimport (
 from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore._fast.batch cimport (
     BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK, BatchInfo, assign_log_append_time,
@@ -23,13 +24,6 @@ from kstore._fast.log_segment cimport LogSegment
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
 from kstore._fast.log_view cimport has_keys, least_timestamp, read_end_marker
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int CLOCK_REALTIME
-    int clock_gettime(int clock, timespec* out)
 
 cdef enum:
     NONE = 0
@@ -118,8 +112,8 @@ cdef class LogCore(LogView):
             PyThread_free_lock(self.lock)
 
     def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
-                  int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time, bint compacted,
-                  int64_t before_max_ms, int64_t after_max_ms):
+                  int64_t index_interval_bytes, int64_t max_message_bytes,
+                  bint log_append_time, bint compacted, int64_t before_max_ms, int64_t after_max_ms):
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.segment_index_entries = segment_index_bytes // OFFSET_INDEX_ENTRY_BYTES
