@@ -112,8 +112,8 @@ cdef class LogCore(LogView):
             PyThread_free_lock(self.lock)
 
     def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
-                  int64_t index_interval_bytes, int64_t max_message_bytes,
-                  bint log_append_time, bint compacted, int64_t before_max_ms, int64_t after_max_ms):
+                  int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time,
+                  bint compacted, int64_t before_max_ms, int64_t after_max_ms):
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.segment_index_entries = segment_index_bytes // OFFSET_INDEX_ENTRY_BYTES
