@@ -92,7 +92,7 @@ bench: $(VENV)/.bench $(VENV)/.built
 COPY = rm -rf $(1) && mkdir -p $(1) && \
 	tar -c --exclude='*.so' --exclude='*.c' --exclude=__pycache__ $(TREE) | tar -x -C $(1)
 TREE := pyproject.toml setup.py kstore broker clients pipeline tests
-NATIVE_TESTS ?= tests/fast tests/record tests/protocol
+NATIVE_TESTS ?= tests/fast tests/record tests/protocol tests/log/test_faults.py tests/log/test_cleaner.py
 
 debug: build-test
 	$(call COPY,build/debug)
@@ -103,8 +103,9 @@ debug: build-test
 asan: build-test
 	$(call COPY,build/asan)
 	cd build/asan && KSTORE_ASAN=1 $(abspath $(PY)) setup.py -q build_ext --inplace
-	cd build/asan && LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" \
-		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc \
+	cd build/asan && PYTHONMALLOC=malloc PYTHONPATH=. \
+		LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1 \
 		$(abspath $(PY)) -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
 
 dist: build-test

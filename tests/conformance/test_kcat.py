@@ -51,7 +51,10 @@ def test_kcat_reads_back_what_it_sent(peer, topic, codec, idempotent):
     kcat(peer.bootstrap, *produce, "-X", f"enable.idempotence={idempotent}", stdin=lines(sent))
     output = kcat(peer.bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-J")
     assert parsed(output) == expected(sent)
-    assert stored_codecs(peer.log_dir, topic) == {codec}
+    stored = stored_codecs(peer.log_dir, topic)
+    # librdkafka leaves a batch alone that compression does not shrink.
+    assert codec in stored
+    assert stored <= {codec, "none"}
 
 
 def test_kcat_in_a_group_reads_all_partitions_once(peer, topic):

@@ -27,7 +27,11 @@ from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.producer_ids import InitProducerIdRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import ZERO_UUID, Message, Struct
-from kstore.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from kstore.protocol.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from tests.conformance import wire
 
 __all__ = ["Case", "Difference", "Peer", "Story", "run_case"]
@@ -131,6 +135,14 @@ class Peer:
                     break
                 time.sleep(0.1)
 
+    def partitions(self, topic: str) -> int:
+        """How many partitions of a topic this broker tells of."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        answer: Any = self.ask(request, 12)
+        return len(answer.topics[0].partitions)
+
     def topic_id(self, topic: str) -> uuid.UUID:
         """A topic's id on this broker; the zero id where there is no such topic."""
         request = MetadataRequest(
@@ -216,10 +228,22 @@ def settle(peer: Peer, message: Message, answer: Any) -> None:
     elif isinstance(message, DeleteTopicsRequest):
         wanted, rows = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), answer.responses
     else:
+        if isinstance(message, CreatePartitionsRequest) and not message.validate_only:
+            _await_partitions(peer, message, answer)
         return
     for name in [row.name for row in rows if row.error_code == 0]:
         deadline = time.monotonic() + 5
         while peer.serves(name) != wanted and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def _await_partitions(peer: Peer, message: CreatePartitionsRequest, answer: Any) -> None:
+    grown = {row.name for row in answer.results if row.error_code == 0}
+    for topic in message.topics:
+        deadline = time.monotonic() + 5
+        while topic.name in grown and time.monotonic() < deadline:
+            if peer.partitions(topic.name) >= topic.count:
+                break
             time.sleep(0.01)
 
 
