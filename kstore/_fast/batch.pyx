@@ -8,7 +8,7 @@ from kstore._fast.buffer cimport (
     load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16,
     store_int32,
     store_int64, store_uint32)
-from kstore._fast.compression cimport COMPRESSION_ZSTD, decompress_memory
+from kstore._fast.compression cimport COMPRESSION_ZSTD, MAX_DECOMPRESSED_BYTES, decompress_memory
 from kstore._fast.crc32c cimport crc32c
 from kstore._fast.memory cimport MemoryView, view_of
 
@@ -19,7 +19,7 @@ cdef enum:
     SMALLEST_RECORD = 7                 # length, attributes, two deltas, key, value, header count
     RELEASE_GIL_ABOVE = 32768
 
-DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+DEFAULT_MAX_DECOMPRESSED_BYTES = MAX_DECOMPRESSED_BYTES
 
 # BatchStatus -> (name, what was wrong and what to do, Kafka's error code)
 STATUSES = (

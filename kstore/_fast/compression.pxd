@@ -8,6 +8,7 @@ cdef enum:
     COMPRESSION_SNAPPY = 2
     COMPRESSION_LZ4 = 3
     COMPRESSION_ZSTD = 4
+    MAX_DECOMPRESSED_BYTES = 268435456      # of one batch, where nobody says otherwise
 
 # The decompressed bytes, exactly sized; raises CompressionError when the data is bad or holds more
 # than max_bytes (never allocating more than that).

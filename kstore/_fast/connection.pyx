@@ -11,6 +11,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from kstore._fast.buffer cimport load_int32
+from kstore._fast.clock cimport now_ms
 from kstore._fast.data_plane cimport API_LIMIT, READ_BYTES, ApiEntry, DataPlane
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
@@ -23,13 +24,6 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void* data, size_t size, int flags)
     int MSG_DONTWAIT
     int MSG_NOSIGNAL
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int CLOCK_MONOTONIC_COARSE
-    int clock_gettime(int clock, timespec* out)
 
 cdef enum:
     PRODUCE = 0
@@ -46,12 +40,6 @@ cdef enum:
     MAX_CACHED_KEY_BYTES = 4096
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
-
-
-cdef inline int64_t now_ms() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
-    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
 cdef class Connection(AnswerSink):

@@ -5,6 +5,7 @@ Log bytes are read straight into the answer. Which sessions are kept is decided 
 is given; who leads a partition, by the partition table.
 """
 
+from kstore._fast.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
@@ -14,13 +15,6 @@ from kstore._fast.wire cimport (
     WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
     put_string, read_count, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
     read_unsigned, room, skip_tags)
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int CLOCK_MONOTONIC_COARSE
-    int clock_gettime(int clock, timespec* out)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
@@ -34,12 +28,6 @@ cdef enum:
     READ_COMMITTED = 1
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
-
-
-cdef inline int64_t now_ms() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
-    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:

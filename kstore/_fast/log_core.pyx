@@ -20,6 +20,7 @@ from kstore._fast.batch cimport (
     validate_compressed)
 from kstore._fast.buffer cimport varint_size, write_varint
 from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch_room
+from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.log_segment cimport LogSegment
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
@@ -36,7 +37,6 @@ cdef enum:
     INVALID_RECORD = 87
     RELEASE_GIL_ABOVE = 32768
     LARGEST_VALUE_OVERHEAD = 19
-    MAX_DECOMPRESSED_BYTES = 268435456
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFFLL

@@ -11,7 +11,7 @@ from kstore._fast.batch cimport (
     BATCH_BAD_LENGTH, BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo,
     COMPRESSION_MASK, check_batch, is_compressed, is_control, read_batch_header)
 from kstore._fast.buffer cimport load_int16, load_int32, read_varint, read_varlong
-from kstore._fast.compression cimport decompress_memory
+from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES, decompress_memory
 
 cdef enum:
     SCAN_CHUNK = 262144
@@ -20,7 +20,6 @@ cdef enum:
     SCAN_ALL = 0
     SCAN_INDEX = 1
     SCAN_PRODUCERS = 2
-    MAX_DECOMPRESSED_BYTES = 268435456
 
 SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 

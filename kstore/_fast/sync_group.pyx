@@ -2,13 +2,7 @@
 # without the GIL; what a sync is, and up to where it reached, its leader says. It touches no file.
 
 from libc.stdint cimport int64_t
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int CLOCK_REALTIME
-    int clock_gettime(int clock, timespec* out)
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)

@@ -1,0 +1,14 @@
+# The clock of the connections' bookkeeping: milliseconds that only go up, at the resolution of a
+# scheduler's tick, without a system call.
+
+from libc.stdint cimport int64_t
+from posix.time cimport clock_gettime, timespec
+
+cdef extern from "<time.h>" nogil:
+    int CLOCK_MONOTONIC_COARSE
+
+
+cdef inline int64_t now_ms() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
