@@ -141,6 +141,8 @@ APIS: dict[int, Api] = {
         (77, "ShareGroupDescribe", (1, 1), 0, "share_groups"),
         (78, "ShareFetch", (1, 2), 0, "share_groups"),
         (79, "ShareAcknowledge", (1, 2), 0, "share_groups"),
+        (80, "AddRaftVoter", (0, 1), 0, "raft_voters"),
+        (81, "RemoveRaftVoter", (0, 0), 0, "raft_voters"),
         (88, "StreamsGroupHeartbeat", (0, 0), 0, "streams_groups"),
         (89, "StreamsGroupDescribe", (0, 0), 0, "streams_groups"),
         (90, "DescribeShareGroupOffsets", (0, 1), 0, "share_offsets"),
