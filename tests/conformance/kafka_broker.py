@@ -8,19 +8,14 @@ runs any main class of the distribution.
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
-from tests.conformance import wire
-from tests.conformance.kafka_jars import KafkaUnavailableError, classpath, java_program
+from tests.conformance.broker_process import BrokerProcess, free_port
+from tests.conformance.kafka_jars import classpath, java_program
 
 __all__ = ["SERVER_FLAGS", "TOOLS", "KafkaBroker", "free_port", "run_tool", "tool_command"]
 
@@ -52,13 +47,6 @@ TOOLS = {
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
-
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def tool_command(tool: str, args: Sequence[str], *, heap: str = "256M") -> list[str]:
@@ -103,37 +91,22 @@ def run_tool(
     return text
 
 
-class KafkaBroker:
-    """One Kafka node below `folder`; start() may follow stop() or kill(), on the same data and
-    port.
-    """
+class KafkaBroker(BrokerProcess):
+    """One Kafka node below `folder`."""
+
+    LOG_FOLDER = "kafka-logs"
+    OUTPUT = "kafka.out"
 
     def __init__(
         self, folder: Path, *, overrides: Mapping[str, str] | None = None, flags: Sequence[str] = ()
     ) -> None:
-        self.folder = Path(folder)
-        self.log_dir = self.folder / "kafka-logs"
-        self.host = "127.0.0.1"
-        self.port = free_port()
+        super().__init__(folder, overrides)
         self.controller_port = free_port()
         self.flags = [*SERVER_FLAGS, *flags]
-        self.process: subprocess.Popen[bytes] | None = None
-        self.started_in_s = 0.0
-        self._overrides = dict(overrides or {})
         self._properties = self.folder / "server.properties"
 
-    @property
-    def bootstrap(self) -> str:
-        """host:port for a client's bootstrap.servers."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The JVM's process id; only while it runs."""
-        assert self.process is not None, "the broker was not started"
-        return self.process.pid
-
-    def _settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str]:
+        """server.properties: those of a small single node, and what the test overrides."""
         controller = f"{self.host}:{self.controller_port}"
         return {
             "process.roles": "broker,controller",
@@ -153,72 +126,25 @@ class KafkaBroker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-        } | self._overrides
+        } | self.overrides
+
+    def prepare(self) -> None:
+        """Formats the log dir, once."""
+        if not (self.log_dir / "meta.properties").exists():
+            self.format()
+        classpath()  # looked up before the clock starts: it is the harness's cost
 
     def format(self) -> None:
         """Writes server.properties and formats the log dir, as `kafka-storage format` does."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [f"{name}={value}" for name, value in self._settings().items()]
+        lines = [f"{name}={value}" for name, value in self.settings().items()]
         self._properties.write_text("\n".join(lines) + "\n")
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         run_tool(
             "kafka-storage", ["format", f"--cluster-id={cluster_id}", "-c", str(self._properties)]
         )
 
-    def start(self, *, timeout_s: float = 120) -> float:
-        """Starts the JVM and waits for its first answer; returns the seconds from exec to that
-        answer.
-        """
-        if not (self.log_dir / "meta.properties").exists():
-            self.format()
-        command = [java_program(), *self.flags, "-cp", classpath(), "kafka.Kafka"]
-        # The classpath is looked up before the clock starts: it is the harness's cost.
-        output = open(self.folder / "kafka.out", "ab")  # noqa: SIM115 (handed to the process)
-        begin = time.monotonic()
-        self.process = subprocess.Popen(
-            [*command, str(self._properties)],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=self.folder,
-        )
-        output.close()
-        try:
-            answered = wire.wait_for_answer(self.host, self.port, begin + timeout_s)
-        except wire.WireError as error:
-            self.kill()
-            said = (self.folder / "kafka.out").read_text(errors="replace")[-3000:]
-            raise KafkaUnavailableError(f"Kafka did not start: {error}\n{said}") from None
-        self.started_in_s = answered - begin
-        return self.started_in_s
-
-    def stop(self, *, timeout_s: float = 60) -> None:
-        """A clean stop: SIGTERM, then wait; SIGKILL if it does not end in time."""
-        self._end(signal.SIGTERM, timeout_s)
-
-    def kill(self) -> None:
-        """kill -9, as in a crash."""
-        self._end(signal.SIGKILL, 30)
-
-    def _end(self, signal_number: int, timeout_s: float) -> None:
-        process, self.process = self.process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            os.kill(process.pid, signal_number)
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def __enter__(self) -> KafkaBroker:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
+    def command(self) -> list[str]:
+        """What kafka-server-start.sh would run."""
+        java = [java_program(), *self.flags, "-cp", classpath()]
+        return [*java, "kafka.Kafka", str(self._properties)]

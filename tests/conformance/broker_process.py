@@ -1,0 +1,186 @@
+"""What the brokers of the tests have in common as processes: a port of their own, start, stop,
+kill, restart on the same data and port, and an end that is certain. Which program runs, and with
+what settings, its subclasses say (kafka_broker.py, kstore_broker.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.conformance import wire
+
+__all__ = ["BrokerDiedError", "BrokerProcess", "free_port"]
+
+# Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
+_PORTS = range(12_000, 32_000)
+# The lock files of this process's ports stay open, and so locked, as long as it lives.
+_held_ports: dict[int, int] = {}
+
+
+class BrokerDiedError(RuntimeError):
+    """A broker ended, or said nothing, before it was ready; the message holds its output."""
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that nobody listens on and that no other test run was given."""
+    folder = Path(tempfile.gettempdir()) / "kstore-test-ports"
+    folder.mkdir(exist_ok=True)
+    for _ in range(1000):
+        port = random.choice(_PORTS)
+        if port in _held_ports:
+            continue
+        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(lock)
+            continue
+        _held_ports[port] = lock
+        return port
+    raise RuntimeError(f"no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+# Every process that runs; what a test leaves behind is ended when Python ends.
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@atexit.register
+def _kill_what_is_left() -> None:
+    for process in list(_running):
+        process.kill()
+
+
+class BrokerProcess(ABC):
+    """One broker below `folder`; start() may follow stop() or kill(), on the same data and port.
+    Leaving its `with` stops it, and kills it if that takes too long.
+    """
+
+    LOG_FOLDER = "logs"
+    OUTPUT = "broker.out"
+
+    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+        self.folder = Path(folder)
+        self.log_dir = self.folder / self.LOG_FOLDER
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_in_s = 0.0
+        self.overrides = dict(overrides or {})
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for a client's bootstrap.servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it runs."""
+        assert self.process is not None, "the broker was not started"
+        return self.process.pid
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The command line."""
+
+    def prepare(self) -> None:  # noqa: B027 (a subclass may need nothing)
+        """What the first start needs; called before each, outside of the measured time."""
+
+    def spawn(self, output: int) -> subprocess.Popen[bytes]:
+        """Starts the process; `output` is the descriptor of its log."""
+        return subprocess.Popen(
+            self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+        )
+
+    def after_start(self, timeout_s: float) -> None:  # noqa: B027
+        """What is still to be read once the broker has answered."""
+
+    def start(self, *, timeout_s: float = 120) -> float:
+        """Starts the broker and waits for its first answer; returns the seconds from exec to it."""
+        assert self.process is None, "the broker runs already"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.prepare()
+        with open(self.folder / self.OUTPUT, "ab") as output:
+            begin = time.monotonic()
+            self.process = self.spawn(output.fileno())
+        _running.add(self.process)
+        try:
+            answered = self._first_answer(begin + timeout_s)
+            self.after_start(timeout_s)
+        except BaseException as error:
+            self.kill()
+            if isinstance(error, (wire.WireError, BrokerDiedError)):
+                raise BrokerDiedError(f"{error}\n{self.error_output()}") from None
+            raise
+        self.started_in_s = answered - begin
+        return self.started_in_s
+
+    def _first_answer(self, deadline: float) -> float:
+        assert self.process is not None
+        while True:
+            if self.process.poll() is not None:
+                raise BrokerDiedError(f"{type(self).__name__} exited {self.process.returncode}")
+            try:
+                # In short spells, so that a broker that died at once is noticed at once.
+                spell = min(deadline, time.monotonic() + 0.5)
+                return wire.wait_for_answer(self.host, self.port, spell)
+            except wire.WireError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def error_output(self) -> str:
+        """The end of what the broker wrote, over all its starts."""
+        path = self.folder / self.OUTPUT
+        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+
+    def stop(self, *, timeout_s: float = 60) -> int:
+        """A clean stop: SIGTERM, then wait, SIGKILL if it does not end in time; the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """kill -9, as in a crash."""
+        self._end(signal.SIGKILL, 30)
+
+    def _end(self, signal_number: int, timeout_s: float) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.send_signal(signal_number)
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as error:
+            process.kill()
+            code = process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        finally:
+            _running.discard(process)
+            if process.stdout is not None:
+                process.stdout.close()
+        return code
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
