@@ -88,7 +88,7 @@ def within(text: str | None, bounds: tuple[int, int]) -> tuple[int, int]:
 def default_of(entry: dict[str, Any], struct: type[Struct] | None) -> Any:
     """The default that Kafka's generator gives a field."""
     given, kind = entry.get("default"), entry["type"]
-    if given == "null":
+    if given == "null" or ("default" in entry and given is None):
         return None
     if kind.startswith("[]"):
         return []
@@ -136,7 +136,8 @@ def compare_field(
     assert (struct is not None) == (theirs not in names.values()), where
     if struct is None:
         assert names[single] == theirs, where
-    assert within(spec.versions, bounds) == within(entry["versions"], bounds), where
+    present = entry.get("versions", entry.get("taggedVersions"))
+    assert within(spec.versions, bounds) == within(present, bounds), where
     assert within(spec.nullable, bounds) == within(entry.get("nullableVersions"), bounds), where
     assert spec.tag == entry.get("tag", -1), where
     tagged = spec.tagged or (spec.versions if spec.tag >= 0 else "")
