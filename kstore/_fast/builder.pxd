@@ -41,6 +41,9 @@ cdef class RecordBatchBuilder:
                             object headers) except -1
     # A record as users give it: a value, (key, value), (key, value, timestamp) or (.., headers).
     cdef int append_record(self, object record, int64_t default_timestamp) except -1
+    # All of a list of bytes, in an empty batch, in one tight loop. False, and nothing done: not all
+    # are bytes, or they may need more than limit bytes.
+    cdef bint fill_values(self, list values, int64_t now, int64_t limit) except -1
     cdef int seal(self, int64_t base_offset, int32_t leader_epoch) except -1
     cdef int _reserve(self, Py_ssize_t more) except -1
     cpdef int reset(self) except -1

@@ -68,10 +68,10 @@ cdef class LogCore(LogView):
     cdef int release(self) except -1
     cdef int64_t now_ms(self) except -2
     cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
-                           int origin, bint trusted,
+                           int origin, bint trusted, int64_t now,
                            AppendResult* out) except -1
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
-                            bint trusted, AppendResult* out) except -1
+                            bint trusted, int64_t now, AppendResult* out) except -1
     cdef int make_room(self) except -1
     cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1
     cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
@@ -89,8 +89,6 @@ cdef class LogCore(LogView):
     cdef int commit(self, int64_t position) except -1
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                               Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
-                              AppendResult* out) except -1
-    cdef bint fill_values(self, RecordBatchBuilder builder, list values, int64_t now,
-                          int64_t limit) except -1
+                              int64_t now, AppendResult* out) except -1
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1

@@ -8,17 +8,14 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
     PyThread_get_thread_ident, PyThread_release_lock)
-from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore._fast.batch cimport (
-    BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK, BatchInfo, assign_log_append_time,
+    BATCH_BAD_TIMESTAMP, BATCH_OK, BatchInfo, assign_log_append_time,
     assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
     is_compressed, is_control, is_log_append_time, read_batch_header, validate_batch,
     validate_compressed)
-from kstore._fast.buffer cimport varint_size, write_varint
 from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.log_segment cimport LogSegment
@@ -36,7 +33,6 @@ cdef enum:
     INVALID_PRODUCE_OFFSET = 77
     INVALID_RECORD = 87
     RELEASE_GIL_ABOVE = 32768
-    LARGEST_VALUE_OVERHEAD = 19
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFFLL
@@ -44,33 +40,6 @@ cdef int64_t LARGEST_OFFSET_DELTA = 0x7FFFFFFFLL
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
            "given": ORIGIN_GIVEN_OFFSETS}
-
-
-# A varint of a number that is not negative, one or two bytes without a loop.
-cdef inline uint8_t* put_size(uint8_t* p, int32_t value) noexcept nogil:
-    if value < 64:
-        p[0] = <uint8_t>(value << 1)
-        return p + 1
-    if value < 8192:
-        p[0] = <uint8_t>(value << 1) | 0x80
-        p[1] = <uint8_t>(value >> 6)
-        return p + 2
-    return p + write_varint(p, value)
-
-
-# A record of a value alone, whose timestamp is the batch's.
-cdef inline uint8_t* write_value(
-        uint8_t* p, int32_t offset_delta, const char* value, int32_t size) noexcept nogil:
-    cdef int delta_size = 1 if offset_delta < 64 else varint_size(offset_delta)
-    cdef int size_size = 1 if size < 64 else 2 if size < 8192 else varint_size(size)
-    p = put_size(p, 4 + delta_size + size_size + size)
-    p[0] = p[1] = 0                         # attributes, timestamp delta
-    p = put_size(p + 2, offset_delta)
-    p[0] = 1                                # no key: -1
-    p = put_size(p + 1, size)
-    memcpy(p, value, size)
-    p[size] = 0                             # no headers
-    return p + size + 1
 
 
 cdef class AppendInfo:
@@ -179,7 +148,7 @@ cdef class LogCore(LogView):
                     AppendResult* out) except -1:
         self.acquire()
         try:
-            self.append_locked(data, size_bytes, leader_epoch, origin, False, out)
+            self.append_locked(data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
         finally:
             self.release()
         if self.on_append is not None and out.error_code == NONE:
@@ -187,7 +156,7 @@ cdef class LogCore(LogView):
         return 0
 
     cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
-                           int origin, bint trusted,
+                           int origin, bint trusted, int64_t now,
                            AppendResult* out) except -1:
         out.error_code = NONE
         out.base_offset = out.last_offset = out.log_append_time_ms = -1
@@ -201,15 +170,14 @@ cdef class LogCore(LogView):
             raise RuntimeError("an append began inside another append to the same log")
         self.appending = True
         try:
-            self.append_planned(data, size, leader_epoch, origin, trusted, out)
+            self.append_planned(data, size, leader_epoch, origin, trusted, now, out)
         finally:
             self.appending = False
             self.producers.forget_staged()
         return 0
 
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
-                            bint trusted, AppendResult* out) except -1:
-        cdef int64_t now = self.now_ms()
+                            bint trusted, int64_t now, AppendResult* out) except -1:
         cdef int64_t position
         out.error_code = self.analyse(data, size, origin, trusted)
         if out.error_code == NONE and origin != ORIGIN_REPLICA:
@@ -468,7 +436,7 @@ cdef class LogCore(LogView):
         """Appends one record; returns its offset."""
         cdef const uint8_t* key_data = NULL
         cdef Py_ssize_t key_size = -1
-        cdef int64_t time_ms
+        cdef int64_t now, time_ms
         cdef AppendResult result
         if headers or not PyBytes_CheckExact(value) or not (key is None or PyBytes_CheckExact(key)):
             return self.append_records(((key, value, timestamp, headers),), 0,
@@ -476,11 +444,14 @@ cdef class LogCore(LogView):
         if key is not None:
             key_data = <const uint8_t*>PyBytes_AS_STRING(key)
             key_size = PyBytes_GET_SIZE(key)
-        time_ms = self.now_ms() if timestamp is None else <int64_t>timestamp
+        now = self.now_ms()
+        time_ms = now if timestamp is None else <int64_t>timestamp
+        if leader_epoch < 0:
+            leader_epoch = max(self.epochs.latest_epoch, 0)
         self.acquire()
         try:
             self.build_and_append(key_data, key_size, <const uint8_t*>PyBytes_AS_STRING(value),
-                                  PyBytes_GET_SIZE(value), time_ms, leader_epoch, &result)
+                                  PyBytes_GET_SIZE(value), time_ms, leader_epoch, now, &result)
         finally:
             self.release()
         if result.error_code != NONE:
@@ -492,7 +463,7 @@ cdef class LogCore(LogView):
 
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                               Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,
-                              AppendResult* out) except -1:
+                              int64_t now, AppendResult* out) except -1:
         cdef Py_ssize_t room = single_batch_room(key_size, value_size)
         cdef Py_ssize_t size
         cdef uint8_t* moved
@@ -507,7 +478,7 @@ cdef class LogCore(LogView):
             self.scratch_room = room
         size = build_single(self.scratch, self.log_end_offset, leader_epoch, time_ms, key, key_size,
                             value, value_size)
-        return self.append_locked(self.scratch, size, leader_epoch, ORIGIN_CLIENT, True, out)
+        return self.append_locked(self.scratch, size, leader_epoch, ORIGIN_CLIENT, True, now, out)
 
     def append_records(self, records, int compression, int32_t leader_epoch,
                        int64_t base_offset=-1):
@@ -519,6 +490,8 @@ cdef class LogCore(LogView):
         cdef int origin = ORIGIN_CLIENT if base_offset < 0 else ORIGIN_GIVEN_OFFSETS
         cdef Py_ssize_t size
         cdef uint8_t* data
+        if leader_epoch < 0:
+            leader_epoch = max(self.epochs.latest_epoch, 0)
         self.spare = None
         if builder is None:
             builder = RecordBatchBuilder()
@@ -533,7 +506,8 @@ cdef class LogCore(LogView):
                 size = len(earlier)
             self.acquire()
             try:
-                self.append_locked(data, size, leader_epoch, origin, True, &result)
+                self.append_locked(
+                    data, size, leader_epoch, origin, True, self.now_ms(), &result)
             finally:
                 self.release()
         finally:
@@ -545,30 +519,6 @@ cdef class LogCore(LogView):
             self.on_append()
         return make_info(&result)
 
-    # The usual case in one tight loop: a list of bytes that fit into one batch. False: another.
-    cdef bint fill_values(self, RecordBatchBuilder builder, list values, int64_t now,
-                          int64_t limit) except -1:
-        cdef Py_ssize_t count = len(values)
-        cdef Py_ssize_t room = BATCH_HEADER_SIZE + count * LARGEST_VALUE_OVERHEAD
-        cdef Py_ssize_t i, size
-        cdef uint8_t* p
-        for i in range(count):
-            if not PyBytes_CheckExact(<object>PyList_GET_ITEM(values, i)):
-                return False
-            room += PyBytes_GET_SIZE(<object>PyList_GET_ITEM(values, i))
-        if room > limit or count == 0:
-            return False
-        builder._reserve(room - builder.size_bytes)
-        p = builder.data + builder.size_bytes
-        for i in range(count):
-            size = PyBytes_GET_SIZE(<object>PyList_GET_ITEM(values, i))
-            p = write_value(
-                p, <int32_t>i, PyBytes_AS_STRING(<object>PyList_GET_ITEM(values, i)), <int32_t>size)
-        builder.size_bytes = p - builder.data
-        builder.count = <int32_t>count
-        builder.first_timestamp = builder.largest_timestamp = now
-        return True
-
     # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1:
@@ -577,7 +527,7 @@ cdef class LogCore(LogView):
         cdef int64_t largest = -1
         cdef int64_t offset = max(base_offset, <int64_t>0)
         cdef Py_ssize_t size = builder.size_bytes
-        if type(records) is list and self.fill_values(builder, <list>records, now, limit):
+        if type(records) is list and builder.fill_values(<list>records, now, limit):
             builder.seal(offset, -1)
             return 0
         for record in records:

@@ -7,7 +7,9 @@ cdef class SegmentFile:
     cdef readonly int fd
     cdef readonly int64_t size_bytes        # end of what was written through this object
     cdef readonly int64_t durable_bytes     # end of what an fdatasync has covered
-    cdef int64_t allocated_bytes
+    cdef int64_t allocated_bytes            # end of the disk space that the file has for sure
+    cdef bint reserves                      # asks for space ahead of its writes
+    cdef int process                        # who opened it
     cdef readonly bint writable
     cdef bint broken                        # a failed append could not be cut back
     cdef bint plain                         # not a Python subclass: C may call C
@@ -26,7 +28,9 @@ cdef class SegmentFile:
     cpdef int truncate(self, int64_t size_bytes) except -1
     cpdef int64_t refresh(self) except -1   # another process may have changed the size
     cpdef int preallocate(self, int64_t size_bytes) except -1
+    cpdef int give_back(self) except -1     # the space that was reserved and is not used
     cpdef int close(self) except -1
     cdef int _check_writable(self) except -1
+    cdef void _reserve(self, Py_ssize_t size) noexcept
     cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

@@ -29,5 +29,7 @@ class SegmentFile:
         """Reads the size anew (another process may be writing) and returns it."""
     def preallocate(self, size_bytes: int) -> int:
         """Reserves disk space up to ``size_bytes``, if that is supported; the file's size stays."""
+    def give_back(self) -> int:
+        """Frees the disk space that was reserved ahead and is not used."""
     def close(self) -> int:
         """Closes the descriptor; a second call does nothing."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Log"]
 
 _READ_BYTES = 1 << 20
+_CURRENT_EPOCH = -1  # of the newest batch; 0 in an empty log
 _ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
 
 
@@ -157,7 +158,7 @@ class Log:
         Raises RecordTooLargeError, DiskFullError and other LogErrors; the log is usable after.
         """
         try:
-            offset = self.core.append_record(value, key, timestamp, headers, self._epoch)
+            offset = self.core.append_record(value, key, timestamp, headers, _CURRENT_EPOCH)
         except OSError as error:
             raise self._failed(error) from error
         if self._always:
@@ -198,7 +199,7 @@ class Log:
         codec = 0 if compression == "none" else int(compression_for(compression).id)
         try:
             info = self.core.append_records(
-                records, codec, self._epoch if epoch is None else epoch, base_offset
+                records, codec, _CURRENT_EPOCH if epoch is None else epoch, base_offset
             )
         except OSError as error:
             raise self._failed(error) from error
@@ -532,8 +533,7 @@ class Log:
         segment = new_segment(self.opener, self.path, base_offset, self.env)
         if self.config.preallocate:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
-            active = self.core.active
-            active.handle_or_open().truncate(active.size_bytes)  # gives back what it did not use
+        self.core.active.handle_or_open().give_back()
         if self.core.producers.any_seen:
             self.pending_snapshots[base_offset] = self.core.producers.pack()
         self.core.active.sealed = True

@@ -81,3 +81,45 @@ def test_a_read_only_file_refuses_appends(file: SegmentFile) -> None:
     reader.close()
     with pytest.raises(OSError, match="closed"):
         reader.read(1, 0)
+
+
+def allocated(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_space_ahead_is_reserved_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    file = SegmentFile(str(path), writable=True, create=True)
+    file.append(b"x" * 4096)
+    assert allocated(path) <= 3 * 4096  # a small file gets none
+    for _ in range(100):
+        file.append(b"x" * 4096)
+    file.sync()
+    assert path.stat().st_size == 101 * 4096
+    reserved = allocated(path)
+    file.close()
+    assert path.stat().st_size == 101 * 4096
+    if reserved > 120 * 4096:  # the file system can reserve
+        assert allocated(path) < reserved
+    assert path.read_bytes() == b"x" * (101 * 4096)
+
+
+def test_a_forked_child_that_closes_the_file_cuts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    file = SegmentFile(str(path), writable=True, create=True)
+    for _ in range(100):
+        file.append(b"x" * 4096)
+    wait_end, go_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(wait_end, 1)
+        file.close()
+        os._exit(0)
+    file.append(b"y" * 4096)
+    os.write(go_end, b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    assert path.stat().st_size == 101 * 4096
+    file.close()
+    os.close(wait_end)
+    os.close(go_end)
+    assert path.read_bytes()[-4096:] == b"y" * 4096
