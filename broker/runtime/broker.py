@@ -20,6 +20,7 @@ from kstore._fast.fetch_path import FetchPath
 from kstore._fast.partition_table import Partition, PartitionTable
 from kstore._fast.produce_path import ProducePath
 from kstore.broker.runtime import znodes
+from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
 from kstore.broker.runtime.topics import Topics
@@ -84,6 +85,7 @@ class Broker:
         self.store: Store
         self.image: MetadataImage
         self.topics: Topics
+        self.configs: DynamicConfigs
         self.groups: Any = None
         """The group coordinator (runtime/shards.py), once somebody has asked for it."""
         self.producer_ids: Any = None
@@ -111,6 +113,8 @@ class Broker:
         self.replicas.open(paths)
         self.store = LmdbStore(os.path.join(paths[0], STORE_FOLDER))
         znodes.prepare(self.store)
+        self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
+        self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints)
         znodes.register_broker(self.store, myself, self.now_ms())

@@ -25,10 +25,12 @@ __all__ = [
     "delete_topic",
     "finish_deletion",
     "prepare",
+    "read_configs",
     "read_deletions",
     "read_topics",
     "register_broker",
     "set_configs",
+    "write_configs",
 ]
 
 TOPICS = "/brokers/topics"
@@ -135,6 +137,48 @@ def finish_deletion(store: Store, name: str) -> None:
 def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
     """Replace what is set for a topic."""
     store.set(f"{TOPIC_CONFIGS}/{topic}", _config_node(configs))
+
+
+def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
+    """What is set below ``/config/<kind>``, by name; empty where nothing ever was."""
+    folder = f"/config/{kind}"
+    try:
+        nodes = store.children(folder)
+    except NoNodeError:
+        return {}
+    found = {}
+    for node in nodes:
+        found[_unquoted(node)] = json.loads(store.get(f"{folder}/{node}")[0])["config"]
+    return found
+
+
+def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]) -> None:
+    """Replace what is set below ``/config/<kind>`` under a name; a node without settings goes."""
+    path = f"/config/{kind}/{_quoted(name)}"
+    exists = store.exists(path)
+    if configs:
+        store.ensure(f"/config/{kind}")
+        node = _config_node(configs)
+        store.multi([Set(path, node) if exists else Create(path, node)])
+    elif exists:
+        store.delete(path)
+
+
+def _quoted(name: str) -> str:
+    """A name as a path's last part; Kafka quotes the same way, and keeps <default>."""
+    if name.isalnum() or name == "<default>":
+        return name
+    from urllib.parse import quote
+
+    return quote(name, safe="")
+
+
+def _unquoted(node: str) -> str:
+    if "%" not in node:
+        return node
+    from urllib.parse import unquote
+
+    return unquote(node)
 
 
 def encode_id(value: UUID) -> str:

@@ -1,13 +1,14 @@
 """BrokerConfig: the settings of one broker, each with its typed value and the place it came from.
 
-Precedence, weakest first: default, file, environment, override. This reads a file and the
-environment that it is given; it prints nothing: what a user should hear is in ``warnings``.
+Precedence, weakest first: default, file, environment, override, and what is set at run time for the
+cluster and for this broker. This reads a file and the environment that it is given; it prints
+nothing: what a user should hear is in ``warnings``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ class SourceKind(StrEnum):
     FILE = "file"
     ENVIRONMENT = "environment"
     OVERRIDE = "override"
+    DYNAMIC_CLUSTER = "dynamic cluster-wide"
+    DYNAMIC_BROKER = "dynamic"
 
 
 class ConfigSource(NamedTuple):
@@ -77,9 +80,14 @@ class BrokerConfig:
         values: Mapping[str, Any],
         sources: Mapping[str, ConfigSource],
         warnings: Iterable[str] = (),
+        given: Mapping[str, str] | None = None,
     ) -> None:
         self._values = {name: values.get(name, row.default) for name, row in BROKER_CONFIGS.items()}
         self._sources = dict(sources)
+        self._at_start = (self._values, self._sources)
+        self._watchers: list[Callable[[frozenset[str]], None]] = []
+        self.given: Mapping[str, str] = given or {}
+        """What file, environment and overrides say, as text: those without effect too."""
         self.warnings = tuple(warnings)
         self.listeners: tuple[Listener, ...] = parse_listeners(
             self, "listeners", self._values["listeners"]
@@ -109,8 +117,10 @@ class BrokerConfig:
         values: dict[str, Any] = {}
         sources: dict[str, ConfigSource] = {}
         warnings: list[str] = []
+        texts: dict[str, str] = {}
         for name, text, source in given:
             row = _row(name, source, warnings)
+            texts[name] = text.strip()
             if row is None:
                 continue
             if row.name in sources and sources[row.name].kind is source.kind:
@@ -121,7 +131,34 @@ class BrokerConfig:
             sources[row.name] = source
         if not values.get("log.dirs"):
             values["log.dirs"] = (_default_log_dir(environ),)
-        return cls(values, sources, warnings)
+        return cls(values, sources, warnings, texts)
+
+    def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Lay over the start's values what was set at run time, for the cluster and, stronger, for
+        this broker; earlier such values are gone. Names that do not act are passed over.
+
+        Raises ConfigError for a bad value, and changes nothing then.
+        """
+        values, sources = dict(self._at_start[0]), dict(self._at_start[1])
+        layers = ((SourceKind.DYNAMIC_CLUSTER, cluster), (SourceKind.DYNAMIC_BROKER, broker))
+        for kind, layer in layers:
+            for name, text in layer.items():
+                row = BROKER_CONFIGS.get(name)
+                if row is not None:
+                    values[name] = row.parse(text, str(kind))
+                    sources[name] = ConfigSource(kind)
+        changed = frozenset(name for name in values if values[name] != self._values[name])
+        self._values, self._sources = values, sources
+        if changed:
+            for tell in self._watchers:
+                tell(changed)
+
+    def watch(self, tell: Callable[[frozenset[str]], None]) -> None:
+        """Call ``tell(names)`` after each change at run time, with the names whose value changed.
+
+        Whoever reads ``config["the.name"]`` at each use needs no watch.
+        """
+        self._watchers.append(tell)
 
     def __getitem__(self, name: str) -> Any:
         name = ALIASES.get(name, name)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kstore.config.coordinator_configs import COORDINATOR_CONFIGS
 from kstore.config.definition import (
     MAX_INT,
     ConfigDef,
     ConfigType,
     Importance,
     at_least,
-    between,
     non_empty,
     one_of,
 )
@@ -24,7 +24,7 @@ from kstore.config.topic_configs import TOPIC_CONFIGS
 
 __all__ = ["ALIASES", "BROKER_CONFIGS"]
 
-_BOOLEAN, _SHORT, _INT = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT
+_BOOLEAN, _INT = ConfigType.BOOLEAN, ConfigType.INT
 _LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
@@ -135,53 +135,6 @@ _TOPICS = (
     ),
 )  # fmt: skip
 
-_GROUPS = (
-    ConfigDef(
-        "group.initial.rebalance.delay.ms", _INT, 3000,
-        "How long the first rebalance of a new group waits for more members.", _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "group.min.session.timeout.ms", _INT, 6000,
-        "The shortest session timeout a member may ask for.", _MEDIUM, at_least(1),
-    ),
-    ConfigDef(
-        "group.max.session.timeout.ms", _INT, 1_800_000,
-        "The longest session timeout a member may ask for.", _MEDIUM, at_least(1),
-    ),
-    ConfigDef(
-        "group.max.size", _INT, MAX_INT,
-        "How many members a group may have.", _MEDIUM, at_least(1),
-    ),
-    ConfigDef(
-        "offset.metadata.max.bytes", _INT, 4096,
-        "The most metadata that may go with a committed offset.", _HIGH, at_least(0),
-    ),
-    ConfigDef(
-        "offsets.retention.minutes", _INT, 10_080,
-        "How long an empty group's offsets are kept.", _HIGH, at_least(1),
-    ),
-    ConfigDef(
-        "offsets.retention.check.interval.ms", _LONG, 600_000,
-        "How often expired offsets are looked for.", _HIGH, at_least(1),
-    ),
-    ConfigDef(
-        "offsets.topic.num.partitions", _INT, 50,
-        "Partitions of __consumer_offsets; it can't be changed once that topic exists.",
-        _HIGH, at_least(1),
-    ),
-    ConfigDef(
-        "offsets.topic.replication.factor", _SHORT, 1,
-        "Replicas of __consumer_offsets; 1 here, where Kafka has 3, because one broker is the "
-        "usual start.",
-        _HIGH, at_least(1),
-    ),
-    ConfigDef(
-        "offsets.topic.segment.bytes", _INT, 100 * 2**20,
-        "Segment size of __consumer_offsets; small, so that it is compacted and loaded quickly.",
-        _HIGH, between(14, MAX_INT),
-    ),
-)  # fmt: skip
-
 
 def _topic_defaults() -> Iterator[ConfigDef]:
     """Make the broker rows that set the topic configs' defaults.
@@ -207,5 +160,5 @@ def _topic_defaults() -> Iterator[ConfigDef]:
 
 
 BROKER_CONFIGS: dict[str, ConfigDef] = {
-    row.name: row for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *_GROUPS)
+    row.name: row for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *COORDINATOR_CONFIGS)
 }

@@ -18,6 +18,7 @@ __all__ = [
     "ConfigError",
     "ConfigType",
     "Importance",
+    "UpdateMode",
     "Validator",
     "at_least",
     "between",
@@ -40,7 +41,18 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
+
+
+class UpdateMode(StrEnum):
+    """Whether a broker config can be changed in a running broker, in Kafka's words (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    """For one broker only, since brokers differ in it."""
+    CLUSTER_WIDE = "cluster-wide"
+    """For all brokers at once, or for one."""
 
 
 class Importance(StrEnum):
@@ -109,6 +121,7 @@ _TYPE_WORDS = {
     ConfigType.DOUBLE: "a number",
     ConfigType.STRING: "text",
     ConfigType.LIST: "a comma-separated list",
+    ConfigType.CLASS: "a class name",
     ConfigType.PASSWORD: "text",
 }
 
@@ -116,9 +129,9 @@ _TYPE_WORDS = {
 class ConfigDef(NamedTuple):
     """One row of a settings table.
 
-    ``synonyms`` is only used by topic configs: the broker configs that give the topic's default,
-    most specific first, each with the factor that turns its unit into the topic config's. A
-    ``default`` of None means "not set".
+    ``synonyms`` is only used by topic and group configs: the broker configs that give the default,
+    most specific first, each with the factor that turns its unit into the topic config's.
+    ``update`` is only used by broker configs. A ``default`` of None means "not set".
     """
 
     name: str
@@ -128,6 +141,7 @@ class ConfigDef(NamedTuple):
     importance: Importance = Importance.LOW
     validator: Validator | None = None
     synonyms: tuple[tuple[str, int], ...] = ()
+    update: UpdateMode = UpdateMode.READ_ONLY
 
     @property
     def allowed(self) -> str:
@@ -200,6 +214,7 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.LONG: _integer,
     ConfigType.DOUBLE: _double,
     ConfigType.STRING: str,
+    ConfigType.CLASS: str,
     ConfigType.PASSWORD: str,
     ConfigType.LIST: _items,
 }

@@ -12,7 +12,6 @@ __all__ = ["IGNORED", "UNSUPPORTED"]
 _ONE_LOOP = "the broker serves all connections from one event loop"
 _NO_KRAFT = "there is no KRaft quorum: metadata is in the coordination store"
 _SINGLE = "it is about replication between brokers, which comes with the cluster"
-_NO_TXN = "transactions are not supported yet"
 _STORE = "indexes and checkpoints are in LMDB and need no tuning"
 _REPORTERS = "JMX and reporter plug-ins are the JVM's"
 
@@ -24,7 +23,6 @@ IGNORED: dict[str, str] = {
     "queued.max.requests": _ONE_LOOP,
     "socket.send.buffer.bytes": "the system sizes the buffers of sockets",
     "socket.receive.buffer.bytes": "the system sizes the buffers of sockets",
-    "producer.id.expiration.ms": "a producer id is kept for a day after its last write",
     "num.recovery.threads.per.data.dir": "recovery reads only what follows the last checkpoint",
     "process.roles": _NO_KRAFT,
     "controller.quorum.voters": _NO_KRAFT,
@@ -44,10 +42,6 @@ IGNORED: dict[str, str] = {
     "leader.imbalance.check.interval.seconds": _SINGLE,
     "controlled.shutdown.enable": _SINGLE,
     "broker.rack": _SINGLE,
-    "transaction.state.log.replication.factor": _NO_TXN,
-    "transaction.state.log.min.isr": _NO_TXN,
-    "transaction.state.log.num.partitions": _NO_TXN,
-    "transaction.max.timeout.ms": _NO_TXN,
     "share.coordinator.state.topic.replication.factor": "share groups are not supported",
     "share.coordinator.state.topic.min.isr": "share groups are not supported",
     "log.flush.scheduler.interval.ms": _STORE,

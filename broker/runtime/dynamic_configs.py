@@ -1,0 +1,159 @@
+"""What was set at run time for brokers, groups and client metrics, as the coordination store holds
+it: loaded at the start, written through, and acting at once. Topics' own are in runtime/topics.py.
+
+What may be set is decided before (api/configs.py); this file keeps it and hands it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kstore.broker.runtime import znodes
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.config import BrokerConfig
+
+__all__ = ["ClientMetrics", "DynamicConfigs"]
+
+CLUSTER_DEFAULT = "<default>"
+"""The node's name of what is set for all brokers, as Kafka names it."""
+# Eligible leader replicas need it to be set for the cluster as a whole (KIP-966), so it always is.
+ALWAYS_CLUSTER_WIDE = "min.insync.replicas"
+
+
+class ClientMetrics(NamedTuple):
+    """One client metrics subscription (KIP-714)."""
+
+    name: str
+    interval_ms: int
+    metrics: tuple[str, ...]
+    """Prefixes of metrics' names; ``*`` alone means all."""
+    match: Mapping[str, str]
+    """Key (``client_id`` and so on) to the regular expression that it has to match."""
+
+
+class DynamicConfigs:
+    """The settings of brokers, groups and client metrics that were made at run time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        report: Callable[[str], None],
+    ) -> None:
+        """``run_blocking`` runs a call that waits for the disk in a thread."""
+        self.config = config
+        self.cluster: dict[str, str] = {}
+        """Set for all brokers."""
+        self.brokers: dict[str, dict[str, str]] = {}
+        """Set for one broker, by its id as text."""
+        self.groups: dict[str, dict[str, str]] = {}
+        """Set for one group."""
+        self.subscriptions: dict[str, dict[str, str]] = {}
+        """Set for one client metrics subscription."""
+        self.subscriptions_version = 0
+        """Grows with every change of a client metrics subscription."""
+        self._store = store
+        self._run_blocking = run_blocking
+        self._report = report
+        self._group_values: dict[str, Mapping[str, Any]] = {}
+        config.watch(lambda names: self._group_values.clear())
+
+    def load(self) -> None:
+        """Read the store, and let what it holds act. Blocks."""
+        self.brokers = znodes.read_configs(self._store, "brokers")
+        self.cluster = self.brokers.pop(CLUSTER_DEFAULT, {})
+        self.groups = znodes.read_configs(self._store, "groups")
+        self.subscriptions = znodes.read_configs(self._store, "client-metrics")
+        self.cluster.setdefault(ALWAYS_CLUSTER_WIDE, self.config.text(ALWAYS_CLUSTER_WIDE))
+        self._act()
+
+    # ---- reading ----
+
+    def group(self, group_id: str) -> Mapping[str, Any]:
+        """The typed settings of one group, by name: ``consumer.session.timeout.ms`` and so on.
+
+        A group that sets nothing has the broker's (``group.consumer.session.timeout.ms``). Cheap:
+        the values are kept until a setting changes, so ask at each use.
+        """
+        key = group_id if group_id in self.groups else ""
+        found = self._group_values.get(key)
+        if found is None:
+            found = self._group_values[key] = self._typed_group(self.groups.get(key, {}))
+        return found
+
+    def client_metrics(self) -> list[ClientMetrics]:
+        """Every client metrics subscription, by name."""
+        from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
+
+        found = []
+        for name, given in sorted(self.subscriptions.items()):
+            values = {
+                row.name: row.parse(given[row.name], name) if row.name in given else row.default
+                for row in CLIENT_METRICS_CONFIGS.values()
+            }
+            pairs = (item.partition("=") for item in values["match"])
+            match = {key.strip(): pattern.strip() for key, _, pattern in pairs}
+            found.append(ClientMetrics(name, values["interval.ms"], values["metrics"], match))
+        return found
+
+    def _typed_group(self, given: Mapping[str, str]) -> Mapping[str, Any]:
+        from kstore.config.group_configs import GROUP_CONFIGS
+
+        values: dict[str, Any] = {}
+        for row in GROUP_CONFIGS.values():
+            broker_name = row.synonyms[0][0] if row.synonyms else row.name
+            if row.name in given:
+                values[row.name] = row.parse(given[row.name], "group config")
+            elif broker_name in self.config:
+                values[row.name] = self.config[broker_name]
+            else:
+                values[row.name] = row.default
+        return values
+
+    # ---- changing ----
+
+    async def set_broker(self, broker_id: str, configs: Mapping[str, str]) -> None:
+        """Replace what is set for one broker, or for all with the empty id."""
+        kept = dict(configs)
+        node = broker_id or CLUSTER_DEFAULT
+        await self._write("brokers", node, kept)
+        if broker_id:
+            self.brokers[broker_id] = kept
+        else:
+            self.cluster = kept
+        self._act()
+
+    async def set_group(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace what is set for one group."""
+        await self._write("groups", group_id, dict(configs))
+        _replace(self.groups, group_id, configs)
+        self._group_values.clear()
+
+    async def set_client_metrics(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace one client metrics subscription; without configs there is none of that name."""
+        await self._write("client-metrics", name, dict(configs))
+        _replace(self.subscriptions, name, configs)
+        self.subscriptions_version += 1
+
+    async def _write(self, kind: str, name: str, configs: dict[str, str]) -> None:
+        await self._run_blocking(lambda: znodes.write_configs(self._store, kind, name, configs))
+
+    def _act(self) -> None:
+        from kstore.config import ConfigError
+
+        mine = self.brokers.get(str(self.config["node.id"]), {})
+        try:
+            self.config.set_dynamic(self.cluster, mine)
+        except ConfigError as problem:
+            self._report(f"what was set at run time is not used: {problem}")
+
+
+def _replace(table: dict[str, dict[str, str]], name: str, configs: Mapping[str, str]) -> None:
+    if configs:
+        table[name] = dict(configs)
+    else:
+        table.pop(name, None)

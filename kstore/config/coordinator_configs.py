@@ -1,0 +1,227 @@
+"""The broker configs of the group and transaction coordinators, which broker_configs.py puts into
+its table.
+
+What holds for one group (GROUP resources) has its row in group_configs.py too.
+"""
+
+from __future__ import annotations
+
+from kstore.config.definition import (
+    MAX_INT,
+    ConfigDef,
+    ConfigType,
+    Importance,
+    UpdateMode,
+    at_least,
+    each_one_of,
+    one_of,
+)
+
+__all__ = ["COORDINATOR_CONFIGS"]
+
+_BOOLEAN, _SHORT, _INT = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT
+_LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+
+_OFFSETS = (
+    ConfigDef(
+        "offset.metadata.max.bytes", _INT, 4096,
+        "The most metadata that may go with a committed offset.", _HIGH,
+    ),
+    ConfigDef(
+        "offsets.retention.minutes", _INT, 10_080,
+        "How long an empty group's offsets are kept.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.retention.check.interval.ms", _LONG, 600_000,
+        "How often expired offsets are looked for.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.num.partitions", _INT, 50,
+        "Partitions of __consumer_offsets; it can't be changed once that topic exists.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.replication.factor", _SHORT, 1,
+        "Replicas of __consumer_offsets; 1 here, where Kafka has 3, because one broker is the "
+        "usual start.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "offsets.topic.segment.bytes", _INT, 100 * 2**20,
+        "Segment size of __consumer_offsets; small, so that it is compacted and loaded quickly.",
+        _HIGH, at_least(1),
+    ),
+)  # fmt: skip
+
+_CLASSIC = (
+    ConfigDef(
+        "group.initial.rebalance.delay.ms", _INT, 3000,
+        "How long the first rebalance of a new group waits for more members.", _MEDIUM,
+    ),
+    ConfigDef(
+        "group.min.session.timeout.ms", _INT, 6000,
+        "The shortest session timeout a member may ask for.", _MEDIUM,
+    ),
+    ConfigDef(
+        "group.max.session.timeout.ms", _INT, 1_800_000,
+        "The longest session timeout a member may ask for.", _MEDIUM,
+    ),
+    ConfigDef(
+        "group.max.size", _INT, MAX_INT,
+        "How many members a group may have.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
+        "Which group protocols are spoken; those of share groups are not.",
+        _MEDIUM, each_one_of("consumer", "classic", "share", "streams"),
+    ),
+)  # fmt: skip
+
+
+def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
+    """The session timeout and the heartbeat interval of one group protocol, with their bounds."""
+    prefix = f"group.{kind}."
+    return (
+        ConfigDef(
+            f"{prefix}session.timeout.ms", _INT, 45_000,
+            f"How long a member of {who} may be silent before it is removed.",
+            _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}min.session.timeout.ms", _INT, 45_000,
+            f"The shortest session timeout that may be set for {who}.", _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}max.session.timeout.ms", _INT, 60_000,
+            f"The longest session timeout that may be set for {who}.", _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}heartbeat.interval.ms", _INT, 5_000,
+            f"How often a member of {who} is told to send a heartbeat.", _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}min.heartbeat.interval.ms", _INT, 5_000,
+            f"The shortest heartbeat interval that may be set for {who}.", _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}max.heartbeat.interval.ms", _INT, 15_000,
+            f"The longest heartbeat interval that may be set for {who}.", _MEDIUM, at_least(1),
+        ),
+        ConfigDef(
+            f"{prefix}assignment.interval.ms", _INT, 1_000,
+            f"How long lies at least between two computed assignments of {who}.",
+            _MEDIUM, at_least(0), (), _CLUSTER_WIDE,
+        ),
+        ConfigDef(
+            f"{prefix}min.assignment.interval.ms", _INT, 0,
+            f"The shortest assignment interval that may be set for {who}.", _MEDIUM, at_least(0),
+        ),
+        ConfigDef(
+            f"{prefix}max.assignment.interval.ms", _INT, 15_000,
+            f"The longest assignment interval that may be set for {who}.", _MEDIUM, at_least(0),
+        ),
+        ConfigDef(
+            f"{prefix}max.size", _INT, MAX_INT,
+            f"How many members {who} may have.", _MEDIUM, at_least(1),
+        ),
+    )  # fmt: skip
+
+
+_CONSUMER = (
+    *_timeouts("consumer", "a consumer group"),
+    ConfigDef(
+        "group.consumer.assignors", _LIST, ("uniform", "range"),
+        "The broker's assignors of consumer groups; the first is used where members name none.",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "group.consumer.migration.policy", _STRING, "bidirectional",
+        "Which live groups may change between the classic and the consumer protocol.",
+        _MEDIUM, one_of("disabled", "downgrade", "upgrade", "bidirectional"),
+    ),
+    ConfigDef(
+        "group.consumer.regex.refresh.interval.ms", _INT, 600_000,
+        "How often the topics that a regular expression matches are looked up anew.",
+        _MEDIUM, at_least(10_000),
+    ),
+)  # fmt: skip
+
+_STREAMS = (
+    *_timeouts("streams", "a streams group"),
+    ConfigDef(
+        "group.streams.num.standby.replicas", _INT, 0,
+        "How many standby copies of each stateful task a streams group keeps.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "group.streams.max.standby.replicas", _INT, 2,
+        "How many standby copies may be set for a streams group.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "group.streams.initial.rebalance.delay.ms", _INT, 3_000,
+        "How long the first assignment of a new streams group waits for more members.",
+        _MEDIUM, at_least(0),
+    ),
+)  # fmt: skip
+
+_TRANSACTIONS = (
+    ConfigDef(
+        "transaction.max.timeout.ms", _INT, 900_000,
+        "The longest timeout that a transactional producer may ask for.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transactional.id.expiration.ms", _INT, 7 * 86_400_000,
+        "How long a transactional id is remembered after its last transaction.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.state.log.num.partitions", _INT, 50,
+        "Partitions of __transaction_state; it can't be changed once that topic exists.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.state.log.replication.factor", _SHORT, 1,
+        "Replicas of __transaction_state; 1 here, where Kafka has 3, because one broker is the "
+        "usual start.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.state.log.min.isr", _INT, 1,
+        "How many in-sync replicas a write to __transaction_state needs; 1 here, where Kafka has "
+        "2, because one broker is the usual start.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.state.log.segment.bytes", _INT, 100 * 2**20,
+        "Segment size of __transaction_state; small, so that it is compacted and loaded quickly.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
+        "How often transactions that have run into their timeout are looked for.",
+        _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
+        "How often transactional ids that have expired are looked for.", _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "transaction.partition.verification.enable", _BOOLEAN, True,
+        "Whether a transactional write is refused where its partition is not in an open "
+        "transaction.",
+        _LOW, None, (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "transaction.two.phase.commit.enable", _BOOLEAN, False,
+        "Whether a producer may ask for transactions without a timeout (KIP-939).", _LOW,
+    ),
+    ConfigDef(
+        "producer.id.expiration.ms", _INT, 86_400_000,
+        "How long a producer's sequence numbers are kept after its last write.",
+        _LOW, at_least(1), (), _CLUSTER_WIDE,
+    ),
+)  # fmt: skip
+
+COORDINATOR_CONFIGS = (*_OFFSETS, *_CLASSIC, *_CONSUMER, *_STREAMS, *_TRANSACTIONS)

@@ -1,0 +1,70 @@
+"""The table of group configs (KIP-848, KIP-932, KIP-1071): what can be set for one group by its id.
+
+Each has a broker config of the prefix ``group.``, which holds for groups that set nothing. The rows
+of share groups are shown, and have no effect: there are no share groups yet.
+"""
+
+from __future__ import annotations
+
+from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, one_of
+
+__all__ = ["GROUP_CONFIGS", "SHARE_PREFIX"]
+
+SHARE_PREFIX = "share."
+_INT, _STRING, _MEDIUM = ConfigType.INT, ConfigType.STRING, Importance.MEDIUM
+_NO_SHARE = "No effect here: there are no share groups."
+
+
+def _row(name: str, default: int, documentation: str, low: int) -> ConfigDef:
+    synonyms = ((f"group.{name}", 1),)
+    return ConfigDef(name, _INT, default, documentation, _MEDIUM, at_least(low), synonyms)
+
+
+_ROWS = (
+    _row(
+        "consumer.session.timeout.ms", 45_000,
+        "How long a member of the consumer protocol may be silent before it is removed.", 1,
+    ),
+    _row(
+        "consumer.heartbeat.interval.ms", 5_000,
+        "How often a member of the consumer protocol is told to send a heartbeat.", 1,
+    ),
+    _row(
+        "consumer.assignment.interval.ms", 1_000,
+        "How long lies at least between two computed assignments of a consumer group.", 0,
+    ),
+    _row(
+        "streams.session.timeout.ms", 45_000,
+        "How long a member of a streams group may be silent before it is removed.", 1,
+    ),
+    _row(
+        "streams.heartbeat.interval.ms", 5_000,
+        "How often a member of a streams group is told to send a heartbeat.", 1,
+    ),
+    _row(
+        "streams.assignment.interval.ms", 1_000,
+        "How long lies at least between two computed assignments of a streams group.", 0,
+    ),
+    _row(
+        "streams.initial.rebalance.delay.ms", 3_000,
+        "How long the first assignment of a new streams group waits for more members.", 0,
+    ),
+    _row(
+        "streams.num.standby.replicas", 0,
+        "How many standby copies of each stateful task a streams group keeps.", 0,
+    ),
+    _row("share.session.timeout.ms", 45_000, _NO_SHARE, 1),
+    _row("share.heartbeat.interval.ms", 5_000, _NO_SHARE, 1),
+    _row("share.assignment.interval.ms", 1_000, _NO_SHARE, 0),
+    _row("share.record.lock.duration.ms", 30_000, _NO_SHARE, 1_000),
+    _row("share.delivery.count.limit", 5, _NO_SHARE, 2),
+    _row("share.partition.max.record.locks", 2_000, _NO_SHARE, 100),
+    ConfigDef("share.auto.offset.reset", _STRING, "latest", _NO_SHARE, _MEDIUM),
+    ConfigDef(
+        "share.isolation.level", _STRING, "read_uncommitted", _NO_SHARE, _MEDIUM,
+        one_of("read_committed", "read_uncommitted"),
+    ),
+    ConfigDef("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, _NO_SHARE, _MEDIUM),
+)  # fmt: skip
+
+GROUP_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}
