@@ -32,6 +32,7 @@ from kstore.broker.state.group_shard import GroupShard
 from kstore.broker.state.topic_rules import NewTopic, TopicError
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.log_records import (
+    RECORD_TYPES,
     decode_key,
     decode_value,
     encode_key,
@@ -54,7 +55,6 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger(__name__)
-CLASSIC_RECORD_TYPES = frozenset({0, 1, 2})
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
 """How long loading keeps the loop before others have their turn."""
@@ -171,7 +171,7 @@ class GroupPartition:
                 self.shard.replay_transaction_end(batch.producer_id, committed=committed)
             return
         (record_type,) = INT16.unpack_from(key_bytes)
-        if record_type not in CLASSIC_RECORD_TYPES:
+        if record_type not in RECORD_TYPES:
             return  # of a group protocol that is not served
         key = decode_key(key_bytes)
         value_bytes = record.value
@@ -368,7 +368,14 @@ class GroupCoordinator:
             api_version=asked.api_version if asked is not None else 0,
             client_id=(asked.client_id or "") if asked is not None else "",
             client_host=f"/{asked.client_host}" if asked is not None else "",
+            image=self.broker.image,
+            group_config=self._group_config,
         )
+
+    def _group_config(self, group_id: str, name: str) -> Any:
+        """What was set for a group, or None."""
+        find = getattr(self.broker, "group_config", None)
+        return None if find is None else find(group_id, name)
 
     def _new_id(self) -> str:
         return str(uuid4())

@@ -10,9 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
-from kstore.broker.state.group_result import GroupRecord, Token
-from kstore.errors import ProtocolError
+from kstore.broker.state.group_contract import CommitClaim, ShardState
+from kstore.broker.state.group_result import (
+    GroupRecord,
+    HeartbeatExpired,
+    TimerChange,
+    Token,
+    heartbeat_key,
+)
+from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.consumer_protocol import ConsumerProtocolSubscription
 from kstore.protocol.log_records_classic import (
     GroupMetadataKey,
@@ -29,9 +37,12 @@ __all__ = [
     "STABLE",
     "ClassicGroup",
     "ClassicMember",
+    "member_error",
     "metadata_record",
     "metadata_tombstone",
+    "replay_metadata",
     "restore_group",
+    "session_timer",
 ]
 
 EMPTY = "Empty"
@@ -100,6 +111,7 @@ class ClassicGroup:
         "subscribed_topics",
         "supported",
     )
+    kind = "classic"
 
     def __init__(self, group_id: str, state_timestamp_ms: int) -> None:
         self.group_id = group_id
@@ -134,6 +146,16 @@ class ClassicGroup:
     def is_simple(self) -> bool:
         """Whether only offsets were ever committed under this group id."""
         return self.protocol_type is None and self.state == EMPTY and not self.pending_join
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, and none in a rebalance that is on."""
+        return self.state == EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it may go as soon as it has no offsets left."""
+        return self.state == EMPTY and not self.pending_join
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -270,6 +292,66 @@ class ClassicGroup:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
+    def commit_error(self, claim: CommitClaim) -> int:
+        """Members commit in their generation, others while the group is empty. A transaction's
+        commit may come in any state, and from producers that name no member.
+        """
+        if claim.epoch < 0 and self.state == EMPTY:
+            return ErrorCode.NONE
+        if not claim.is_anonymous:
+            error_code = member_error(self, claim.member_id, claim.group_instance_id)
+            if error_code != ErrorCode.NONE:
+                return error_code
+            if claim.epoch != self.generation_id:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not claim.transactional:
+            # A consumer that manages its partitions itself may not write into an active group.
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state == COMPLETING_REBALANCE and not claim.transactional:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def partition_commit_error(self, claim: CommitClaim, topic_id: UUID, partition: int) -> int:
+        """A classic group does not know who owns a partition."""
+        return ErrorCode.NONE
+
+    def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
+        """A commit keeps the session, as a heartbeat does."""
+        if claim.transactional or self.state not in (STABLE, PREPARING_REBALANCE):
+            return ()
+        member = self.members.get(claim.member_id)
+        return () if member is None else (session_timer(self.group_id, member),)
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
+        """Anybody may read a classic group's offsets."""
+        return ErrorCode.NONE
+
+    def retained_since(self, commit_timestamp: int) -> int | None:
+        """KIP-211: from the time when the group became empty; without members ever, from the
+        commit; in an active group only for topics that nobody consumes.
+        """
+        if self.protocol_type is None:
+            return commit_timestamp
+        if self.state == EMPTY:
+            since_ms = self.state_timestamp_ms
+            return commit_timestamp if since_ms == -1 else since_ms
+        readable = self.state == STABLE and self.subscribed_topics is not None
+        return commit_timestamp if readable else None
+
+    def delete_error(self) -> int:
+        """Only an empty group can be deleted."""
+        return ErrorCode.NONE if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def delete_offsets_error(self) -> int:
+        """Of an active group only a consumer's subscriptions can be read."""
+        if self.state == EMPTY or self.uses_consumer_protocol:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def tombstones(self) -> list[GroupRecord]:
+        """The records that delete the group itself, its offsets apart."""
+        return [metadata_tombstone(self.group_id)]
+
 
 def metadata_record(group: ClassicGroup) -> GroupRecord:
     """The record that persists the group's generation and its members' assignments."""
@@ -329,6 +411,44 @@ def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group.leader_id = value.leader
     group.subscribed_topics = group.compute_subscribed_topics()
     return group
+
+
+def replay_metadata(
+    shard: ShardState,
+    key: GroupMetadataKey,
+    value: GroupMetadataValue | None,
+    record_offset: int,
+    producer_id: int,
+) -> None:
+    """Take over a record of a classic group's state."""
+    if value is not None:
+        shard.groups[key.group] = restore_group(key.group, value)
+    elif isinstance(shard.groups.get(key.group), ClassicGroup):
+        del shard.groups[key.group]
+
+
+def session_timer(
+    group_id: str, member: ClassicMember, timeout_ms: int | None = None
+) -> TimerChange:
+    """The timer that starts the member's session anew."""
+    return TimerChange(
+        heartbeat_key(group_id, member.member_id),
+        member.session_timeout_ms if timeout_ms is None else timeout_ms,
+        HeartbeatExpired(group_id, member.member_id),
+    )
+
+
+def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
+    """NONE if the ids name a present member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID
+    (KIP-345).
+    """
+    if group_instance_id is not None:
+        present = group.static_members.get(group_instance_id)
+        if present is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if present != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def _subscription_topics(metadata: bytes) -> list[str] | None:

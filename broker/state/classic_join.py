@@ -13,9 +13,11 @@ from kstore.broker.state.classic_group import (
     STABLE,
     ClassicGroup,
     ClassicMember,
+    member_error,
     metadata_record,
 )
-from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error
+from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step
+from kstore.broker.state.group_contract import ShardState
 from kstore.broker.state.group_result import GroupContext, GroupSettings, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
@@ -27,12 +29,13 @@ FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 
 
 def join_group(
+    shard: ShardState,
     group: ClassicGroup | None,
     request: JoinGroupRequest,
     ctx: GroupContext,
-    settings: GroupSettings,
 ) -> Result:
     """Decide on a join of ``group``, or of a group that does not exist yet."""
+    settings = shard.settings
     error_code = _request_error(group, request, settings)
     if error_code != ErrorCode.NONE:
         return Result(_failure(request.member_id, error_code))

@@ -15,12 +15,13 @@ from kstore.broker.state.classic_group import (
     ClassicGroup,
     ClassicMember,
     metadata_record,
+    session_timer,
 )
+from kstore.broker.state.group_contract import ShardState
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
-    HeartbeatExpired,
     InitialRebalanceExpired,
     JoinExpired,
     Result,
@@ -41,7 +42,7 @@ from kstore.protocol.groups import (
 )
 from kstore.protocol.schema import Message
 
-__all__ = ["UNKNOWN_MEMBER_ID", "Step", "member_error", "session_timer"]
+__all__ = ["UNKNOWN_MEMBER_ID", "Step", "parked_answers", "resume"]
 
 UNKNOWN_MEMBER_ID = ""
 
@@ -241,25 +242,26 @@ class Step:
         self.group.transition_to(STABLE, self.ctx.now_ms)
 
 
-def session_timer(
-    group_id: str, member: ClassicMember, timeout_ms: int | None = None
-) -> TimerChange:
-    """The timer that starts the member's session anew."""
-    return TimerChange(
-        heartbeat_key(group_id, member.member_id),
-        member.session_timeout_ms if timeout_ms is None else timeout_ms,
-        HeartbeatExpired(group_id, member.member_id),
-    )
-
-
-def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
-    """NONE if the ids name a present member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID
-    (KIP-345).
+def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Result:
+    """After the log was replayed: expect the members' heartbeats; shrink a group over the size
+    limit.
     """
-    if group_instance_id is not None:
-        present = group.static_members.get(group_instance_id)
-        if present is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if present != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+    step = Step(group, ctx, shard.settings)
+    for member in group.members.values():
+        step.expect_heartbeat(member)
+    if len(group.members) > shard.settings.max_size and group.state == STABLE:
+        step.prepare_rebalance()
+    return step.result() if group.members else Result()
+
+
+def parked_answers(group: ClassicGroup) -> list[tuple[Token, Message]]:
+    """The answers to everybody parked, when this broker stops being the coordinator."""
+    moved = ErrorCode.NOT_COORDINATOR
+    answers: list[tuple[Token, Message]] = []
+    for member in group.members.values():
+        if member.awaiting_join is not None:
+            response = JoinGroupResponse(member_id=member.member_id, error_code=moved)
+            answers.append((member.awaiting_join, response))
+        if member.awaiting_sync is not None:
+            answers.append((member.awaiting_sync, SyncGroupResponse(error_code=moved)))
+    return answers

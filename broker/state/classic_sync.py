@@ -10,11 +10,13 @@ from kstore.broker.state.classic_group import (
     PREPARING_REBALANCE,
     STABLE,
     ClassicGroup,
+    member_error,
+    session_timer,
 )
-from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step, member_error, session_timer
+from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step
+from kstore.broker.state.group_contract import ShardState
 from kstore.broker.state.group_result import (
     GroupContext,
-    GroupSettings,
     HeartbeatExpired,
     InitialRebalanceExpired,
     JoinExpired,
@@ -40,16 +42,13 @@ __all__ = ["expire", "heartbeat", "leave_group", "sync_group"]
 
 
 def sync_group(
-    group: ClassicGroup | None,
-    request: SyncGroupRequest,
-    ctx: GroupContext,
-    settings: GroupSettings,
+    shard: ShardState, group: ClassicGroup | None, request: SyncGroupRequest, ctx: GroupContext
 ) -> Result:
     """Hand out the assignment of the member's generation, or wait for the leader to bring it."""
     error_code = _sync_error(group, request)
     if error_code != ErrorCode.NONE or group is None:
         return Result(SyncGroupResponse(error_code=error_code))
-    step = Step(group, ctx, settings)
+    step = Step(group, ctx, shard.settings)
     _mark_synced(step, request.member_id)
     member = step.group.members[request.member_id]
     if group.state == STABLE:
@@ -96,7 +95,9 @@ def _mark_synced(step: Step, member_id: str) -> None:
         step.cancel_timer(sync_key(step.group.group_id))
 
 
-def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest) -> Result:
+def heartbeat(
+    shard: ShardState, group: ClassicGroup | None, request: HeartbeatRequest, ctx: GroupContext
+) -> Result:
     """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
     if not request.group_id:
         return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -114,10 +115,7 @@ def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest) -> Result:
 
 
 def leave_group(
-    group: ClassicGroup | None,
-    request: LeaveGroupRequest,
-    ctx: GroupContext,
-    settings: GroupSettings,
+    shard: ShardState, group: ClassicGroup | None, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Result:
     """Remove the named members; the members left rebalance."""
     if not request.group_id:
@@ -126,7 +124,7 @@ def leave_group(
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         members = [_left(identity, unknown) for identity in request.members]
         return Result(LeaveGroupResponse(members=members))
-    step = Step(group, ctx, settings)
+    step = Step(group, ctx, shard.settings)
     members = [_left(identity, _leave(step, identity)) for identity in request.members]
     if any(member.error_code == ErrorCode.NONE for member in members):
         if step.group.state in (STABLE, COMPLETING_REBALANCE):
@@ -158,11 +156,9 @@ def _leave(step: Step, identity: MemberIdentity) -> int:
     return error_code
 
 
-def expire(
-    group: ClassicGroup, event: TimerEvent, ctx: GroupContext, settings: GroupSettings
-) -> Result:
+def expire(shard: ShardState, group: ClassicGroup, event: TimerEvent, ctx: GroupContext) -> Result:
     """What a timer that fired leads to; an empty Result if it came too late to matter."""
-    step = Step(group, ctx, settings)
+    step = Step(group, ctx, shard.settings)
     if isinstance(event, HeartbeatExpired):
         changed = _expire_session(step, event.member_id)
     elif isinstance(event, SyncExpired):

@@ -8,10 +8,11 @@ appended its records and handed it to GroupShard.commit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from kstore.broker.state.classic_group import ClassicGroup
+    from kstore.broker.state.group_contract import Group
+    from kstore.broker.state.image import MetadataImage
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -50,6 +51,10 @@ class GroupSettings(NamedTuple):
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
 
 
+def _no_group_config(group_id: str, name: str) -> None:
+    return None
+
+
 class GroupContext(NamedTuple):
     """When, from whom and with what luck: all that a step may know beside state and request."""
 
@@ -60,6 +65,18 @@ class GroupContext(NamedTuple):
     api_version: int = 0
     client_id: str = ""
     client_host: str = ""
+    image: MetadataImage | None = None
+    """Topics, their ids, partitions and racks as of now; to be read only."""
+    group_config: Callable[[str, str], Any] = _no_group_config
+    """``group_config(group_id, name)``: what was set for a group (config resource GROUP), or
+    None.
+    """
+
+    @property
+    def topics(self) -> MetadataImage:
+        """The image, for steps that are always given one."""
+        assert self.image is not None, "a step that needs the topics was given none"
+        return self.image
 
 
 class HeartbeatExpired(NamedTuple):
@@ -122,7 +139,7 @@ class Result(NamedTuple):
     records: tuple[GroupRecord, ...] = ()
     completions: tuple[tuple[Token, Message], ...] = ()
     timers: tuple[TimerChange, ...] = ()
-    groups: tuple[ClassicGroup, ...] = ()
+    groups: tuple[Group, ...] = ()
     """The successors of the groups that changed; they replace the live ones after the append."""
 
 

@@ -7,21 +7,10 @@ broker/runtime/shards.py runs it.
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import (
-    STABLE,
-    ClassicGroup,
-    restore_group,
-)
-from kstore.broker.state.classic_join import join_group
-from kstore.broker.state.classic_step import Step
-from kstore.broker.state.classic_sync import expire, heartbeat, leave_group, sync_group
-from kstore.broker.state.group_admin import (
-    delete_error,
-    deletion_records,
-    describe_group,
-    expiry_records,
-    list_groups,
-)
+from typing import Any
+
+from kstore.broker.state.group_admin import describe_group, expiry_records, list_groups
+from kstore.broker.state.group_contract import Group
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupRecord,
@@ -30,47 +19,31 @@ from kstore.broker.state.group_result import (
     TimerEvent,
     Token,
 )
-from kstore.broker.state.offset_commit import commit_offsets, delete_offsets
+from kstore.broker.state.group_tables import (
+    NO_GROUP,
+    OTHERS,
+    PARKED,
+    RECORDS,
+    REQUESTS,
+    RESUME,
+    TIMERS,
+    resolve,
+)
 from kstore.broker.state.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
-from kstore.errors import ErrorCode
-from kstore.protocol.group_admin import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    ListedGroup,
-)
-from kstore.protocol.groups import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kstore.protocol.log_records_classic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from kstore.protocol.offset_delete import OffsetDeleteRequest
-from kstore.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup,
-)
+from kstore.protocol.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
+from kstore.protocol.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kstore.protocol.schema import Message
 
 __all__ = ["GroupShard"]
 
 
 class GroupShard:
-    """Groups and offsets of one partition. All its methods are quick, none waits."""
+    """Groups of all kinds and offsets of one partition. All its methods are quick, none waits."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Any] = {}
+        """Group id to group: see group_contract.Group."""
         self.offsets = Offsets()
 
     def handle(self, request: Message, ctx: GroupContext) -> Result:
@@ -78,25 +51,24 @@ class GroupShard:
         `commit`.
         """
         if isinstance(request, DeleteGroupsRequest):
-            return self._delete_groups(request)
-        group = self.groups.get(request.group_id)  # type: ignore[attr-defined]
-        if isinstance(request, HeartbeatRequest):
-            return heartbeat(group, request)
-        if isinstance(request, OffsetCommitRequest):
-            return commit_offsets(group, request, ctx, self.settings)
-        if isinstance(request, JoinGroupRequest):
-            return join_group(group, request, ctx, self.settings)
-        if isinstance(request, SyncGroupRequest):
-            return sync_group(group, request, ctx, self.settings)
-        if isinstance(request, LeaveGroupRequest):
-            return leave_group(group, request, ctx, self.settings)
-        assert isinstance(request, OffsetDeleteRequest), request
-        return delete_offsets(group, request, self.offsets)
+            group_id: str = request.groups_names[0]
+        else:
+            group_id = request.group_id  # type: ignore[attr-defined]
+        group: Group | None = self.groups.get(group_id)
+        rows = REQUESTS[type(request).__name__]
+        kind = NO_GROUP if group is None else group.kind
+        row = rows.get(kind) or rows[OTHERS]
+        result: Result = resolve(row)(self, group, request, ctx)
+        return result
 
     def expire(self, event: TimerEvent, ctx: GroupContext) -> Result:
         """Decide what a fired timer leads to."""
-        group = self.groups.get(event.group_id)
-        return Result() if group is None else expire(group, event, ctx, self.settings)
+        group: Group | None = self.groups.get(event.group_id)
+        row = None if group is None else TIMERS[type(event).__name__].get(group.kind)
+        if row is None:
+            return Result()
+        result: Result = resolve(row)(self, group, event, ctx)
+        return result
 
     def commit(self, result: Result, base_offset: int = -1) -> None:
         """Take over a result whose records are in the log from ``base_offset`` on."""
@@ -115,49 +87,22 @@ class GroupShard:
     ) -> None:
         """Take over one record of the log; ``producer_id`` if it lies in a transaction."""
         key, value = record.key, record.value
-        if isinstance(key, OffsetCommitKey):
-            assert value is None or isinstance(value, OffsetCommitValue)
-            if value is not None and key.group not in self.groups:
-                self.groups[key.group] = ClassicGroup(key.group, -1)
-            self.offsets.replay(key, value, record_offset, producer_id)
-        else:
-            assert isinstance(key, GroupMetadataKey)
-            if value is None:
-                self.groups.pop(key.group, None)
-            else:
-                assert isinstance(value, GroupMetadataValue)
-                self.groups[key.group] = restore_group(key.group, value)
+        resolve(RECORDS[key.RECORD_TYPE])(self, key, value, record_offset, producer_id)
 
     def replay_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """Take over a transaction marker of the log."""
         self.offsets.replay_transaction_end(producer_id, committed=committed)
 
     def loaded(self, ctx: GroupContext) -> list[Result]:
-        """What to do after the log was replayed: expect members' heartbeats; shrink groups over the
-        size limit.
-        """
-        results = []
-        for group in self.groups.values():
-            step = Step(group, ctx, self.settings)
-            for member in group.members.values():
-                step.expect_heartbeat(member)
-            if len(group.members) > self.settings.max_size and group.state == STABLE:
-                step.prepare_rebalance()
-            if group.members:
-                results.append(step.result())
-        return results
+        """What to do after the log was replayed: sessions and other timers begin anew."""
+        groups = list(self.groups.values())
+        return [resolve(RESUME[group.kind])(self, group, ctx) for group in groups]
 
     def unloaded(self) -> list[tuple[Token, Message]]:
         """The answers to everybody parked here, when this broker stops being the coordinator."""
-        moved = ErrorCode.NOT_COORDINATOR
         answers: list[tuple[Token, Message]] = []
         for group in self.groups.values():
-            for member in group.members.values():
-                if member.awaiting_join is not None:
-                    response = JoinGroupResponse(member_id=member.member_id, error_code=moved)
-                    answers.append((member.awaiting_join, response))
-                if member.awaiting_sync is not None:
-                    answers.append((member.awaiting_sync, SyncGroupResponse(error_code=moved)))
+            answers += resolve(PARKED[group.kind])(group)
         return answers
 
     def describe(self, group_id: str, api_version: int) -> DescribedGroup:
@@ -172,6 +117,11 @@ class GroupShard:
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
         """OffsetFetch for one group; an unknown group has no offsets, which is not an error."""
+        group: Group | None = self.groups.get(request.group_id)
+        if group is not None:
+            error_code = group.fetch_error(request.member_id, request.member_epoch)
+            if error_code:
+                return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error_code)
         return self.offsets.fetch(request, require_stable=require_stable)
 
     def expire_offsets(self, now_ms: int) -> Result:
@@ -185,14 +135,3 @@ class GroupShard:
         """The tombstones of all offsets of a deleted topic."""
         places = self.offsets.places_of_topic(name)
         return Result(records=tuple(commit_tombstone(group, name, part) for group, part in places))
-
-    def _delete_groups(self, request: DeleteGroupsRequest) -> Result:
-        response = DeleteGroupsResponse()
-        records: list[GroupRecord] = []
-        for group_id in dict.fromkeys(request.groups_names):
-            group = self.groups.get(group_id)
-            error_code = delete_error(group)
-            response.results.append(DeletableGroupResult(group_id=group_id, error_code=error_code))
-            if group is not None and error_code == ErrorCode.NONE:
-                records += deletion_records(group, self.offsets)
-        return Result(response, tuple(records))

@@ -4,22 +4,19 @@ is in offsets.
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import (
-    COMPLETING_REBALANCE,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-    ClassicGroup,
-)
-from kstore.broker.state.classic_step import member_error, session_timer
-from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
+from collections.abc import Iterable
+from uuid import UUID
+
+from kstore.broker.state.classic_group import ClassicGroup
+from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
+from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
 from kstore.broker.state.offsets import (
     CommittedOffset,
-    Offsets,
     commit_record,
     commit_tombstone,
 )
 from kstore.errors import ErrorCode
+from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
 from kstore.protocol.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -35,43 +32,77 @@ from kstore.protocol.offsets import (
     OffsetCommitResponseTopic,
 )
 
-__all__ = ["commit_offsets", "delete_offsets", "offset_commit_failure"]
+__all__ = [
+    "commit_error",
+    "commit_offsets",
+    "delete_offsets",
+    "offset_commit_failure",
+    "replay_commit",
+]
 
 FIRST_VERSION_WITH_GROUP_NOT_FOUND = 9
 
 
 def commit_offsets(
-    group: ClassicGroup | None,
-    request: OffsetCommitRequest,
-    ctx: GroupContext,
-    settings: GroupSettings,
+    shard: ShardState, group: Group | None, request: OffsetCommitRequest, ctx: GroupContext
 ) -> Result:
     """Store the offsets, if the member, or a consumer outside any group (generation -1), may."""
-    error_code = _commit_error(group, request, ctx.api_version)
+    claim = CommitClaim(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        ctx.api_version,
+    )
+    wanted = [
+        (topic, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _metadata_length(partition) <= shard.settings.offset_metadata_max_bytes
+    ]
+    error_code = commit_error(
+        group, claim, ((topic.topic_id, partition.partition_index) for topic, partition in wanted)
+    )
     if error_code != ErrorCode.NONE:
         return Result(offset_commit_failure(request, error_code))
-    records: list[GroupRecord] = []
+    records = [_record(request, topic, partition, ctx.now_ms) for topic, partition in wanted]
     topics = []
     for topic in request.topics:
         response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         topics.append(response)
         for partition in topic.partitions:
-            error_code = ErrorCode.NONE
-            if _metadata_length(partition) > settings.offset_metadata_max_bytes:
-                error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                records.append(_record(request, topic, partition, ctx.now_ms))
+            too_long = _metadata_length(partition) > shard.settings.offset_metadata_max_bytes
             response.partitions.append(
                 OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=error_code
+                    partition_index=partition.partition_index,
+                    error_code=(
+                        ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
+                    ),
                 )
             )
-    result = Result(OffsetCommitResponse(topics=topics), tuple(records))
-    if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
-        member = group.members.get(request.member_id)
-        if member is not None:
-            result = result._replace(timers=(session_timer(group.group_id, member),))
-    return result
+    timers = () if group is None else group.commit_timers(claim)
+    return Result(OffsetCommitResponse(topics=topics), tuple(records), timers=timers)
+
+
+def commit_error(
+    group: Group | None, claim: CommitClaim, places: Iterable[tuple[UUID, int]]
+) -> int:
+    """Whether the claim's member may commit all these (topic id, partition); NONE or one error for
+    the whole request.
+    """
+    if group is None:
+        if claim.epoch < 0:
+            return ErrorCode.NONE
+        if claim.api_version >= FIRST_VERSION_WITH_GROUP_NOT_FOUND and not claim.transactional:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    error_code = group.commit_error(claim)
+    if error_code != ErrorCode.NONE:
+        return error_code
+    for topic_id, partition in places:
+        error_code = group.partition_commit_error(claim, topic_id, partition)
+        if error_code != ErrorCode.NONE:
+            return error_code
+    return ErrorCode.NONE
 
 
 def _metadata_length(partition: OffsetCommitRequestPartition) -> int:
@@ -98,31 +129,6 @@ def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> Offs
     )
 
 
-def _commit_error(
-    group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
-) -> int:
-    generation_id = request.generation_id_or_member_epoch
-    if group is None:
-        if generation_id < 0:
-            return ErrorCode.NONE
-        if api_version >= FIRST_VERSION_WITH_GROUP_NOT_FOUND:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.ILLEGAL_GENERATION
-    if generation_id < 0 and group.state == EMPTY:
-        return ErrorCode.NONE
-    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
-        # A consumer that manages its partitions itself may not write into an active group.
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error_code = member_error(group, request.member_id, request.group_instance_id)
-    if error_code != ErrorCode.NONE:
-        return error_code
-    if generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state == COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
-
-
 def _record(
     request: OffsetCommitRequest,
     topic: OffsetCommitRequestTopic,
@@ -142,16 +148,31 @@ def _record(
     return commit_record(request.group_id, topic.name, partition.partition_index, committed)
 
 
+def replay_commit(
+    shard: ShardState,
+    key: OffsetCommitKey,
+    value: OffsetCommitValue | None,
+    record_offset: int,
+    producer_id: int,
+) -> None:
+    """Take over a record of a committed offset; a group that has nothing else is a simple one."""
+    if value is not None and key.group not in shard.groups:
+        shard.groups[key.group] = ClassicGroup(key.group, -1)
+    shard.offsets.replay(key, value, record_offset, producer_id)
+
+
 def delete_offsets(
-    group: ClassicGroup | None, request: OffsetDeleteRequest, offsets: Offsets
+    shard: ShardState, group: Group | None, request: OffsetDeleteRequest, ctx: GroupContext
 ) -> Result:
     """Delete offsets of topics that no member consumes (KIP-496)."""
     if not request.group_id:
         return Result(OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))
     if group is None:
         return Result(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.state != EMPTY and not group.uses_consumer_protocol:
-        return Result(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    error_code = group.delete_offsets_error()
+    if error_code != ErrorCode.NONE:
+        return Result(OffsetDeleteResponse(error_code=error_code))
+    present = set(shard.offsets.all_places(group.group_id))
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:
@@ -168,6 +189,6 @@ def delete_offsets(
                     ),
                 )
             )
-            if not subscribed and (topic.name, partition) in offsets.all_places(group.group_id):
+            if not subscribed and (topic.name, partition) in present:
                 records.append(commit_tombstone(group.group_id, topic.name, partition))
     return Result(OffsetDeleteResponse(topics=topics), tuple(records))

@@ -149,9 +149,13 @@ class Offsets:
         group_id: str,
         now_ms: int,
         retention_ms: int,
-        retained_since: Callable[[CommittedOffset], int],
+        retained_since: Callable[[int], int | None],
     ) -> list[tuple[str, int]]:
-        """The topic partitions whose retention, counted from ``retained_since``, is over."""
+        """The topic partitions whose retention is over; ``retained_since`` says of an offset's
+        commit timestamp when it began, if it did.
+        """
+        if retained_since(0) is None:
+            return []
         return [
             (topic, partition)
             for topic, partitions in self.topics(group_id).items()
@@ -160,7 +164,7 @@ class Offsets:
             and (
                 now_ms >= offset.expire_timestamp
                 if offset.expire_timestamp != -1
-                else now_ms - retained_since(offset) >= retention_ms
+                else now_ms - (retained_since(offset.commit_timestamp) or 0) >= retention_ms
             )
         ]
 

@@ -6,38 +6,43 @@ log_records_classic; what a record does to a group's state is not decided here.
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import TypeAlias
 
 from kstore.errors import ProtocolError
-from kstore.protocol.log_records_classic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
 from kstore.protocol.schema import Message
 
 __all__ = [
     "RECORD_TYPES",
-    "GroupMetadataKey",
-    "GroupMetadataValue",
-    "OffsetCommitKey",
-    "OffsetCommitValue",
     "decode_key",
     "decode_value",
     "encode_key",
     "encode_value",
+    "record_classes",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# Record type -> key class, value class. Type 0 is the OffsetCommitKey of old brokers, which has the
-# same fields as type 1.
-RECORD_TYPES: dict[int, tuple[type[Message], type[Message]]] = {
-    0: (OffsetCommitKey, OffsetCommitValue),
-    1: (OffsetCommitKey, OffsetCommitValue),
-    2: (GroupMetadataKey, GroupMetadataValue),
+# Record type -> module and name; the classes are <name>Key and <name>Value, imported when the first
+# such record is met. Type 0 is the OffsetCommitKey of old brokers, with the same fields as type 1.
+RECORD_TYPES: dict[int, tuple[str, str]] = {
+    0: ("log_records_classic", "OffsetCommit"),
+    1: ("log_records_classic", "OffsetCommit"),
+    2: ("log_records_classic", "GroupMetadata"),
 }
+
+
+@cache
+def record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
+    """The classes of a record type's key and value. ProtocolError for a type that this version of
+    kstore does not know.
+    """
+    row = RECORD_TYPES.get(record_type)
+    if row is None:
+        raise ProtocolError(f"coordinator records of type {record_type} are not known")
+    module = import_module(f"kstore.protocol.{row[0]}")
+    return getattr(module, f"{row[1]}Key"), getattr(module, f"{row[1]}Value")
 
 
 def encode_key(key: Message) -> bytes:
@@ -52,17 +57,13 @@ def encode_value(value: Message, version: int) -> bytes:
 
 def decode_key(data: Buffer) -> Message:
     """The key of a record. ProtocolError for a type that this version of kstore does not know."""
-    record_type = _prefix(data, "key")
-    classes = RECORD_TYPES.get(record_type)
-    if classes is None:
-        raise ProtocolError(f"coordinator records of type {record_type} are not known")
-    return classes[0].decode(data, 0, offset=2)
+    return record_classes(_prefix(data, "key"))[0].decode(data, 0, offset=2)
 
 
 def decode_value(key: Message, data: Buffer) -> tuple[Message, int]:
     """The value that belongs to a key, and the version in which it was written."""
     version = _prefix(data, "value")
-    return RECORD_TYPES[key.RECORD_TYPE][1].decode(data, version, offset=2), version
+    return record_classes(key.RECORD_TYPE)[1].decode(data, version, offset=2), version
 
 
 def _prefix(data: Buffer, what: str) -> int:

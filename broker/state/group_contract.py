@@ -1,0 +1,99 @@
+"""What every kind of group (classic, consumer, streams) is to a shard: a small common contract, and
+what a handler is given of the shard. No kind's rules are here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import UUID
+
+from kstore.broker.state.group_result import GroupRecord, GroupSettings, TimerChange
+
+if TYPE_CHECKING:
+    from kstore.broker.state.offsets import Offsets
+
+__all__ = ["CommitClaim", "Group", "ShardState"]
+
+
+class CommitClaim(NamedTuple):
+    """Who says to be allowed to commit: a request's ids and generation, or member epoch."""
+
+    member_id: str
+    group_instance_id: str | None
+    epoch: int
+    api_version: int
+    transactional: bool = False
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether no member is named: an administrator, or a consumer outside any group."""
+        return self.epoch < 0 and not self.member_id and self.group_instance_id is None
+
+
+class Group(Protocol):
+    """A group of any kind. Errors are codes of kstore.errors; NONE allows."""
+
+    group_id: str
+
+    @property
+    def kind(self) -> str:
+        """``classic``, ``consumer`` or ``streams``: the group type of ListGroups."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """The protocol type of ListGroups."""
+
+    @property
+    def state(self) -> str:
+        """The state's name, as in ListGroups."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it may go as soon as it has no offsets left."""
+
+    def commit_error(self, claim: CommitClaim) -> int:
+        """Whether the claim's member may commit at all; an error is every partition's."""
+
+    def partition_commit_error(self, claim: CommitClaim, topic_id: UUID, partition: int) -> int:
+        """Whether it may commit this partition; an error is every partition's, too."""
+
+    def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
+        """The timers that a commit moves."""
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
+        """Whether a member may read offsets (OffsetFetch 9+)."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be consuming the topic, so that its offsets stay."""
+
+    def retained_since(self, commit_timestamp: int) -> int | None:
+        """When the retention of an offset began, in ms; None: it is not running."""
+
+    def delete_error(self) -> int:
+        """Why DeleteGroups can't delete it, or NONE."""
+
+    def delete_offsets_error(self) -> int:
+        """Why OffsetDelete can't delete any offset, or NONE."""
+
+    def tombstones(self) -> list[GroupRecord]:
+        """The records that delete the group itself, its offsets apart."""
+
+
+class ShardState(Protocol):
+    """What handlers may read of a shard. They change nothing: see group_shard."""
+
+    @property
+    def settings(self) -> GroupSettings:
+        """The broker's settings for groups."""
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """All groups by id."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """All committed offsets."""
