@@ -1,4 +1,5 @@
-"""ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table.
+"""ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table, and the
+features, Kafka's and kstore's own, whose APIs are among them.
 
 A version newer than ours is answered in version 0 with UNSUPPORTED_VERSION and the list, so that
 the client can ask again.
@@ -7,16 +8,52 @@ the client can ask again.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import API_TABLE, RequestContext
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["handle_api_versions", "unsupported_version"]
+
+FIRST_FEATURES = 3
+FIRST_ZERO_MINIMUM = 4
+"""Older clients take a feature's minimum of 0 for an error, so Kafka does not show them those."""
+FEATURES_EPOCH = 1
+
+
+class Feature(NamedTuple):
+    """A feature's range of versions, the one in force, and an API without which it is not there."""
+
+    name: str
+    min_version: int
+    max_version: int
+    finalized: int = 0
+    """0 where it is none that the cluster agrees on."""
+    needs_api: int = 18
+
+
+FEATURES = (
+    Feature("group.version", 0, 1, 1, needs_api=68),
+    Feature("kraft.version", 0, 1),
+    Feature("metadata.version", 7, 30, 30),
+    Feature("share.version", 0, 1, 1, needs_api=76),
+    Feature("streams.version", 0, 1, 1, needs_api=88),
+    Feature("transaction.version", 0, 2, 2, needs_api=24),
+    Feature("eligible.leader.replicas.version", 0, 1, 1),
+    Feature("kstore.kip359", 1, 1),
+    Feature("kstore.kip391", 1, 1),
+)
+"""Kafka 4.3.1's features in the order of its answer, then the extensions that a client may use."""
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
@@ -30,7 +67,31 @@ def handle_api_versions(
         and SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_rows())
+    response = ApiVersionsResponse(api_keys=_rows())
+    if ctx.api_version >= FIRST_FEATURES:
+        _add_features(response, ctx.api_version)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, version: int) -> None:
+    served = [feature for feature in FEATURES if feature.needs_api in API_TABLE]
+    response.supported_features = [
+        SupportedFeatureKey(
+            name=feature.name, min_version=feature.min_version, max_version=feature.max_version
+        )
+        for feature in served
+        if feature.min_version > 0 or version >= FIRST_ZERO_MINIMUM
+    ]
+    response.finalized_features_epoch = FEATURES_EPOCH
+    response.finalized_features = [
+        FinalizedFeatureKey(
+            name=feature.name,
+            min_version_level=feature.finalized,
+            max_version_level=feature.finalized,
+        )
+        for feature in served
+        if feature.finalized
+    ]
 
 
 def unsupported_version(broker: Broker) -> bytes:

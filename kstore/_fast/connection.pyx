@@ -252,7 +252,7 @@ cdef class Connection(AnswerSink):
 
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
-        cdef int outcome = self.plane.produce.handle(r, head.api_version, out)
+        cdef int outcome = self.plane.produce.handle(self, r, head.api_version, out)
         if outcome == PRODUCE_ANSWERED and not self.plane.produce.appended:
             end_answer(out, start)
             return self.queue_answer(out)

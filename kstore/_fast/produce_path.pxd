@@ -3,6 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.partition_table cimport Partition, PartitionTable
+from kstore._fast.slots cimport AnswerSink
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum ProduceOutcome:
@@ -11,17 +12,32 @@ cdef enum ProduceOutcome:
     PRODUCE_CLOSE = 2               # acks=0 and something failed: closing tells it
     PRODUCE_MALFORMED = 3           # nothing was appended
 
+# What a partition's answer tells; -1 is unknown.
+cdef struct ProduceOffsets:
+    int64_t base_offset
+    int64_t log_append_time_ms
+    int64_t log_start_offset
+    int64_t log_end_offset          # only for who gives offsets (KIP-391)
+
 cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
-    cdef bint in_transaction        # the request at hand names a transactional id
+    cdef public object may_give_offsets     # callable(connection) -> bool; None: everybody may
+    # of the request at hand
+    cdef bint in_transaction        # it names a transactional id
+    cdef bint extended              # a topic has tagged fields: perhaps a partition count (KIP-253)
+    cdef bint use_offset            # KIP-391: its batches bring their offsets
+    cdef bint offset_refused        # and its client may not do that
     cdef list appended              # (log, end offset) of this request, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in
     # r stands behind the request header; the records in the frame are changed in place.
-    cdef int handle(self, WireReader* r, int version, AnswerBuffer out) except -1
+    cdef int handle(
+        self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
     cdef int16_t append_one(
-        self, Partition partition, WireBytes records, int version, int64_t* offsets) except -1
+        self, Partition partition, WireBytes records, int version, int64_t known_epoch,
+        ProduceOffsets* offsets
+    ) except -1

@@ -1,6 +1,7 @@
 """Produce, versions 3 to 13, from the frame to the answer; see produce_path.pyx."""
 
 from collections.abc import Callable
+from typing import Any
 
 from kstore._fast.partition_table import PartitionTable
 
@@ -10,6 +11,8 @@ class ProducePath:
     requests: int
     batches: int
     bytes_in: int
+    may_give_offsets: Callable[[Any], bool] | None
+    """Whether a connection's client may choose offsets (KIP-391); None: everybody may."""
     def __init__(
         self, table: PartitionTable, report: Callable[[str], None], *, durable: bool = False
     ) -> None: ...

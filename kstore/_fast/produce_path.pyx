@@ -3,21 +3,26 @@ answered.
 
 Records are validated and appended from the receive buffer itself. Who leads and what the log
 refuses is decided elsewhere (the partition table, the log core); this module maps it to Kafka's
-answer.
+answer. Three tagged fields are kstore's own: the leader epoch that a producer knows (KIP-359), the
+topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 """
 
 from kstore._fast.batch cimport (
-    BATCH_BAD_MAGIC, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch,
-    is_control, is_transactional, read_batch_header)
+    BATCH_BAD_MAGIC, BATCH_BAD_OFFSET_DELTA, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo,
+    check_batch, is_compressed, is_control, is_transactional, read_batch_header, validate_batch,
+    validate_compressed)
+from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
-    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_LEADER_OR_FOLLOWER, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
+    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
+    INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
-from kstore._fast.log_core cimport ORIGIN_CLIENT, AppendResult
+from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
-    read_bytes, read_count, read_int16, read_int32, read_raw, read_string, room, skip_tags)
+    put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
+    read_string, room, skip_tags)
 
 cdef enum:
     FIRST_FLEXIBLE = 9
@@ -27,7 +32,16 @@ cdef enum:
     FIRST_CURRENT_LEADER = 10
     FIRST_TOPIC_ID = 13
     ZSTD = 4
-    PARTITION_ANSWER_BYTES = 64
+    PARTITION_ANSWER_BYTES = 96
+    LEADER_TAG = 0                                  # KIP-951
+    PARTITION_COUNT_TAG = 25300
+    LEADER_EPOCH_TAG = 35900
+    USE_OFFSET_TAG = 39100
+    LOG_END_OFFSET_TAG = 39101
+
+cdef struct LookAhead:                              # of what a request has behind its records
+    bint extended
+    bint use_offset
 
 
 cdef inline WireBytes read_topic(WireReader* r, int version) noexcept:
@@ -36,11 +50,12 @@ cdef inline WireBytes read_topic(WireReader* r, int version) noexcept:
     return read_string(r, version >= FIRST_FLEXIBLE)
 
 
-cdef bint is_whole(WireReader r, int version) noexcept nogil:
+cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
     """Walk the whole request by a copy of the reader: a truncated one must append nothing."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef Py_ssize_t topics = read_count(&r, flexible)
     cdef Py_ssize_t i, j, partitions
+    ahead.extended = False
     for i in range(topics):
         if version >= FIRST_TOPIC_ID:
             read_raw(&r, 16)
@@ -53,16 +68,32 @@ cdef bint is_whole(WireReader r, int version) noexcept nogil:
             skip_tags(&r, flexible)
             if r.bad:
                 return False
+        ahead.extended |= flexible and r.p < r.end and r.p[0] != 0
         skip_tags(&r, flexible)
         if r.bad:
             return False
-    skip_tags(&r, flexible)
+    ahead.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0
     return not r.bad
 
 
-cdef int16_t check_records(WireBytes records, int version, bint in_transaction) noexcept nogil:
-    """Exactly one batch of magic 2 per partition, from offset 0, not a control batch, zstd only
-    where the client may know it. What is wrong has the code that Kafka gives it.
+cdef int64_t partition_count(WireReader r, int version, Py_ssize_t partitions) noexcept nogil:
+    """The topic's number of partitions as the producer knows it (KIP-253), or -1; r, a copy, stands
+    before the topic's partitions.
+    """
+    cdef Py_ssize_t i
+    for i in range(partitions):
+        read_int32(&r)
+        read_bytes(&r, True)
+        skip_tags(&r, True)
+    return read_number_tag(&r, True, PARTITION_COUNT_TAG, 4)
+
+
+cdef int16_t check_records(
+    WireBytes records, int version, bint in_transaction, bint use_offset
+) noexcept nogil:
+    """Exactly one batch of magic 2 per partition, from offset 0 (or from a given one), not a
+    control batch, zstd only where the client may know it. What is wrong has the code that Kafka
+    gives it, or KIP-391.
     """
     cdef BatchInfo info
     cdef const uint8_t* end = records.data + records.size
@@ -76,8 +107,10 @@ cdef int16_t check_records(WireBytes records, int version, bint in_transaction) 
         return CORRUPT_MESSAGE
     if info.size_bytes != records.size:         # a second batch; or the first one's length is wrong
         status = check_batch(records.data, end, &info)
-        return INVALID_RECORD if status == BATCH_OK else CORRUPT_MESSAGE
-    if is_control(&info) or info.base_offset != 0:
+        return INVALID_RECORD if status == BATCH_OK and not use_offset else CORRUPT_MESSAGE
+    if use_offset and (info.base_offset < 0 or info.last_offset_delta != info.records_count - 1):
+        return CORRUPT_MESSAGE                      # records without offsets, or a gap among them
+    if is_control(&info) or (info.base_offset != 0 and not use_offset):
         return INVALID_RECORD
     if is_transactional(&info) and not in_transaction:
         return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -95,17 +128,25 @@ cdef class ProducePath:
         self.appended = []
         self.report = report
 
-    cdef int handle(self, WireReader* r, int version, AnswerBuffer out) except -1:
+    cdef int handle(
+        self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out
+    ) except -1:
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef int acks
         cdef Py_ssize_t topics, i
         cdef int failures = 0
+        cdef LookAhead ahead
         self.in_transaction = read_string(r, flexible).size >= 0
         acks = read_int16(r)
         read_int32(r)                               # timeout: nothing waits for followers here
-        if r.bad or not is_whole(r[0], version):
+        if r.bad or not is_whole(r[0], version, &ahead):
             return PRODUCE_MALFORMED
         self.requests += 1
+        self.extended = ahead.extended
+        self.use_offset = ahead.use_offset
+        self.offset_refused = (
+            ahead.use_offset and self.may_give_offsets is not None
+            and not self.may_give_offsets(connection))
         if self.durable:
             self.appended = []
         topics = read_count(r, flexible)
@@ -129,54 +170,65 @@ cdef class ProducePath:
         cdef Partition partition
         cdef Py_ssize_t partitions = read_count(r, flexible)
         cdef Py_ssize_t j
+        cdef int64_t known_count, known_epoch
         cdef int32_t index
-        cdef int16_t error, unknown
+        cdef int16_t error
         cdef int failures = 0
-        cdef int64_t[3] offsets                     # base offset, log append time, log start offset
+        cdef ProduceOffsets offsets
         room(out, topic.size + 16)
         if version >= FIRST_TOPIC_ID:
             entry = self.table.find_id(topic.data)
-            unknown = UNKNOWN_TOPIC_ID
             put_raw(out, topic.data, 16)
         else:
             entry = self.table.find_name(topic.data, topic.size)
-            unknown = UNKNOWN_TOPIC_OR_PARTITION
             put_string(out, topic.data, topic.size, flexible)
+        known_count = partition_count(r[0], version, partitions) if self.extended else -1
         put_count(out, partitions if partitions > 0 else 0, flexible)
         for j in range(partitions):
             index = read_int32(r)
             records = read_bytes(r, flexible)
-            skip_tags(r, flexible)
+            known_epoch = read_number_tag(r, flexible, LEADER_EPOCH_TAG, 4)
             partition = None
-            error = unknown
-            offsets[0] = offsets[1] = offsets[2] = -1
+            offsets.base_offset = offsets.log_append_time_ms = -1
+            offsets.log_start_offset = offsets.log_end_offset = -1
+            error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
             if entry is not None:
                 error = UNKNOWN_TOPIC_OR_PARTITION
-                if 0 <= index < len(entry.partitions):
+                if 0 <= known_count != len(entry.partitions):
+                    error = INVALID_PARTITION_COUNT
+                elif 0 <= index < len(entry.partitions):
                     partition = <Partition>entry.partitions[index]
-            if partition is not None:
-                if acks < -1 or acks > 1:
-                    error = INVALID_REQUIRED_ACKS
-                else:
-                    error = self.append_one(partition, records, version, offsets)
+                if partition is not None:
+                    error = NONE
+            if error == NONE and (acks < -1 or acks > 1):
+                error = INVALID_REQUIRED_ACKS
+            if error == NONE:
+                error = self.append_one(partition, records, version, known_epoch, &offsets)
             if error != NONE:
                 failures += 1
-            put_partition(out, version, index, error, offsets, partition)
+            put_partition(out, version, index, error, &offsets, partition)
         skip_tags(r, flexible)
         put_no_tags(out, flexible)
         return failures
 
     cdef int16_t append_one(
-        self, Partition partition, WireBytes records, int version, int64_t* offsets
+        self, Partition partition, WireBytes records, int version, int64_t known_epoch,
+        ProduceOffsets* offsets
     ) except -1:
         cdef AppendResult result
-        cdef int16_t error = check_records(records, version, self.in_transaction)
+        cdef int origin = ORIGIN_GIVEN_OFFSETS if self.use_offset else ORIGIN_CLIENT
+        cdef int16_t error
+        if self.offset_refused:
+            return CLUSTER_AUTHORIZATION_FAILED
+        if self.use_offset and partition.online:
+            offsets.log_end_offset = partition.core.log_end_offset
+        error = check_records(records, version, self.in_transaction, self.use_offset)
+        if error == NONE:
+            error = check_leader(partition, known_epoch)
         if error != NONE:
             return error
-        if not partition.online:
-            return NOT_LEADER_OR_FOLLOWER
         try:
-            partition.append(<uint8_t*>records.data, records.size, ORIGIN_CLIENT, &result)
+            partition.append(<uint8_t*>records.data, records.size, origin, &result)
         except OSError as problem:
             name = partition.entry.name.decode()
             self.report(f"cannot append to {name}-{partition.index}: {problem}")
@@ -184,35 +236,74 @@ cdef class ProducePath:
         self.batches += 1
         self.bytes_in += records.size
         if result.error_code == NONE:
-            offsets[0] = result.base_offset
-            offsets[1] = result.log_append_time_ms
+            offsets.base_offset = result.base_offset
+            offsets.log_append_time_ms = result.log_append_time_ms
             if self.durable:
                 self.appended.append((partition.log, result.last_offset + 1))
-        offsets[2] = result.log_start_offset
+        offsets.log_start_offset = result.log_start_offset
+        if self.use_offset:
+            offsets.log_end_offset = result.log_end_offset
+            if result.error_code == INVALID_RECORD and has_gaps(records):
+                return CORRUPT_MESSAGE
         return result.error_code
 
 
+cdef bint has_gaps(WireBytes records) except -1:
+    """Whether a refused batch's records have other offsets than consecutive ones."""
+    cdef BatchInfo info
+    cdef int status = validate_batch(records.data, records.data + records.size, &info)
+    if status == BATCH_OK and is_compressed(&info):
+        status = validate_compressed(records.data, &info, MAX_DECOMPRESSED_BYTES)
+    return status == BATCH_BAD_OFFSET_DELTA
+
+
+cdef int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
+    """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none)."""
+    if not partition.online:
+        return NOT_LEADER_OR_FOLLOWER
+    if known_epoch < 0 or known_epoch == partition.leader_epoch:
+        return NONE
+    return FENCED_LEADER_EPOCH if known_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
+
+
 cdef int put_partition(
-    AnswerBuffer out, int version, int32_t index, int16_t error, int64_t* offsets,
+    AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
     Partition partition
 ) except -1:
-    """One partition's answer; a client that asked the wrong broker is told the leader (KIP-951)."""
+    """One partition's answer."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
     room(out, PARTITION_ANSWER_BYTES)
     put_int32(out, index)
     put_int16(out, error)
-    put_int64(out, offsets[0])
-    put_int64(out, offsets[1])
+    put_int64(out, offsets.base_offset)
+    put_int64(out, offsets.log_append_time_ms)
     if version >= FIRST_LOG_START_OFFSET:
-        put_int64(out, offsets[2])
+        put_int64(out, offsets.log_start_offset)
     if version >= FIRST_ERROR_MESSAGE:
         put_count(out, 0, flexible)                 # record errors
         put_string(out, NULL, -1, flexible)         # error message
-    if error == NOT_LEADER_OR_FOLLOWER and version >= FIRST_CURRENT_LEADER:
-        put_int8(out, 1)                            # one tagged field: 0, of 9 bytes
-        put_int8(out, 0)
+    if flexible:
+        put_partition_tags(out, version, error, offsets, partition)
+    return 0
+
+
+cdef int put_partition_tags(
+    AnswerBuffer out, int version, int16_t error, ProduceOffsets* offsets, Partition partition
+) noexcept:
+    """The leader, for a client that asked the wrong broker (KIP-951) or with an old epoch; the log
+    end offset, for one that gives offsets.
+    """
+    cdef bint leader = version >= FIRST_CURRENT_LEADER and (
+        error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH)
+    put_int8(out, leader + (offsets.log_end_offset >= 0))
+    if leader:
+        put_int8(out, LEADER_TAG)
         put_int8(out, 9)
         put_int32(out, partition.leader_id)
         put_int32(out, partition.leader_epoch)
-    put_no_tags(out, flexible)
+        put_no_tags(out, True)
+    if offsets.log_end_offset >= 0:
+        put_unsigned(out, LOG_END_OFFSET_TAG)
+        put_int8(out, 8)
+        put_int64(out, offsets.log_end_offset)
     return 0

@@ -128,6 +128,30 @@ cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
             return
 
 
+# Reads all tagged fields and returns the wanted one's number of 1 or 4 bytes; -1 where it is not
+# there. A field of another size is bad.
+cdef inline int64_t read_number_tag(
+    WireReader* r, bint flexible, uint32_t wanted, Py_ssize_t size
+) noexcept nogil:
+    cdef uint32_t count, i, tag
+    cdef WireBytes field
+    cdef int64_t value = -1
+    if not flexible:
+        return -1
+    count = read_unsigned(r)
+    for i in range(count):
+        tag = read_unsigned(r)
+        field = read_raw(r, <Py_ssize_t>read_unsigned(r))
+        if r.bad:
+            return -1
+        if tag == wanted:
+            if field.size != size:
+                r.bad = True
+                return -1
+            value = load_int32(field.data) if size == 4 else field.data[0]
+    return value
+
+
 # A growing run of bytes to be sent. `room` first, then as many `put` as it was asked for.
 cdef class AnswerBuffer:
     cdef uint8_t* data

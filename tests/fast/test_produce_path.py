@@ -213,9 +213,83 @@ def test_several_topics_and_partitions_in_one_request(plane: Plane) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("version", range(9, 14))
+def test_leader_epoch_that_the_producer_knows(plane: Plane, version: int) -> None:
+    """KIP-359: the harness leads at epoch 3."""
+    client = plane.client()
+
+    def produce(epoch: int) -> PartitionProduceResponse:
+        wanted = request(version, two_records())
+        wanted.topic_data[0].partition_data[0].current_leader_epoch = epoch
+        return only(client.call(PRODUCE, version, wanted))
+
+    fenced = produce(2)
+    assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    if version >= 10:
+        assert fenced.current_leader == LeaderIdAndEpoch(leader_id=5, leader_epoch=3)
+    assert produce(4).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert plane.partition().log_end_offset == 0
+    assert produce(3).error_code == produce(-1).error_code == ErrorCode.NONE
+    assert plane.partition().log_end_offset == 4
+
+
+def given(offset: int) -> ProduceRequest:
+    wanted = request(9, build_batch([b"x"], base_offset=offset))
+    wanted.use_offset = True
+    return wanted
+
+
+def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
+    """KIP-391: the permission is asked for once per request, by its connection."""
+    asked: list[object] = []
+    client = plane.client()
+    plane.plane.produce.may_give_offsets = lambda connection: bool(asked.append(connection))
+    refused = only(client.call(PRODUCE, 9, given(4)))
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert refused.log_end_offset == -1, "which is none of its business"
+    assert asked == [client.connection]
+    assert only(client.call(PRODUCE, 9, request(9, two_records()))).error_code == ErrorCode.NONE
+    assert len(asked) == 1, "ordinary producers are not asked about"
+    plane.plane.produce.may_give_offsets = lambda connection: True
+    assert only(client.call(PRODUCE, 9, given(4))).base_offset == 4
+
+
+def test_extension_field_of_a_wrong_size_is_malformed(plane: Plane) -> None:
+    for tag, size in ((39100, 2), (39100, 0)):
+        client = plane.client()
+        wanted = request(9, two_records())
+        frame = client.frame(PRODUCE, 9, wanted)[4:-1] + b"\x01"
+        frame += bytes([tag & 0x7F | 0x80, tag >> 7 & 0x7F | 0x80, tag >> 14, size]) + b"\1" * size
+        client.feed(framed(frame))
+        assert client.transport.closed
+    assert plane.partition().log_end_offset == 0
+
+
 def test_tagged_fields_that_nobody_knows_are_skipped(plane: Plane) -> None:
-    wanted = request(9, two_records())
-    wanted.use_offset = False
-    wanted.topic_data[0].partition_count = 12
-    wanted.topic_data[0].partition_data[0].current_leader_epoch = 3
-    assert only(plane.client().call(PRODUCE, 9, wanted)).error_code == ErrorCode.NONE
+    client = plane.client()
+    frame = client.frame(PRODUCE, 9, request(9, two_records()))[4:-1]
+    frame += b"\x02" + b"\x05\x03abc" + b"\xe8\x07\x00"  # tags 5 and 1000
+    client.feed(framed(frame))
+    [(_, response)] = client.answers()
+    assert only(response).error_code == ErrorCode.NONE
+
+
+def test_known_partition_count(plane: Plane) -> None:
+    """KIP-253, per topic of the request."""
+    plane.add_topic("u", UUID(int=7), 1)
+    parts = [PartitionProduceData(index=0, records=two_records())]
+    response = plane.client().call(
+        PRODUCE, 9,
+        ProduceRequest(
+            acks=-1,
+            topic_data=[
+                TopicProduceData(name="t", partition_data=parts, partition_count=1),
+                TopicProduceData(name="u", partition_data=parts, partition_count=1),
+                TopicProduceData(name="v", partition_data=parts, partition_count=1),
+                TopicProduceData(name="t", partition_data=parts, partition_count=2),
+            ],
+        ),
+    )  # fmt: skip
+    assert [topic.partition_responses[0].error_code for topic in response.responses] == [
+        ErrorCode.INVALID_PARTITION_COUNT, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0,
+    ]  # fmt: skip

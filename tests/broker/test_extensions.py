@@ -1,0 +1,312 @@
+"""kstore's own tagged fields on a real socket: KIP-359's epoch, KIP-253's partition count and
+KIP-391's given offsets, to the byte; and that a client that sends none of them is not told of them.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore._fast.crc32c import checksum
+from kstore.errors import ErrorCode
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from tests.conformance.kstore_broker import KstoreBroker
+
+FLEXIBLE = range(9, 14)
+NEWEST = 13
+TIME = 1_700_000_000_000
+
+
+class Wire:
+    """One connection that speaks messages; `sent` and `got` keep the last bytes."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        self.sock = socket.create_connection((broker.host, broker.port), timeout=20)
+        self.got = b""
+
+    def call(self, request: Message, version: int) -> Any:
+        """Send a request, decode its answer."""
+        self.sock.sendall(encode_request(request, version, 9, "test"))
+        (size,) = struct.unpack(">i", self._exactly(4))
+        self.got = self._exactly(size)
+        return decode_response(self.got, APIS[request.API_KEY].response, version)[1]
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self.sock.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            data += piece
+        return data
+
+
+class Topic:
+    """A topic of two partitions, made for one test, and how it is produced to."""
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        self.wire, self.name = wire, name
+        made = wire.call(
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)]
+            ),
+            7,
+        )
+        assert made.topics[0].error_code == 0, made
+        self.topic_id: UUID = made.topics[0].topic_id
+
+    def request(self, records: bytes | None, version: int = NEWEST, **fields: Any) -> Message:
+        """A Produce request; epoch, count, use_offset, acks and index as given."""
+        part = PartitionProduceData(
+            index=fields.get("index", 0),
+            records=records,
+            current_leader_epoch=fields.get("epoch", -1),
+        )
+        topic = TopicProduceData(partition_data=[part], partition_count=fields.get("count", -1))
+        if version >= 13:
+            topic.topic_id = self.topic_id
+        else:
+            topic.name = self.name
+        return ProduceRequest(
+            acks=fields.get("acks", -1),
+            timeout_ms=1000,
+            topic_data=[topic],
+            use_offset=fields.get("use_offset", False),
+        )
+
+    def produce(
+        self, records: bytes | None, version: int = NEWEST, **fields: Any
+    ) -> PartitionProduceResponse:
+        """Produce to one partition and give its answer."""
+        response = self.wire.call(self.request(records, version, **fields), version)
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        return answer
+
+    def give(self, base_offset: int, values: list[bytes], **fields: Any) -> Any:
+        """Produce a batch at a given offset."""
+        version = fields.pop("version", NEWEST)
+        producer = {name: fields.pop(name) for name in list(fields) if name in PRODUCER}
+        batch = build_batch(values, timestamp=TIME, base_offset=base_offset, **producer)
+        return self.produce(batch, version, use_offset=True, **fields)
+
+
+PRODUCER = {"producer_id", "producer_epoch", "base_sequence", "compression"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    broker = KstoreBroker(tmp_path_factory.mktemp("extensions"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def topic(running: KstoreBroker, request: pytest.FixtureRequest) -> Iterator[Topic]:
+    wire = Wire(running)
+    yield Topic(wire, "".join(c if c.isalnum() else "-" for c in request.node.name))
+    wire.sock.close()
+
+
+def batch(count: int = 2, **fields: Any) -> bytes:
+    return build_batch([b"v"] * count, timestamp=TIME, **fields)
+
+
+def outcome(answer: PartitionProduceResponse) -> tuple[int, int, int]:
+    return answer.error_code, answer.base_offset, answer.log_end_offset
+
+
+# ---- what is advertised ----
+
+
+def test_the_extensions_that_are_served_are_listed_as_features(topic: Topic) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    for version in (3, 4):
+        found = {
+            feature.name: (feature.min_version, feature.max_version)
+            for feature in topic.wire.call(request, version).supported_features
+        }
+        assert found["kstore.kip359"] == found["kstore.kip391"] == (1, 1)
+        assert found["metadata.version"] == (7, 30)
+        assert ("kraft.version" in found) == (version == 4), "a minimum of 0 is for version 4"
+    response = topic.wire.call(request, 4)
+    finalized = {f.name: f.max_version_level for f in response.finalized_features}
+    assert finalized["metadata.version"] == 30
+    assert not [name for name in finalized if name.startswith("kstore.")]
+    assert response.finalized_features_epoch >= 0
+
+
+# ---- KIP-359 ----
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_the_leaders_own_epoch_or_none_is_accepted(topic: Topic, version: int) -> None:
+    assert outcome(topic.produce(batch(), version, epoch=-1)) == (0, 0, -1)
+    assert outcome(topic.produce(batch(), version, epoch=0)) == (0, 2, -1)
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_a_larger_epoch_is_unknown(topic: Topic, version: int) -> None:
+    answer = topic.produce(batch(), version, epoch=1)
+    assert outcome(answer) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert outcome(topic.produce(batch(), version)) == (0, 0, -1), "nothing was appended"
+
+
+# ---- KIP-253 ----
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_another_number_of_partitions_is_refused(topic: Topic, version: int) -> None:
+    for wrong in (0, 1, 3):
+        answer = topic.produce(batch(), version, count=wrong)
+        assert outcome(answer) == (ErrorCode.INVALID_PARTITION_COUNT, -1, -1)
+    assert outcome(topic.produce(batch(), version, count=2)) == (0, 0, -1)
+    assert outcome(topic.produce(batch(), version, count=-1)) == (0, 2, -1)
+
+
+def test_the_count_comes_before_a_partition_that_does_not_exist(topic: Topic) -> None:
+    answer = topic.produce(batch(), count=3, index=2)
+    assert answer.error_code == ErrorCode.INVALID_PARTITION_COUNT
+    answer = topic.produce(batch(), count=2, index=2)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# ---- KIP-391 ----
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_given_offsets_are_kept_and_the_log_end_offset_is_told(topic: Topic, version: int) -> None:
+    assert outcome(topic.give(5, [b"a", b"b"], version=version)) == (0, 5, 7)
+    assert outcome(topic.give(7, [b"c"], version=version)) == (0, 7, 8)
+    assert outcome(topic.give(100, [b"d"], version=version)) == (0, 100, 101)
+    assert outcome(topic.produce(batch(1), version)) == (0, 101, -1)
+
+
+def test_the_answer_to_given_offsets_byte_by_byte(topic: Topic) -> None:
+    topic.give(5, [b"a", b"b"])
+    assert topic.wire.got == (
+        struct.pack(">iB", 9, 0)  # correlation id, no tagged fields in the header
+        + b"\x02" + topic.topic_id.bytes
+        + b"\x02" + struct.pack(">ihqqq", 0, 0, 5, -1, 0) + b"\x01\x00"
+        + b"\x01\xbd\xb1\x02\x08" + struct.pack(">q", 7)  # tag 39101, 8 bytes
+        + b"\x00" + struct.pack(">i", 0) + b"\x00"
+    )  # fmt: skip
+
+
+def test_the_answer_to_an_ordinary_client_has_no_tagged_field(topic: Topic) -> None:
+    topic.produce(batch())
+    assert topic.wire.got == (
+        struct.pack(">iB", 9, 0) + b"\x02" + topic.topic_id.bytes
+        + b"\x02" + struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\x01\x00" + b"\x00"
+        + b"\x00" + struct.pack(">i", 0) + b"\x00"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_an_offset_below_the_log_end_is_refused_with_the_log_end(
+    topic: Topic, version: int
+) -> None:
+    topic.give(5, [b"a", b"b"], version=version)
+    for below in (0, 5, 6):
+        answer = topic.give(below, [b"x"], version=version)
+        assert outcome(answer) == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 7)
+    assert outcome(topic.give(7, [b"c"], version=version)) == (0, 7, 8)
+
+
+def damaged_deltas() -> bytes:
+    """A batch at offset 10 whose records have the offsets 10 and 12."""
+    whole = bytearray(build_batch([b"a", b"b"], timestamp=TIME, base_offset=10))
+    assert whole[61 + 8 + 3] == 2, "the second record's offset delta, zigzag of 1"
+    whole[61 + 8 + 3] = 4
+    struct.pack_into(">I", whole, 17, checksum(bytes(whole[21:])))
+    return bytes(whole)
+
+
+def header_gap() -> bytes:
+    """A batch of two records whose header says three offsets, as compaction leaves them."""
+    whole = bytearray(build_batch([b"a", b"b"], timestamp=TIME, base_offset=10))
+    struct.pack_into(">i", whole, 23, 2)
+    struct.pack_into(">I", whole, 17, checksum(bytes(whole[21:])))
+    return bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(header_gap(), id="gap in the header"),
+        pytest.param(damaged_deltas(), id="gap between records"),
+        pytest.param(
+            build_batch([b"a"], base_offset=10) + build_batch([b"b"], base_offset=12), id="two"
+        ),
+        pytest.param(
+            struct.pack(">q", -1) + build_batch([b"a"], timestamp=TIME)[8:], id="no offset"
+        ),
+    ],
+)
+def test_mixed_or_gapped_batches_are_corrupt(topic: Topic, records: bytes) -> None:
+    topic.give(3, [b"a"])
+    answer = topic.produce(records, use_offset=True)
+    assert outcome(answer) == (ErrorCode.CORRUPT_MESSAGE, -1, 4)
+    assert outcome(topic.give(4, [b"a"])) == (0, 4, 5), "nothing was appended"
+
+
+def test_control_batches_and_unknown_partitions_as_without_given_offsets(topic: Topic) -> None:
+    control = build_batch([(b"\0\0\0\0", b"")], control=True, base_offset=9)
+    assert topic.produce(control, use_offset=True).error_code == ErrorCode.INVALID_RECORD
+    answer = topic.give(0, [b"a"], index=7)
+    assert outcome(answer) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+def test_an_offset_without_the_flag_is_refused_as_in_kafka(topic: Topic) -> None:
+    answer = topic.produce(batch(base_offset=5))
+    assert outcome(answer) == (ErrorCode.INVALID_RECORD, -1, -1)
+
+
+def test_idempotent_sequences_go_on_across_gaps_between_batches(topic: Topic) -> None:
+    producer = {"producer_id": 4000, "producer_epoch": 0}
+    assert outcome(topic.give(10, [b"a", b"b"], base_sequence=0, **producer)) == (0, 10, 12)
+    assert outcome(topic.give(50, [b"c"], base_sequence=2, **producer)) == (0, 50, 51)
+    answer = topic.give(60, [b"e"], base_sequence=4, **producer)
+    assert outcome(answer) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 51)
+    assert outcome(topic.give(60, [b"d"], base_sequence=3, **producer)) == (0, 60, 61)
+
+
+def test_a_retried_batch_is_told_where_to_go_on(topic: Topic) -> None:
+    producer = {"producer_id": 4001, "producer_epoch": 0, "base_sequence": 0}
+    topic.give(10, [b"a", b"b"], **producer)
+    answer = topic.give(10, [b"a", b"b"], **producer)
+    assert outcome(answer) == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 12)
+
+
+def test_compressed_batches_keep_their_offsets(topic: Topic) -> None:
+    assert outcome(topic.give(40, [b"x" * 50] * 3, compression=4)) == (0, 40, 43)
+
+
+def test_all_three_fields_together(topic: Topic) -> None:
+    assert outcome(topic.give(3, [b"a"], epoch=0, count=2)) == (0, 3, 4)
+    assert topic.give(9, [b"a"], epoch=9, count=2).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert topic.give(9, [b"a"], epoch=0, count=9).error_code == ErrorCode.INVALID_PARTITION_COUNT
+
+
+def test_failure_without_acknowledgement_closes_the_connection(topic: Topic) -> None:
+    topic.give(3, [b"a"])
+    request = topic.request(
+        build_batch([b"x"], timestamp=TIME, base_offset=0), use_offset=True, acks=0
+    )
+    topic.wire.sock.sendall(encode_request(request, NEWEST, 10, "test"))
+    assert topic.wire.sock.recv(1) == b""
