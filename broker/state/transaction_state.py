@@ -1,0 +1,197 @@
+"""One transactional id's state, the states it goes through, and the record that keeps it. What a
+request does to it is in transaction_steps.
+
+The fields are those of Kafka's TransactionLogValue, and `last_producer_epoch`, which no record
+keeps: after a restart a repeated InitProducerId is not recognised as one, in Kafka neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kstore.protocol.log_records_transactions import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "COMPLETED",
+    "COMPLETE_ABORT",
+    "COMPLETE_COMMIT",
+    "EMPTY",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "ONGOING",
+    "PREPARED",
+    "PREPARE_ABORT",
+    "PREPARE_COMMIT",
+    "STATE_NAMES",
+    "TRANSITIONS",
+    "TV_0",
+    "TV_2",
+    "Transaction",
+    "TransactionRecord",
+    "from_value",
+    "is_epoch_exhausted",
+    "record_of",
+    "tombstone",
+    "topics_of",
+]
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIMESTAMP = -1
+LAST_EPOCH = 32767
+"""No client ever gets it, so that whoever has the one below can still be fenced."""
+NO_TIMEOUT_MS = 2_147_483_647
+
+TV_0, TV_2 = 0, 2
+"""Levels of the feature transaction.version: with 2, each end of a transaction takes a new epoch
+(KIP-890).
+"""
+VALUE_VERSION = 1
+
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD = range(7)
+PREPARE_EPOCH_FENCE = 7
+STATE_NAMES = {
+    EMPTY: "Empty",
+    ONGOING: "Ongoing",
+    PREPARE_COMMIT: "PrepareCommit",
+    PREPARE_ABORT: "PrepareAbort",
+    COMPLETE_COMMIT: "CompleteCommit",
+    COMPLETE_ABORT: "CompleteAbort",
+    DEAD: "Dead",
+    PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+"""Kafka's names. The last two are never in a record of kstore's: what expires is gone at once, and
+fencing an epoch is one step with preparing the abort.
+"""
+PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+COMPLETED = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
+RESTING = COMPLETED | {EMPTY}
+
+TRANSITIONS: dict[int, frozenset[int]] = {
+    EMPTY: RESTING,
+    ONGOING: RESTING | {ONGOING},
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    PREPARE_ABORT: RESTING | {ONGOING},
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+}
+"""State to the states from which it may be reached."""
+
+
+class Transaction(NamedTuple):
+    """What the coordinator knows of a transactional id. Times in ms since 1970, -1 for none."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    """Takes over when the markers are written, since the epochs of the present one are used up."""
+    timeout_ms: int = 0
+    state: int = EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NO_TIMESTAMP
+    updated_ms: int = NO_TIMESTAMP
+    client_version: int = TV_0
+    """The transaction.version by which the last transaction ran."""
+
+    @property
+    def has_timed_out_at(self) -> int:
+        """When an ongoing transaction is to be aborted; a two-phase one never is."""
+        return self.started_ms + self.timeout_ms
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether it is ongoing and longer so than its producer allowed."""
+        return (
+            self.state == ONGOING
+            and self.timeout_ms != NO_TIMEOUT_MS
+            and self.has_timed_out_at < now_ms
+        )
+
+    def is_forgettable(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether nothing runs and nothing has changed for so long."""
+        return self.state in RESTING and self.updated_ms <= now_ms - expiration_ms
+
+
+class TransactionRecord(NamedTuple):
+    """A record for __transaction_state; value None forgets the transactional id."""
+
+    key: TransactionLogKey
+    value: TransactionLogValue | None
+    value_version: int = VALUE_VERSION
+
+
+def is_epoch_exhausted(producer_epoch: int) -> bool:
+    """Whether the producer id has no epoch left to give to a client."""
+    return producer_epoch >= LAST_EPOCH - 1
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic to its partitions, both in order."""
+    topics: dict[str, list[int]] = {}
+    for place in sorted(partitions):
+        topics.setdefault(place.topic, []).append(place.partition)
+    return topics
+
+
+def record_of(transaction: Transaction) -> TransactionRecord:
+    """The record that keeps a transaction's state."""
+    partitions = None
+    if transaction.state != EMPTY:
+        partitions = [
+            PartitionsSchema(topic=topic, partition_ids=indexes)
+            for topic, indexes in topics_of(transaction.partitions).items()
+        ]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+        client_transaction_version=transaction.client_version,
+    )
+    return TransactionRecord(
+        TransactionLogKey(transactional_id=transaction.transactional_id), value
+    )
+
+
+def tombstone(transactional_id: str) -> TransactionRecord:
+    """The record that forgets a transactional id."""
+    return TransactionRecord(TransactionLogKey(transactional_id=transactional_id), None)
+
+
+def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
+    """The state that a record keeps. ValueError for a status that is none."""
+    if value.transaction_status not in TRANSITIONS:
+        raise ValueError(
+            f"the transactional id {transactional_id!r} has the status "
+            f"{value.transaction_status}, which is not known"
+        )
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        timeout_ms=value.transaction_timeout_ms,
+        state=value.transaction_status,
+        partitions=frozenset(
+            TopicPartition(row.topic, index)
+            for row in value.transaction_partitions or ()
+            for index in row.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )

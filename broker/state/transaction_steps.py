@@ -1,0 +1,311 @@
+"""What each request does to a transactional id: who is fenced, which epoch comes next, which state
+follows. Kafka's TransactionCoordinator with transaction.version 2 (KIP-98, KIP-360, KIP-890).
+
+Every function takes the present state and returns a Decision; nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kstore.broker.state.transaction_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    COMPLETED,
+    EMPTY,
+    LAST_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    TV_0,
+    TV_2,
+    Transaction,
+    is_epoch_exhausted,
+)
+from kstore.errors import ErrorCode
+from kstore.types import TopicPartition
+
+__all__ = [
+    "Claim",
+    "Decision",
+    "add_partitions",
+    "complete",
+    "end_transaction",
+    "fence",
+    "init_producer_id",
+    "verify_partitions",
+]
+
+NewProducerId = Callable[[], int]
+"""A producer id that nobody else has."""
+
+
+class Claim(NamedTuple):
+    """Who a producer says it is."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Decision(NamedTuple):
+    """An error code, or NONE with the state that follows (None: everything stays) and what the
+    producer is from now on.
+    """
+
+    error_code: int
+    transaction: Transaction | None = None
+    producer: Claim = Claim(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+# ---- InitProducerId ----
+
+
+def init_producer_id(
+    current: Transaction | None,
+    transactional_id: str,
+    timeout_ms: int,
+    claim: Claim | None,
+    now_ms: int,
+    new_producer_id: NewProducerId,
+) -> Decision:
+    """Give a producer its id and next epoch, which fences whoever had the one before.
+
+    A claim (KIP-360) is from a producer that goes on after an error: it must be the present one. An
+    ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared abort.
+    """
+    if current is None:
+        current = Transaction(transactional_id, new_producer_id(), timeout_ms=timeout_ms)
+    if current.state in PREPARED:
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if claim is not None and not _is_known_producer(current, claim):
+        return Decision(ErrorCode.PRODUCER_FENCED)
+    if current.state == ONGOING:
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, fence(current, now_ms))
+    if is_epoch_exhausted(current.producer_epoch) and (
+        claim is None or claim.producer_epoch == current.producer_epoch
+    ):
+        producer_id, epoch = new_producer_id(), 0
+        last_epoch = current.producer_epoch if claim is not None else NO_PRODUCER_EPOCH
+    else:
+        found = _next_epoch(current, claim)
+        if found is None:
+            return Decision(ErrorCode.PRODUCER_FENCED)
+        producer_id = current.producer_id
+        epoch, last_epoch = found
+    successor = current._replace(
+        producer_id=producer_id,
+        previous_producer_id=current.producer_id,
+        producer_epoch=epoch,
+        last_producer_epoch=last_epoch,
+        timeout_ms=timeout_ms,
+        state=EMPTY,
+        partitions=frozenset(),
+        started_ms=NO_TIMESTAMP,
+        updated_ms=now_ms,
+    )
+    return Decision(ErrorCode.NONE, successor, Claim(producer_id, epoch))
+
+
+def _is_known_producer(current: Transaction, claim: Claim) -> bool:
+    """Whether the id is the present one, or the one before whose epochs were used up (the producer
+    did not get the answer that told it the new one).
+    """
+    return (
+        current.producer_epoch == NO_PRODUCER_EPOCH
+        or claim.producer_id == current.producer_id
+        or (
+            claim.producer_id == current.previous_producer_id
+            and is_epoch_exhausted(claim.producer_epoch)
+        )
+    )
+
+
+def _next_epoch(current: Transaction, claim: Claim | None) -> tuple[int, int] | None:
+    """The next epoch and the one before it; None for a claim that is fenced.
+
+    Without a claim no epoch is remembered as the one before: a repetition by the producer that has
+    just been fenced must not succeed.
+    """
+    if claim is None:
+        return current.producer_epoch + 1, NO_PRODUCER_EPOCH
+    if claim.producer_epoch == current.last_producer_epoch != NO_PRODUCER_EPOCH:
+        return current.producer_epoch, current.last_producer_epoch  # a repetition
+    if is_epoch_exhausted(current.producer_epoch):
+        return None
+    if current.producer_epoch in (NO_PRODUCER_EPOCH, claim.producer_epoch):
+        return current.producer_epoch + 1, current.producer_epoch
+    return None
+
+
+# ---- partitions ----
+
+
+def add_partitions(
+    current: Transaction | None,
+    claim: Claim,
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Decision:
+    """Add partitions to the transaction, which begins with the first."""
+    if current is not None and current.state in PREPARED:
+        # First of all: the producer may know its next id already, which takes over in a moment.
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
+    error_code = _producer_error(current, claim)
+    if error_code != ErrorCode.NONE:
+        return Decision(error_code)
+    assert current is not None
+    if current.state == ONGOING and partitions <= current.partitions:
+        return Decision(ErrorCode.NONE)
+    successor = current._replace(
+        previous_producer_id=current.producer_id,
+        state=ONGOING,
+        partitions=current.partitions | partitions,
+        started_ms=current.started_ms if current.state == ONGOING else now_ms,
+        updated_ms=now_ms,
+        client_version=client_version,
+    )
+    return Decision(ErrorCode.NONE, successor)
+
+
+def verify_partitions(
+    current: Transaction | None, claim: Claim, partitions: frozenset[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Per partition, whether it is part of the producer's transaction: TRANSACTION_ABORTABLE if
+    not.
+    """
+    error_code = _producer_error(current, claim)
+    if error_code == ErrorCode.NONE and current is not None and current.state in PREPARED:
+        error_code = ErrorCode.CONCURRENT_TRANSACTIONS
+    if error_code != ErrorCode.NONE or current is None:
+        return dict.fromkeys(partitions, error_code)
+    return {
+        place: (ErrorCode.NONE if place in current.partitions else ErrorCode.TRANSACTION_ABORTABLE)
+        for place in partitions
+    }
+
+
+def _producer_error(current: Transaction | None, claim: Claim) -> int:
+    if current is None or current.producer_id != claim.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if current.producer_epoch != claim.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+# ---- the end ----
+
+
+def end_transaction(
+    current: Transaction | None,
+    claim: Claim,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: NewProducerId,
+    *,
+    committed: bool,
+) -> Decision:
+    """Prepare the commit or the abort that a producer asks for."""
+    if current is None:
+        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if client_version >= TV_2:
+        return _end_with_new_epoch(current, claim, now_ms, new_producer_id, committed=committed)
+    error_code = _producer_error(current, claim)
+    if error_code != ErrorCode.NONE:
+        return Decision(error_code)
+    if current.state == ONGOING:
+        prepared = _prepared(current, PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms)
+        return Decision(ErrorCode.NONE, prepared._replace(client_version=TV_0))
+    if current.state == (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
+        return Decision(ErrorCode.NONE)  # a repetition
+    if current.state in PREPARED:
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return Decision(ErrorCode.INVALID_TXN_STATE)
+
+
+def _end_with_new_epoch(
+    current: Transaction,
+    claim: Claim,
+    now_ms: int,
+    new_producer_id: NewProducerId,
+    *,
+    committed: bool,
+) -> Decision:
+    """With transaction.version 2: the epoch tells a repetition (one behind) from a new request."""
+    if current.state in PREPARED:
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
+    overflowed = (
+        current.previous_producer_id == claim.producer_id
+        and claim.producer_epoch == LAST_EPOCH - 1
+        and current.producer_epoch == 0
+    )
+    repeated = overflowed or current.producer_epoch == claim.producer_epoch + 1
+    is_present = current.producer_epoch == claim.producer_epoch
+    if current.producer_id != claim.producer_id and not overflowed:
+        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not is_present and not (repeated and current.state in COMPLETED):
+        return Decision(ErrorCode.PRODUCER_FENCED)
+    if current.state != ONGOING:
+        if repeated:
+            if current.state == (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
+                return Decision(
+                    ErrorCode.NONE, None, Claim(current.producer_id, current.producer_epoch)
+                )
+            return Decision(ErrorCode.INVALID_TXN_STATE)
+        if committed:
+            return Decision(ErrorCode.INVALID_TXN_STATE)
+        # An abort of a transaction without partitions: only the epoch is taken.
+        current = current._replace(started_ms=now_ms)
+    state = PREPARE_COMMIT if committed else PREPARE_ABORT
+    prepared = _prepared_with_new_epoch(current, state, now_ms)
+    if not is_epoch_exhausted(current.producer_epoch):
+        producer = Claim(prepared.producer_id, prepared.producer_epoch)
+        return Decision(ErrorCode.NONE, prepared, producer)
+    prepared = prepared._replace(next_producer_id=new_producer_id())
+    return Decision(ErrorCode.NONE, prepared, Claim(prepared.next_producer_id, 0))
+
+
+def fence(current: Transaction, now_ms: int) -> Transaction:
+    """The prepared abort of an ongoing transaction, at an epoch that fences its producer."""
+    assert current.state == ONGOING, current
+    return _prepared_with_new_epoch(current, PREPARE_ABORT, now_ms)
+
+
+def _prepared(current: Transaction, state: int, now_ms: int) -> Transaction:
+    return current._replace(
+        previous_producer_id=current.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        state=state,
+        updated_ms=now_ms,
+    )
+
+
+def _prepared_with_new_epoch(current: Transaction, state: int, now_ms: int) -> Transaction:
+    """The markers carry the new epoch: no batch of the ended transaction can follow them."""
+    return _prepared(current, state, now_ms)._replace(
+        producer_epoch=min(current.producer_epoch + 1, LAST_EPOCH),
+        last_producer_epoch=current.producer_epoch,
+        client_version=TV_2,
+    )
+
+
+def complete(current: Transaction, now_ms: int) -> Transaction:
+    """What follows a prepared transaction once all its markers are written."""
+    assert current.state in PREPARED, current
+    producer_id, epoch = current.producer_id, current.producer_epoch
+    if current.client_version >= TV_2 and current.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = current.next_producer_id, 0
+    return current._replace(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        previous_producer_id=current.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        state=COMPLETE_COMMIT if current.state == PREPARE_COMMIT else COMPLETE_ABORT,
+        partitions=frozenset(),
+        updated_ms=now_ms,
+    )
