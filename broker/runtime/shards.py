@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from kstore._fast.builder import build_batch
-from kstore._fast.records import Record, decode
+from kstore._fast.records import Record
+from kstore.broker.runtime.coordinator_log import (
+    TURN_SECONDS,
+    append,
+    log_of,
+    partition_of,
+    read_records,
+)
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
 from kstore.broker.state.group_result import (
@@ -55,10 +62,6 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger(__name__)
-LOAD_BYTES = 256 * 1024
-TURN_SECONDS = 0.002
-"""How long loading keeps the loop before others have their turn."""
-RECORDS_PER_CLOCK_LOOK = 32
 ANSWERS_PER_TURN = 32
 RETRY_MS = 1000
 """When a timer's records can't be appended, it fires again after so long."""
@@ -67,27 +70,6 @@ MARKER_TYPE = Struct(">hh")
 ABORT, COMMIT = 0, 1
 LOAD_WAIT_SECONDS = 1.0
 """How long a client that looks for its coordinator may be kept waiting for the groups to load."""
-APPEND_ERRORS: dict[int, int] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What an append's error is for a member of the group."""
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """Where Kafka keeps a group: Java's String.hashCode, made positive, modulo the partitions."""
-    units = group_id.encode("utf-16-be")
-    code = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        code = (code * 31 + (high << 8 | low)) & 0xFFFFFFFF
-    if code & 0x80000000:
-        code = (1 << 32) - code
-    return 0 if code == 0x80000000 else code % partitions
 
 
 class Asker(Protocol):
@@ -122,11 +104,7 @@ class GroupPartition:
     @property
     def log(self) -> Log:
         """The partition's log; KafkaError if this broker does not have it."""
-        partition = self._coordinator.broker.partition(self._place)
-        if partition is None:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
-        log: Log = partition.log
-        return log
+        return log_of(self._coordinator.broker, self._place)
 
     async def load(self) -> None:
         """Replay the log and start the members' sessions; a bad record makes it unavailable."""
@@ -143,21 +121,8 @@ class GroupPartition:
             self._take(result)
 
     async def _replay_log(self) -> None:
-        log = self.log
-        clock = self._coordinator.loop.time
-        turn_ends = clock() + TURN_SECONDS
-        offset = log.log_start_offset
-        while offset < log.high_watermark:
-            data = log.read_batches(offset, LOAD_BYTES)
-            records = decode(data, start_offset=offset, control=True)
-            for count, record in enumerate(records):
-                self._replay(record)
-                if count % RECORDS_PER_CLOCK_LOOK == 0 and clock() >= turn_ends:
-                    await asyncio.sleep(0)
-                    turn_ends = clock() + TURN_SECONDS
-            if records.next_offset is None:
-                return  # compaction left nothing behind here
-            offset = records.next_offset
+        async for record in read_records(self.log):
+            self._replay(record)
 
     def _replay(self, record: Record) -> None:
         key_bytes = record.key
@@ -346,14 +311,7 @@ class GroupCoordinator:
         """Append to a partition's log and return the base offset; KafkaError in the coordinator's
         terms.
         """
-        try:
-            outcome = self.broker.append(place, batch)
-        except OSError as error:
-            LOGGER.error("%s can't be written: %s", place, error)
-            raise error_for(ErrorCode.NOT_COORDINATOR) from error
-        if outcome.error_code != ErrorCode.NONE:
-            raise error_for(APPEND_ERRORS.get(outcome.error_code, outcome.error_code))
-        return outcome.base_offset
+        return append(self.broker, place, batch)
 
     def now_ms(self) -> int:
         """Wall time."""

@@ -1,0 +1,94 @@
+"""What all coordinators do with the partitions of their topics: which partition keeps a name, how
+its log is read at the start and appended to. What the records mean is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from kstore._fast.records import Record, decode
+from kstore.errors import ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.log import Log
+    from kstore.types import TopicPartition
+
+__all__ = ["TURN_SECONDS", "append", "log_of", "partition_of", "read_records"]
+
+LOGGER = logging.getLogger(__name__)
+LOAD_BYTES = 256 * 1024
+TURN_SECONDS = 0.002
+"""How long loading keeps the loop before others have their turn."""
+RECORDS_PER_CLOCK_LOOK = 32
+
+APPEND_ERRORS: dict[int, int] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What an append's error is for a client of the coordinator."""
+
+
+def partition_of(name: str, partitions: int) -> int:
+    """Where Kafka keeps a group or a transactional id: Java's String.hashCode, made positive,
+    modulo the partitions.
+    """
+    units = name.encode("utf-16-be")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (code * 31 + (high << 8 | low)) & 0xFFFFFFFF
+    if code & 0x80000000:
+        code = (1 << 32) - code
+    return 0 if code == 0x80000000 else code % partitions
+
+
+def log_of(broker: Broker, place: TopicPartition) -> Log:
+    """A partition's log; KafkaError if this broker does not have it."""
+    partition = broker.partition(place)
+    if partition is None:
+        raise error_for(ErrorCode.NOT_COORDINATOR)
+    log: Log = partition.log
+    return log
+
+
+async def read_records(log: Log) -> AsyncIterator[Record]:
+    """All records of a log, control records too; others have their turn on the loop in between.
+
+    LogError or ValueError for a log that can't be read.
+    """
+    clock = asyncio.get_running_loop().time
+    turn_ends = clock() + TURN_SECONDS
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        data = log.read_batches(offset, LOAD_BYTES)
+        records = decode(data, start_offset=offset, control=True)
+        for count, record in enumerate(records):
+            yield record
+            if count % RECORDS_PER_CLOCK_LOOK == 0 and clock() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = clock() + TURN_SECONDS
+        if records.next_offset is None:
+            return  # compaction left nothing behind here
+        offset = records.next_offset
+
+
+def append(broker: Broker, place: TopicPartition, batch: bytes) -> int:
+    """Append to a partition's log and return the base offset; KafkaError in a coordinator's
+    terms.
+    """
+    try:
+        outcome = broker.append(place, batch)
+    except OSError as error:
+        LOGGER.error("%s can't be written: %s", place, error)
+        raise error_for(ErrorCode.NOT_COORDINATOR) from error
+    if outcome.error_code != ErrorCode.NONE:
+        raise error_for(APPEND_ERRORS.get(outcome.error_code, outcome.error_code))
+    return outcome.base_offset
