@@ -311,7 +311,9 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def partition_commit_error(self, claim: CommitClaim, topic_id: UUID, partition: int) -> int:
+    def partition_commit_error(
+        self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
+    ) -> int:
         """A classic group does not know who owns a partition."""
         return ErrorCode.NONE
 

@@ -58,7 +58,9 @@ class Group(Protocol):
     def commit_error(self, claim: CommitClaim) -> int:
         """Whether the claim's member may commit at all; an error is every partition's."""
 
-    def partition_commit_error(self, claim: CommitClaim, topic_id: UUID, partition: int) -> int:
+    def partition_commit_error(
+        self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
+    ) -> int:
         """Whether it may commit this partition; an error is every partition's, too."""
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:

@@ -60,7 +60,9 @@ def commit_offsets(
         if _metadata_length(partition) <= shard.settings.offset_metadata_max_bytes
     ]
     error_code = commit_error(
-        group, claim, ((topic.topic_id, partition.partition_index) for topic, partition in wanted)
+        group,
+        claim,
+        ((topic.name, topic.topic_id, part.partition_index) for topic, part in wanted),
     )
     if error_code != ErrorCode.NONE:
         return Result(offset_commit_failure(request, error_code))
@@ -84,10 +86,10 @@ def commit_offsets(
 
 
 def commit_error(
-    group: Group | None, claim: CommitClaim, places: Iterable[tuple[UUID, int]]
+    group: Group | None, claim: CommitClaim, places: Iterable[tuple[str, UUID, int]]
 ) -> int:
-    """Whether the claim's member may commit all these (topic id, partition); NONE or one error for
-    the whole request.
+    """Whether the claim's member may commit all these (topic, topic id, partition); NONE or one
+    error for the whole request.
     """
     if group is None:
         if claim.epoch < 0:
@@ -98,8 +100,8 @@ def commit_error(
     error_code = group.commit_error(claim)
     if error_code != ErrorCode.NONE:
         return error_code
-    for topic_id, partition in places:
-        error_code = group.partition_commit_error(claim, topic_id, partition)
+    for topic, topic_id, partition in places:
+        error_code = group.partition_commit_error(claim, topic, topic_id, partition)
         if error_code != ErrorCode.NONE:
             return error_code
     return ErrorCode.NONE
