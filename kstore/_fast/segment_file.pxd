@@ -9,6 +9,8 @@ cdef class SegmentFile:
     cdef readonly int64_t durable_bytes     # end of what an fdatasync has covered
     cdef int64_t allocated_bytes            # end of the disk space that the file has for sure
     cdef bint reserves                      # asks for space ahead of its writes
+    # The file is longer than its data: zeros lie behind it until give_back() or close().
+    cdef public bint zeros_ahead
     cdef int process                        # who opened it
     cdef readonly bint writable
     cdef bint broken                        # a failed append could not be cut back
@@ -32,5 +34,6 @@ cdef class SegmentFile:
     cpdef int close(self) except -1
     cdef int _check_writable(self) except -1
     cdef void _reserve(self, Py_ssize_t size) noexcept
+    cdef void _write_zeros(self, int64_t end) noexcept
     cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

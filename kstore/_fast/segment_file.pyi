@@ -16,6 +16,9 @@ class SegmentFile:
     """The end of what a ``sync`` has covered."""
     writable: bool
     """Whether it was opened for writing."""
+    zeros_ahead: bool
+    """Set it where every append is synced: small appends then go over zeros written before, which
+    costs half of a sync. The file is longer than its data until ``give_back`` or ``close``."""
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
         """Writes at the end with one call; after a failure the file is as long as before."""

@@ -3,6 +3,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EBADF, EINTR, EIO, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -40,6 +41,11 @@ cdef enum:
     # reserved space costs the file system a fifth less. Small files get none.
     RESERVE_FROM = 262144
     RESERVE_AT_MOST = 8388608
+    # Where every write is forced to the disk, zeros are written ahead: a write over them changes
+    # no size and no block map, so that the file system's journal has nothing to commit.
+    ZEROS_AT_LEAST = 262144
+    ZEROS_AT_MOST = 2097152
+    ZEROS_FOR_WRITES_BELOW = 131072
 
 
 # Writes all of it or gives back the errno.
@@ -148,6 +154,9 @@ cdef class SegmentFile:
     # tell.
     cdef void _reserve(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
+        if self.zeros_ahead and size < ZEROS_FOR_WRITES_BELOW:
+            self._write_zeros(end)
+            return
         if end < RESERVE_FROM:
             return
         end += min(end, <int64_t>RESERVE_AT_MOST)
@@ -155,6 +164,21 @@ cdef class SegmentFile:
             self.allocated_bytes = end
         else:
             self.reserves = False
+
+    cdef void _write_zeros(self, int64_t end) noexcept:
+        cdef Py_ssize_t size = max(ZEROS_AT_LEAST, min(end, <int64_t>ZEROS_AT_MOST))
+        cdef void* zeros = PyMem_RawCalloc(size, 1)
+        cdef int error
+        if zeros == NULL:
+            return
+        with nogil:
+            error = write_all(self.fd, <const uint8_t*>zeros, size, self.size_bytes)
+        PyMem_RawFree(zeros)
+        if error:
+            ftruncate(self.fd, self.size_bytes)
+            self.zeros_ahead = self.reserves = False
+        else:
+            self.allocated_bytes = self.size_bytes + size
 
     cdef Py_ssize_t read_into(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1:
         cdef bytes data

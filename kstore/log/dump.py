@@ -117,7 +117,7 @@ def dump(
         size = segment.path.stat().st_size
         yield DumpedSegment(name, segment.topic_partition, segment.base_offset, size)
         seen = 0
-        for item in scan_segment(segment.path):
+        for item in scan_segment(segment):
             if max_batches is not None and seen >= max_batches:
                 break
             seen += 1

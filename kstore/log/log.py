@@ -71,10 +71,12 @@ class Log:
         self.deleted = False
         self.listed_ns = 0
         self.flushed_at = 0.0
-        self.opener = SegmentOpener(log_dir.env.fs, writable=not self.read_only)
+        self._always = log_dir.flush_policy is FlushPolicy.ALWAYS
+        self.opener = SegmentOpener(
+            log_dir.env.fs, writable=not self.read_only, zeros_ahead=self._always
+        )
         self.cleaning = threading.Lock()
         self._sync_group = SyncGroup()
-        self._always = log_dir.flush_policy is FlushPolicy.ALWAYS
         self._tail: Tail | None = None
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
         self.config = config
@@ -530,10 +532,11 @@ class Log:
 
     def roll_for_append(self, base_offset: int) -> None:
         """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
+        # First: only the newest segment may ever run ahead of its data.
+        self.core.active.handle_or_open().give_back()
         segment = new_segment(self.opener, self.path, base_offset, self.env)
         if self.config.preallocate:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
-        self.core.active.handle_or_open().give_back()
         if self.core.producers.any_seen:
             self.pending_snapshots[base_offset] = self.core.producers.pack()
         self.core.active.sealed = True

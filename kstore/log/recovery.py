@@ -19,7 +19,13 @@ from kstore._fast.log_core import LogCore
 from kstore._fast.log_segment import LogSegment
 from kstore.log.index import LogState
 from kstore.log.producer_state import restore_producers
-from kstore.log.segment import DELETED_SUFFIX, new_segment, segment_bases, segment_path
+from kstore.log.segment import (
+    DELETED_SUFFIX,
+    new_segment,
+    only_zeros,
+    segment_bases,
+    segment_path,
+)
 from kstore.log.swap import CLEANED, SWAP, finish_swaps
 
 if TYPE_CHECKING:
@@ -234,8 +240,9 @@ def _scan(
         report.damages.append(Damage(segment.path, end, size))
         segment.corrupt = True
     elif not log.read_only:
+        if not only_zeros(file.read, end, size):  # written ahead: no part of the data
+            report.truncated_bytes += size - end
         file.truncate(end)
-        report.truncated_bytes += size - end
 
 
 def _set_offsets(log: Log, state: LogState | None) -> None:
@@ -268,7 +275,7 @@ def scan_segment(
         start = position
         position, _status = core.scan(segment, position, end, into=into)
         report.scanned_bytes += position - start
-        if position >= end:
+        if position >= end or only_zeros(segment.handle_or_open().read, position, end):
             return position
         found = _find_batch(core, segment, position + 1, end)
         if found is None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstore.log.segment import only_zeros
 from kstore.record import BatchView, InvalidBatchError, batches
 from kstore.types import TopicPartition
 
@@ -32,6 +33,8 @@ class SegmentPath:
     path: Path
     topic_partition: TopicPartition | None
     base_offset: int
+    is_last: bool = True
+    """Of its partition's: the one that a writer appends to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
     """
     root = Path(path)
     if root.is_file():
-        return [_segment(root)]
+        return [_segment(root, is_last=True)]
     found = sorted(_segments_in(root))
     if not found:
         for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
@@ -78,7 +81,8 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
         raise ValueError(
             f"{root} holds no segment files: name a .log file, a partition's directory or a log dir"
         )
-    return [_segment(file) for file in found]
+    last = {file.parent: file for file in found}
+    return [_segment(file, is_last=last[file.parent] == file) for file in found]
 
 
 def partition_of(folder: Path) -> TopicPartition | None:
@@ -95,19 +99,25 @@ def _segments_in(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _segment(file: Path) -> SegmentPath:
+def _segment(file: Path, *, is_last: bool) -> SegmentPath:
     base_offset = int(file.stem) if file.stem.isdigit() else 0
-    return SegmentPath(file, partition_of(file.resolve().parent), base_offset)
+    return SegmentPath(file, partition_of(file.resolve().parent), base_offset, is_last)
 
 
-def scan_segment(path: Path) -> Iterator[ScannedBatch | Damage]:
+def scan_segment(segment: SegmentPath) -> Iterator[ScannedBatch | Damage]:
     """Every batch of the file, CRC checked, and every damage.
 
     A batch with a wrong CRC is stepped over by its length; bytes that are no batch end the walk.
+    The last segment of a partition may end in zeros: its writer takes space ahead of the data.
     """
+    path = segment.path
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         position = 0
+
+        def read(size_bytes: int, at: int) -> bytes:
+            return os.pread(file.fileno(), size_bytes, at)
+
         while position < size:
             piece = _piece(file.fileno(), position, size)
             done = 0
@@ -116,6 +126,8 @@ def scan_segment(path: Path) -> Iterator[ScannedBatch | Damage]:
                     yield ScannedBatch(position + view.position, view)
                     done = view.position + view.size_bytes
             except InvalidBatchError as error:
+                if segment.is_last and only_zeros(read, position + done, size):
+                    return  # space that the writer has taken ahead of its data
                 damage = _damage(path, position, piece, error)
                 yield damage
                 if damage.next_position is None:
@@ -124,6 +136,8 @@ def scan_segment(path: Path) -> Iterator[ScannedBatch | Damage]:
                 continue
             if done == 0:
                 left = size - position
+                if segment.is_last and only_zeros(read, position, size):
+                    return
                 yield Damage(path, position, "TRUNCATED", f"{left} bytes at the end", None)
                 return
             position += done

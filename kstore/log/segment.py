@@ -8,6 +8,7 @@ import errno
 import os
 import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.segment_file import SegmentFile
@@ -16,8 +17,8 @@ from kstore.types import TopicPartition
 
 __all__ = [
     "CLEANED_SUFFIX", "DELETED_SUFFIX", "LOG_SUFFIX", "METADATA_NAME", "SWAP_SUFFIX",
-    "SegmentOpener", "directory_name", "new_segment", "parse_directory_name", "read_topic_id",
-    "segment_bases", "segment_path", "write_topic_id",
+    "SegmentOpener", "directory_name", "new_segment", "only_zeros", "parse_directory_name",
+    "read_topic_id", "segment_bases", "segment_path", "write_topic_id",
 ]  # fmt: skip
 
 LOG_SUFFIX = ".log"
@@ -26,19 +27,24 @@ CLEANED_SUFFIX = ".cleaned"  # compaction writes here; never read after a crash
 SWAP_SUFFIX = ".swap"  # compaction has finished writing; a crash may have come before the rename
 METADATA_NAME = "partition.metadata"
 OFFSET_DIGITS = 20
+_BYTES_AT_ONCE = 1 << 20
 _REMOVED = "-delete"  # the ending of a partition's directory that is being deleted
 
 
 class SegmentOpener:
     """Opens segment files by way of the environment's file system."""
 
-    def __init__(self, fs: FileSystem, *, writable: bool) -> None:
+    def __init__(self, fs: FileSystem, *, writable: bool, zeros_ahead: bool = False) -> None:
         self.fs = fs
         self.writable = writable
+        self.zeros_ahead = zeros_ahead
 
-    def __call__(self, path: str) -> SegmentFile:
-        """Open a file that is there."""
-        return self.fs.open_segment(SegmentFile, path, writable=self.writable, create=False)
+    def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
+        """Open a file that is there, or make it."""
+        writable = self.writable or create
+        file = self.fs.open_segment(SegmentFile, path, writable=writable, create=create)
+        file.zeros_ahead = self.zeros_ahead
+        return file
 
     def create(self, path: str) -> SegmentFile:
         """Open a file, made if it is not there; one that is there is emptied."""
@@ -66,11 +72,24 @@ def segment_bases(names: list[str]) -> list[int]:
 def new_segment(opener: SegmentOpener, directory: str, base_offset: int, env: Env) -> LogSegment:
     """Make an empty segment; OSError when its file can't be made, or is there with data in it."""
     path = segment_path(directory, base_offset)
-    file = opener.fs.open_segment(SegmentFile, path, writable=True, create=True)
+    file = opener(path, create=True)
     if file.size_bytes:
         file.close()
         raise FileExistsError(errno.EEXIST, "a segment that was not there at opening", path)
     return LogSegment(base_offset, path, opener, created_ms=env.clock.now_ms(), file=file)
+
+
+def only_zeros(read: Callable[[int, int], bytes], position: int, end: int) -> bool:
+    """Whether [position, end) of a file is space that its writer has taken ahead of its data.
+
+    ``read(size, position)`` gives the file's bytes.
+    """
+    while position < end:
+        piece = read(min(_BYTES_AT_ONCE, end - position), position)
+        if not piece or piece.count(0) < len(piece):
+            return not piece
+        position += len(piece)
+    return True
 
 
 def directory_name(partition: TopicPartition) -> str:

@@ -103,9 +103,8 @@ def verify(
     """
     report = VerifyReport()
     check: _PartitionCheck | None = None
-    segments = segment_paths(path)
     stores: dict[Path, IndexStore | None] = {}
-    for at, segment in enumerate(segments):
+    for segment in segment_paths(path):
         folder = segment.path.parent
         if check is None or check.folder != folder:
             log_dir = folder.parent
@@ -113,8 +112,7 @@ def verify(
                 stores[log_dir] = _index_of(log_dir)
             check = _PartitionCheck(segment, records, max_problems, stores.get(log_dir))
             report.partitions.append(check.report)
-        is_last = at + 1 == len(segments) or segments[at + 1].path.parent != folder
-        check.walk(segment, is_last)
+        check.walk(segment)
     for store in stores.values():
         if store is not None:
             store.close()
@@ -142,7 +140,7 @@ class _PartitionCheck:
         self.next_offset: int | None = None
         self.leader_epoch = -1
 
-    def walk(self, segment: SegmentPath, is_last: bool) -> None:
+    def walk(self, segment: SegmentPath) -> None:
         """Check one segment."""
         report = self.report
         report.segments += 1
@@ -154,7 +152,7 @@ class _PartitionCheck:
             self.problem(segment, 0, "BAD_SEGMENT_NAME", detail)
         index = self.index_entries(segment)
         newest = -1
-        for item in scan_segment(segment.path):
+        for item in scan_segment(segment):
             if isinstance(item, ScannedBatch):
                 expected = (item.batch.base_offset - segment.base_offset, newest)
                 if index.pop(item.position, expected) != expected:
@@ -162,7 +160,7 @@ class _PartitionCheck:
                 newest = max(newest, item.batch.max_timestamp)
                 self.batch(segment, item.position, item.batch)
             else:
-                self.damage(segment, item, is_last)
+                self.damage(segment, item)
         for position in index:
             self.index_problem(segment, position)
         report.log_end_offset = max(self.next_offset or 0, segment.base_offset)
@@ -179,9 +177,9 @@ class _PartitionCheck:
         detail = "the index has another batch here: delete it, opening the log makes it anew"
         self.problem(segment, position, "INDEX_MISMATCH", detail)
 
-    def damage(self, segment: SegmentPath, item: Damage, is_last: bool) -> None:
+    def damage(self, segment: SegmentPath, item: Damage) -> None:
         """Count damage; a partial batch is a torn tail in the last segment only."""
-        is_torn = is_last and item.kind == "TRUNCATED"
+        is_torn = segment.is_last and item.kind == "TRUNCATED"
         self.problem(segment, item.position, item.kind, item.detail, is_torn)
         if item.batch is not None:
             self.next_offset = item.batch.next_offset

@@ -110,14 +110,21 @@ def test_a_wrong_crc_is_stepped_over(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_batch_end_the_segment(tmp_path: Path) -> None:
-    path = segment(tmp_path, 0, batch(0, b"one"), b"\0" * 100)
+    path = segment(tmp_path, 0, batch(0, b"one"), b"\0" * 100 + b"\1")
     *_, damage = dump(path)
     assert isinstance(damage, DumpedDamage)
     assert (damage.kind, damage.next_position) == ("BAD_LENGTH", None)
     assert verify(path).exit_status == ExitStatus.DAMAGED
 
 
-@pytest.mark.parametrize("cut", [1, 12, 40, 61])
+def test_zeros_are_damage_but_behind_the_last_data(tmp_path: Path) -> None:
+    path = segment(tmp_path, 0, batch(0, b"one"), b"\0" * 100)
+    assert verify(path).exit_status == ExitStatus.GOOD
+    segment(tmp_path, 1, batch(1, b"two"))
+    assert verify(tmp_path).exit_status == ExitStatus.DAMAGED
+
+
+@pytest.mark.parametrize("cut", [8, 12, 40, 61])
 def test_a_partial_batch_is_a_torn_tail_only_at_the_very_end(tmp_path: Path, cut: int) -> None:
     whole = batch(1, b"two")
     segment(tmp_path, 0, batch(0, b"one"), whole[:cut])
