@@ -130,6 +130,8 @@ async def _serve(
         maintenance.stop()
         for acceptor in accepting:
             acceptor.close()
+        if broker.moves is not None:
+            await broker.moves.close()
         if broker.groups is not None:
             await broker.groups.close()
         await server.finish(STOP_TIMEOUT_S)

@@ -8,9 +8,10 @@ the client can ask again.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kstore.broker.api import API_TABLE, RequestContext
+from kstore.broker.runtime.features import FinalizedFeatures, supported_features
 from kstore.errors import ErrorCode
 from kstore.protocol.api_versions import (
     ApiVersion,
@@ -23,38 +24,11 @@ from kstore.protocol.api_versions import (
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["handle_api_versions", "unsupported_version"]
+__all__ = ["finalized_features", "handle_api_versions", "unsupported_version"]
 
 FIRST_FEATURES = 3
 FIRST_ZERO_MINIMUM = 4
 """Older clients take a feature's minimum of 0 for an error, so Kafka does not show them those."""
-FEATURES_EPOCH = 1
-
-
-class Feature(NamedTuple):
-    """A feature's range of versions, the one in force, and an API without which it is not there."""
-
-    name: str
-    min_version: int
-    max_version: int
-    finalized: int = 0
-    """0 where it is none that the cluster agrees on."""
-    needs_api: int = 18
-
-
-FEATURES = (
-    Feature("group.version", 0, 1, 1, needs_api=68),
-    Feature("kraft.version", 0, 1),
-    Feature("metadata.version", 7, 30, 30),
-    Feature("share.version", 0, 1, 1, needs_api=76),
-    Feature("streams.version", 0, 1, 1, needs_api=88),
-    Feature("transaction.version", 0, 2, 2, needs_api=24),
-    Feature("eligible.leader.replicas.version", 0, 1, 1),
-    Feature("kstore.kip359", 1, 1),
-    Feature("kstore.kip391", 1, 1),
-)
-"""Kafka 4.3.1's features in the order of its answer, then the extensions that a client may use."""
-
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
@@ -69,28 +43,33 @@ def handle_api_versions(
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = ApiVersionsResponse(api_keys=_rows())
     if ctx.api_version >= FIRST_FEATURES:
-        _add_features(response, ctx.api_version)
+        _add_features(response, broker, ctx.api_version)
     return response
 
 
-def _add_features(response: ApiVersionsResponse, version: int) -> None:
-    served = [feature for feature in FEATURES if feature.needs_api in API_TABLE]
+def finalized_features(broker: Broker) -> FinalizedFeatures:
+    """The cluster's feature levels, read at the first call."""
+    if broker.features is None:
+        served = {key: row.max_version for key, row in API_TABLE.items()}
+        broker.features = FinalizedFeatures(broker.store, supported_features(served))
+    features: FinalizedFeatures = broker.features
+    return features
+
+
+def _add_features(response: ApiVersionsResponse, broker: Broker, version: int) -> None:
+    features = finalized_features(broker)
     response.supported_features = [
         SupportedFeatureKey(
-            name=feature.name, min_version=feature.min_version, max_version=feature.max_version
+            name=feature.name, min_version=feature.min_level, max_version=feature.max_level
         )
-        for feature in served
-        if feature.min_version > 0 or version >= FIRST_ZERO_MINIMUM
+        for feature in features.supported.values()
+        if feature.min_level > 0 or version >= FIRST_ZERO_MINIMUM
     ]
-    response.finalized_features_epoch = FEATURES_EPOCH
+    response.finalized_features_epoch = features.epoch
     response.finalized_features = [
-        FinalizedFeatureKey(
-            name=feature.name,
-            min_version_level=feature.finalized,
-            max_version_level=feature.finalized,
-        )
-        for feature in served
-        if feature.finalized
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in features.levels.items()
+        if level
     ]
 
 

@@ -88,9 +88,15 @@ class Broker:
         self.configs: DynamicConfigs
         self.groups: Any = None
         """The group coordinator (runtime/shards.py), once somebody has asked for it."""
+        self.transactions: Any = None
+        """The transaction coordinator (runtime/transactions.py), once there is a transaction."""
         self.producer_ids: Any = None
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
         """
+        self.features: Any = None
+        """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
+        self.moves: Any = None
+        """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self.commits = GroupCommit(loop, report)
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 

@@ -7,6 +7,7 @@ opens and deletes logs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from kstore.log.settings import LogConfig
 
 __all__ = ["LocalReplicas"]
+
+FUTURE_MARK = "kstore.future"
+"""In the folder of a partition that is being copied from another log dir."""
 
 
 class LocalReplicas:
@@ -44,14 +48,25 @@ class LocalReplicas:
     def open(self, paths: Sequence[str]) -> None:
         """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
         from kstore.log import open_log_dir
+        from kstore.log.errors import LogStorageError
 
         policy = self._config["kstore.flush.policy"]
         interval_ms = self._config["kstore.flush.interval.ms"]
         for path in paths:
             log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
             self._dirs.append(log_dir)
+        for log_dir in self._dirs:
             for partition in log_dir.partitions():
-                self._homes[partition] = log_dir
+                other = self._homes.get(partition)
+                if other is None or self._drop_future(partition, other):
+                    self._homes[partition] = log_dir
+                elif not self._drop_future(partition, log_dir):
+                    raise LogStorageError(
+                        f"{partition} lies in both {other.path} and {log_dir.path}: remove the "
+                        "one that is not wanted"
+                    )
+        if len(self._dirs) > 1:
+            self._finish_moves()
 
     @property
     def dirs(self) -> Sequence[LogDir]:
@@ -109,6 +124,34 @@ class LocalReplicas:
         new = f"{old}.{uuid4().hex}-stray"
         os.rename(old, new)
         self._report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
+
+    # ---- moves between log dirs ----
+
+    def mark_future(self, log_dir: LogDir, key: TopicPartition) -> None:
+        """Make the partition's folder in another log dir, with the mark of an unfinished copy."""
+        folder = os.path.join(log_dir.path, str(key))
+        os.mkdir(folder)
+        with open(os.path.join(folder, FUTURE_MARK), "xb"):
+            pass
+
+    def moved(self, key: TopicPartition, target: LogDir) -> None:
+        """A partition is served from its copy in another log dir: remove the old one."""
+        source, self._homes[key] = self._homes[key], target
+        source.delete(key)
+        os.unlink(os.path.join(target.path, str(key), FUTURE_MARK))
+
+    def _drop_future(self, key: TopicPartition, log_dir: LogDir) -> bool:
+        """Remove a copy that a move did not finish; False if this is none."""
+        if not os.path.exists(os.path.join(log_dir.path, str(key), FUTURE_MARK)):
+            return False
+        log_dir.delete(key)
+        return True
+
+    def _finish_moves(self) -> None:
+        """Where the old log of a move is gone, its copy has everything."""
+        for key, log_dir in self._homes.items():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(log_dir.path, str(key), FUTURE_MARK))
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of a log: the topic's own over the broker's defaults."""

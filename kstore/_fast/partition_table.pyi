@@ -39,6 +39,9 @@ class Partition:
     def notify(self) -> None:
         """Wake those who wait for this partition: something that they can see has changed."""
 
+    def replace_log(self, log: Any) -> None:
+        """Serve the partition from another log that holds the same: it has moved."""
+
     def append_batches(self, data: Buffer, *, origin: int = 1) -> tuple[int, int, int, int]:
         """Append ready batches and wake who waits; a read-only buffer is copied first.
 

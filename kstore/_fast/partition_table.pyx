@@ -64,6 +64,11 @@ cdef class Partition:
         self.append(view.data, view.size, origin, &result)
         return result.error_code, result.base_offset, result.last_offset, result.log_end_offset
 
+    def replace_log(self, log):
+        """Serve the partition from another log that holds the same: it has moved."""
+        self.log = log
+        self.core = log.core
+
     @property
     def log_start_offset(self):
         """The first offset that can be read."""

@@ -1,0 +1,60 @@
+"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778): raises or lowers finalized feature levels,
+all of them or none.
+
+The rules are in state/features.py; ApiVersions tells the levels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.api import RequestContext
+from kstore.broker.api.api_versions import finalized_features
+from kstore.broker.state.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, plan_update
+from kstore.errors import ErrorCode
+from kstore.protocol.features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_update_features"]
+
+
+async def handle_update_features(
+    broker: Broker, request: UpdateFeaturesRequest, ctx: RequestContext
+) -> UpdateFeaturesResponse:
+    """Check every update; store the levels if all are valid."""
+    features = finalized_features(broker)
+    levels = plan_update(
+        features.supported,
+        features.levels,
+        [_update(row, ctx.api_version) for row in request.feature_updates],
+        broker.node_id,
+        validate_only=request.validate_only,
+    )
+    if isinstance(levels, str):
+        words = "The update failed for all features since the following feature had an error: "
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=words + levels
+        )
+    if not request.validate_only and levels != features.levels:
+        await broker.run_blocking(lambda: features.store(levels))
+        broker.plane.forget_answers()  # ApiVersions tells the levels
+    results = [
+        UpdatableFeatureResult(feature=row.feature, error_message="NONE")
+        for row in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _update(row: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    """Version 0 says only whether a downgrade is allowed."""
+    upgrade_type = row.upgrade_type
+    if version == 0:
+        upgrade_type = SAFE_DOWNGRADE if row.allow_downgrade else UPGRADE
+    return FeatureUpdate(row.feature, row.max_version_level, upgrade_type)

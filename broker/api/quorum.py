@@ -1,0 +1,173 @@
+"""DescribeQuorum 0-2 (KIP-595), AddRaftVoter 0-1 and RemoveRaftVoter 0 (KIP-853), UnregisterBroker
+0.
+
+There is no KRaft quorum here: the controller is elected through the coordination store. To tools it
+is a quorum of one static voter, the controller itself, as in a single-node Kafka; such a quorum's
+voters can't be changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime.znodes import BROKER_IDS
+from kstore.errors import ErrorCode
+from kstore.protocol.features import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from kstore.protocol.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from kstore.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_add_raft_voter",
+    "handle_describe_quorum",
+    "handle_remove_raft_voter",
+    "handle_unregister_broker",
+]
+
+METADATA_TOPIC = "__cluster_metadata"
+CONTROLLER_EPOCH = 1
+NOT_HERE = "This server does not host this topic-partition."
+
+
+def handle_describe_quorum(
+    broker: Broker, request: DescribeQuorumRequest, ctx: RequestContext
+) -> DescribeQuorumResponse:
+    """The controller as the one voter; what is not the metadata partition is unknown."""
+    metadata = len(request.topics) == 1 and _asks_for_metadata(request.topics[0])
+    response = DescribeQuorumResponse()
+    for topic in request.topics:
+        rows = [
+            _voter(broker, ctx) if metadata else _unknown(asked.partition_index)
+            for asked in topic.partitions
+        ]
+        response.topics.append(
+            DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=rows)
+        )
+    if metadata and ctx.api_version >= 2:
+        response.nodes = _nodes(broker)
+    return response
+
+
+def _asks_for_metadata(topic: DescribeQuorumRequestTopicData) -> bool:
+    indexes = [row.partition_index for row in topic.partitions]
+    return topic.topic_name == METADATA_TOPIC and indexes == [0]
+
+
+def _voter(broker: Broker, ctx: RequestContext) -> DescribeQuorumResponsePartitionData:
+    end = _metadata_offset(broker)
+    now_ms = broker.now_ms() if ctx.api_version >= 1 else -1
+    voter = ReplicaState(
+        replica_id=broker.image.controller_id,
+        log_end_offset=end,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        leader_id=broker.image.controller_id,
+        leader_epoch=CONTROLLER_EPOCH,
+        high_watermark=end,
+        current_voters=[voter],
+    )
+
+
+def _metadata_offset(broker: Broker) -> int:
+    """What grows with every change of the metadata: this broker's epoch, then the image's
+    version.
+    """
+    registered = broker.store.stat(f"{BROKER_IDS}/{broker.node_id}")
+    return broker.image.version + (registered.czxid if registered is not None else 0)
+
+
+def _unknown(index: int) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=NOT_HERE,
+    )
+
+
+def _nodes(broker: Broker) -> list[Node]:
+    node = broker.image.brokers.get(broker.image.controller_id)
+    if node is None:
+        return []
+    listeners = [Listener(name=e.listener, host=e.host, port=e.port) for e in node.endpoints]
+    return [Node(node_id=node.node_id, listeners=listeners)]
+
+
+def handle_add_raft_voter(
+    broker: Broker, request: AddRaftVoterRequest, ctx: RequestContext
+) -> AddRaftVoterResponse:
+    """Refused as by a quorum of static voters (kraft.version 0)."""
+    refusal = _voter_error(
+        broker, request.cluster_id, request.voter_id, request.voter_directory_id, "Add"
+    )
+    if refusal is None and not request.listeners:
+        words = "Add voter request didn't include the endpoint for the default listener"
+        refusal = (ErrorCode.INVALID_REQUEST, words)
+    code, words = refusal or _static("adding")
+    return AddRaftVoterResponse(error_code=code, error_message=words)
+
+
+def handle_remove_raft_voter(
+    broker: Broker, request: RemoveRaftVoterRequest, ctx: RequestContext
+) -> RemoveRaftVoterResponse:
+    """Refused as by a quorum of static voters (kraft.version 0)."""
+    code, words = _voter_error(
+        broker, request.cluster_id, request.voter_id, request.voter_directory_id, "Remove"
+    ) or _static("removing")
+    return RemoveRaftVoterResponse(error_code=code, error_message=words)
+
+
+def _voter_error(
+    broker: Broker, cluster_id: str | None, voter_id: int, directory_id: UUID, verb: str
+) -> tuple[int, str] | None:
+    if cluster_id is not None and cluster_id != broker.cluster_id:
+        return (
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f'The given id "{cluster_id}" doesn\'t match the cluster id "{broker.cluster_id}"',
+        )
+    if voter_id < 0 or directory_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter"
+    return None
+
+
+def _static(doing: str) -> tuple[int, str]:
+    return (
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"Cluster doesn't support {doing} voter because the kraft.version feature is 0",
+    )
+
+
+def handle_unregister_broker(
+    broker: Broker, request: UnregisterBrokerRequest, ctx: RequestContext
+) -> UnregisterBrokerResponse:
+    """Forget a broker. One that is alive registers itself again at once, so for it nothing
+    changes.
+    """
+    if request.broker_id in broker.image.brokers:
+        return UnregisterBrokerResponse()
+    return UnregisterBrokerResponse(
+        error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+        error_message=f"Broker ID {request.broker_id} is not currently registered",
+    )

@@ -1,0 +1,128 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials, version 0 (KIP-554).
+
+Credentials are kept in the coordination store, in Kafka's form, beside the user's quotas. No
+listener authenticates with them yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime import entity_configs
+from kstore.broker.state.scram_credentials import (
+    MECHANISMS,
+    Deletion,
+    ScramCredential,
+    Upsertion,
+    refusals,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_alter_user_scram_credentials", "handle_describe_user_scram_credentials"]
+
+USERS = "/config/users"
+
+
+async def handle_describe_user_scram_credentials(
+    broker: Broker, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of the named users, or of all that have a credential."""
+    asked = Counter(row.name for row in request.users or ())
+    found = await broker.run_blocking(lambda: _credentials(broker.store, list(asked)))
+    results = []
+    for user in asked or found:
+        row = DescribeUserScramCredentialsResult(user=user)
+        if asked[user] > 1:
+            row.error_code = ErrorCode.DUPLICATE_RESOURCE
+            row.error_message = (
+                "Cannot describe SCRAM credentials for the same user twice in a single request: "
+                + user
+            )
+        elif user not in found:
+            row.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            row.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+        else:
+            row.credential_infos = found[user]
+        results.append(row)
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInfo]]:
+    """The credentials of these users, or of all; those without any are left out."""
+    paths = [(user, _path(user)) for user in users if user]
+    if not users:
+        named = entity_configs.children(store, USERS)
+        paths = [(user, path) for user, path in named if user is not None]
+    found = {}
+    for user, path in paths:
+        config = entity_configs.read(store, path)
+        infos = [
+            CredentialInfo(
+                mechanism=mechanism.number,
+                iterations=ScramCredential.parse(config[mechanism.name]).iterations,
+            )
+            for mechanism in MECHANISMS.values()
+            if mechanism.name in config
+        ]
+        if infos:
+            found[user] = infos
+    return found
+
+
+async def handle_alter_user_scram_credentials(
+    broker: Broker, request: AlterUserScramCredentialsRequest, ctx: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    """Change the users of whom every row is valid; the others get their error."""
+    deletions = [Deletion(row.name, row.mechanism) for row in request.deletions]
+    upsertions = [
+        Upsertion(
+            row.name, row.mechanism, row.iterations, bytes(row.salt), bytes(row.salted_password)
+        )
+        for row in request.upsertions
+    ]
+    problems = await broker.run_blocking(lambda: _alter(broker.store, deletions, upsertions))
+    results = []
+    users = [row.user for row in deletions] + [row.user for row in upsertions]
+    for user in dict.fromkeys(users):
+        code, words = problems.get(user, (ErrorCode.NONE, None))
+        results.append(
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=words)
+        )
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _alter(
+    store: Store, deletions: list[Deletion], upsertions: list[Upsertion]
+) -> dict[str, tuple[int, str]]:
+    def exists(user: str, mechanism: int) -> bool:
+        return MECHANISMS[mechanism].name in entity_configs.read(store, _path(user))
+
+    problems = refusals(deletions, upsertions, exists)
+    for gone in deletions:
+        if gone.user not in problems:
+            change = {MECHANISMS[gone.mechanism].name: None}
+            entity_configs.alter(store, _path(gone.user), change)
+    for new in upsertions:
+        if new.user not in problems:
+            text = ScramCredential.derive(new).text()
+            entity_configs.alter(store, _path(new.user), {MECHANISMS[new.mechanism].name: text})
+    return problems
+
+
+def _path(user: str) -> str:
+    return f"{USERS}/{entity_configs.sanitize(user)}"

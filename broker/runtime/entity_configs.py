@@ -1,0 +1,78 @@
+"""What is set for users, client ids and addresses, in the coordination store: Kafka's ZooKeeper-era
+layout, with names made safe for a path as Kafka makes them.
+
+/config/users/U, /config/clients/C, /config/ips/I and /config/users/U/clients/C hold quotas; SCRAM
+credentials lie beside a user's quotas. What the values mean is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from kstore.broker.coordination.store import NoNodeError
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = ["DEFAULT", "alter", "children", "is_there", "read", "sanitize"]
+
+DEFAULT = "<default>"
+"""The node of the default entity; no sanitized name is written so."""
+
+
+def sanitize(name: str | None) -> str:
+    """A name as a part of a path; None is the default entity's.
+
+    Kafka's form: percent-encoded UTF-8, where only letters, digits and ``._-`` stay.
+    """
+    if name is None:
+        return DEFAULT
+    return re.sub("~", "%7E", quote(name, safe=""))
+
+
+def desanitize(part: str) -> str | None:
+    """The name that `sanitize` wrote; None for the default entity."""
+    return None if part == DEFAULT else unquote(part)
+
+
+def is_there(store: Store, folder: str) -> bool:
+    """Whether anything was ever set below ``/config/FOLDER``."""
+    return store.exists(f"/config/{folder}")
+
+
+def children(store: Store, path: str) -> Iterator[tuple[str | None, str]]:
+    """(name, path) of each entity below a path."""
+    try:
+        parts = store.children(path)
+    except NoNodeError:
+        return
+    for part in parts:
+        yield desanitize(part), f"{path}/{part}"
+
+
+def read(store: Store, path: str) -> dict[str, str]:
+    """What is set at a path; nothing where there is no node."""
+    try:
+        data, _ = store.get(path)
+    except NoNodeError:
+        return {}
+    return dict(json.loads(data)["config"]) if data else {}
+
+
+def alter(store: Store, path: str, changes: Mapping[str, str | None]) -> None:
+    """Set values and, where None, remove them. Blocks until it is durable."""
+    config = read(store, path)
+    for key, value in changes.items():
+        if value is None:
+            config.pop(key, None)
+        else:
+            config[key] = value
+    node = json.dumps({"version": 1, "config": config}, separators=(",", ":")).encode()
+    if store.exists(path):
+        store.set(path, node)
+    elif config:
+        store.create(path, node, parents=True)

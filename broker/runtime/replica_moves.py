@@ -1,0 +1,159 @@
+"""Moves of partitions between the log dirs of this broker (KIP-113): a future log in the other log
+dir is filled while the partition is served from the old one, and takes its place once it has all.
+
+A folder that is being filled has a mark in it, so that a start after a crash knows which of two is
+the partition. Which moves are asked for is api/log_dirs.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from kstore.errors import ErrorCode
+from kstore.log import errors
+
+if TYPE_CHECKING:
+    from kstore._fast.partition_table import Partition
+    from kstore.broker.runtime.broker import Broker
+    from kstore.log import Log, LogDir
+    from kstore.types import TopicPartition
+
+__all__ = ["ReplicaMove", "ReplicaMoves"]
+
+SLICE_BYTES = 256 * 1024
+"""What is copied before other work on the loop has its turn."""
+
+
+class ReplicaMove:
+    """One partition on its way to another log dir."""
+
+    def __init__(self, partition: TopicPartition, source: Partition, target: LogDir) -> None:
+        self.partition = partition
+        self.target = target
+        self.future: Log | None = None
+        self._source = source
+
+    @property
+    def copied_bytes(self) -> int:
+        """The size of what the other log dir has already."""
+        return 0 if self.future is None else self.future.size_bytes
+
+    def offset_lag(self) -> int:
+        """How many offsets are still to be copied."""
+        reached = 0 if self.future is None else self.future.log_end_offset
+        return max(self._source.log_end_offset - reached, 0)
+
+
+class ReplicaMoves:
+    """The moves under way on one broker, at most one per partition."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._moves: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
+
+    def under_way(self) -> list[ReplicaMove]:
+        """The moves that are not done."""
+        return [move for move, _ in self._moves.values()]
+
+    def begin(self, key: TopicPartition, target: LogDir) -> int:
+        """Begin a move and return Kafka's error code. A move of the same partition to elsewhere is
+        given up for it; to where the partition is, that is all that happens.
+        """
+        partition = self._broker.partition(key)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known = self._moves.get(key)
+        if known is not None:
+            if known[0].target is target:
+                return ErrorCode.NONE
+            known[1].cancel()
+        if partition.log.log_dir is not target:
+            move = ReplicaMove(key, partition, target)
+            before = None if known is None else known[1]
+            task = self._broker.loop.create_task(self._run(move, partition, before))
+            self._moves[key] = (move, task)
+        return ErrorCode.NONE
+
+    async def close(self) -> None:
+        """Give up what is under way; its copies are removed at once."""
+        tasks = [task for _, task in self._moves.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(
+        self, move: ReplicaMove, partition: Partition, before: asyncio.Task[None] | None
+    ) -> None:
+        """Copy, take the place, remove the old log; on failure remove the copy."""
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            await self._copy(move, partition)
+            self._swap(move, partition)
+        except (errors.LogError, OSError) as problem:
+            self._discard(move)
+            self._broker.report(
+                f"{move.partition} stays in {partition.log.log_dir.path}, as it can't be moved to "
+                f"{move.target.path}: {problem}"
+            )
+        except asyncio.CancelledError:
+            self._discard(move)
+            raise
+        finally:
+            known = self._moves.get(move.partition)
+            if known is not None and known[0] is move:
+                del self._moves[move.partition]
+
+    async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
+        """Fill the future log to the end of the old one, which may go on growing."""
+        source: Log = partition.log
+        self._broker.replicas.mark_future(move.target, move.partition)
+        move.future = move.target.log(
+            *move.partition, create=True, config=source.config, topic_id=source.topic_id
+        )
+        flushed = -1
+        while not partition.deleted:
+            while move.offset_lag() and not partition.deleted:
+                _copy_slice(source, move.future)
+                await asyncio.sleep(0)
+            if flushed == move.future.log_end_offset:
+                return
+            flushed = move.future.log_end_offset
+            # The old files are removed soon: what they hold must be on the disk elsewhere.
+            await self._broker.run_blocking(move.future.flush)
+
+    def _swap(self, move: ReplicaMove, partition: Partition) -> None:
+        """Serve the partition from its new log; in one turn of the loop, so nothing comes
+        between.
+        """
+        future, source = move.future, partition.log
+        assert future is not None, move.partition
+        if partition.deleted:
+            self._discard(move)
+            return
+        if source.log_start_offset > future.log_start_offset:
+            future.delete_before(source.log_start_offset)
+        future.configure(source.config)
+        partition.replace_log(future)
+        self._broker.replicas.moved(move.partition, move.target)
+
+    def _discard(self, move: ReplicaMove) -> None:
+        try:
+            move.target.delete(move.partition)
+        except (errors.LogError, OSError) as problem:
+            where = os.path.join(move.target.path, str(move.partition))
+            self._broker.report(f"{where}, an unfinished copy, can't be removed: {problem}")
+
+
+def _copy_slice(source: Log, future: Log) -> None:
+    """Append the next batches of a log to its copy."""
+    offset = max(future.log_end_offset, source.log_start_offset)
+    data = source.read_batches(offset, SLICE_BYTES)
+    if not data:
+        raise errors.LogStorageError(
+            f"{source.topic_partition} has no batch from offset {offset} to its end "
+            f"{source.log_end_offset}; append to it before it is moved"
+        )
+    future.append_batches(data, origin="replica")

@@ -1,0 +1,104 @@
+"""Feature levels (KIP-584): which there are, and which updates of the finalized levels are valid.
+
+The levels of a new cluster are Kafka 4.3's. Storing them and telling clients is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+__all__ = ["FEATURES", "Feature", "FeatureUpdate", "default_levels", "plan_update"]
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+
+
+class Feature(NamedTuple):
+    """One feature: the levels that this broker supports, and the one that a new cluster has."""
+
+    name: str
+    min_level: int
+    max_level: int
+    default_level: int
+    needs: tuple[int, int] | None = None
+    """The API key, and its version, without which the broker does not have the feature."""
+
+
+FEATURES: dict[str, Feature] = {
+    feature.name: feature
+    for feature in (
+        Feature("group.version", 0, 1, 1, needs=(68, 0)),
+        Feature(KRAFT_VERSION, 0, 1, 0),
+        Feature(METADATA_VERSION, 7, 30, 30),
+        Feature("share.version", 0, 1, 1, needs=(76, 1)),
+        Feature("streams.version", 0, 1, 1, needs=(88, 0)),
+        Feature("transaction.version", 0, 2, 2, needs=(26, 5)),
+        Feature("eligible.leader.replicas.version", 0, 1, 1),
+        Feature("kstore.kip359", 1, 1, 0),
+        Feature("kstore.kip391", 1, 1, 0),
+    )
+}
+"""Kafka 4.3.1's features in the order of its answer, then the extensions that a client may use."""
+
+
+class FeatureUpdate(NamedTuple):
+    """A finalized level that is asked for; the type is UPGRADE, SAFE_DOWNGRADE or
+    UNSAFE_DOWNGRADE.
+    """
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+def default_levels(supported: Mapping[str, Feature]) -> dict[str, int]:
+    """The finalized levels of a new cluster."""
+    return {name: feature.default_level for name, feature in supported.items()}
+
+
+def plan_update(
+    supported: Mapping[str, Feature],
+    levels: Mapping[str, int],
+    updates: Iterable[FeatureUpdate],
+    node_id: int,
+    *,
+    validate_only: bool,
+) -> dict[str, int] | str:
+    """The levels after all updates, or the words for the first that is refused: all or none."""
+    changed = dict(levels)
+    for update in updates:
+        problem = _refusal(supported, levels.get(update.name, 0), update, node_id)
+        if problem is None and update.name == KRAFT_VERSION and update.level and not validate_only:
+            problem = "There is no KRaft quorum: metadata is in the coordination store."
+        if problem is not None:
+            return f"Invalid update version {update.level} for feature {update.name}. {problem}"
+        changed[update.name] = update.level
+    return changed
+
+
+def _refusal(
+    supported: Mapping[str, Feature], current: int, update: FeatureUpdate, node_id: int
+) -> str | None:
+    """Why one update is refused, in Kafka's order of checks."""
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    feature = supported.get(update.name)
+    if feature is None:
+        return f"Local controller {node_id} does not support this feature."
+    if not feature.min_level <= update.level <= feature.max_level:
+        allowed = f"{feature.min_level}-{feature.max_level}"
+        return f"Local controller {node_id} only supports versions {allowed}"
+    if update.level < current and update.upgrade_type == UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if update.level > current and update.upgrade_type != UPGRADE:
+        return "Can't downgrade to a newer version."
+    if update.name == METADATA_VERSION and update.level < current:
+        return "The metadata would be lost that the lower version does not know."
+    return None

@@ -1,0 +1,133 @@
+"""Which changes of users' SCRAM credentials are valid (KIP-554), and the form in which a credential
+is kept.
+
+A client sends salt, iterations and the salted password; what is kept are the two keys that the
+broker needs, from which no password can be told. Storing and authentication are elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kstore.errors import ErrorCode
+
+__all__ = ["MECHANISMS", "Deletion", "Mechanism", "ScramCredential", "Upsertion", "refusals"]
+
+MAX_ITERATIONS = 16384
+
+
+class Mechanism(NamedTuple):
+    """A SCRAM mechanism: its number on the wire, its name, its hash and the fewest iterations."""
+
+    number: int
+    name: str
+    digest: str
+    min_iterations: int
+
+
+MECHANISMS: dict[int, Mechanism] = {
+    1: Mechanism(1, "SCRAM-SHA-256", "sha256", 4096),
+    2: Mechanism(2, "SCRAM-SHA-512", "sha512", 4096),
+}
+
+
+class Deletion(NamedTuple):
+    """A user's credential of one mechanism is to go."""
+
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    """A user's credential of one mechanism is to be this."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class ScramCredential(NamedTuple):
+    """What the broker keeps (RFC 5802)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @classmethod
+    def derive(cls, new: Upsertion) -> ScramCredential:
+        """The keys of a salted password."""
+        digest = MECHANISMS[new.mechanism].digest
+        client_key = hmac.digest(new.salted_password, b"Client Key", digest)
+        server_key = hmac.digest(new.salted_password, b"Server Key", digest)
+        stored_key = hashlib.new(digest, client_key).digest()
+        return cls(new.salt, stored_key, server_key, new.iterations)
+
+    def text(self) -> str:
+        """As Kafka wrote it to ZooKeeper."""
+        fields = {
+            "salt": base64.b64encode(self.salt).decode(),
+            "stored_key": base64.b64encode(self.stored_key).decode(),
+            "server_key": base64.b64encode(self.server_key).decode(),
+            "iterations": str(self.iterations),
+        }
+        return ",".join(f"{name}={value}" for name, value in fields.items())
+
+    @classmethod
+    def parse(cls, text: str) -> ScramCredential:
+        """The credential that `text` wrote; ValueError if it is none."""
+        fields = dict(part.split("=", 1) for part in text.split(","))
+        salt, stored, server = (
+            base64.b64decode(fields[name]) for name in ("salt", "stored_key", "server_key")
+        )
+        return cls(salt, stored, server, int(fields["iterations"]))
+
+
+def refusals(
+    deletions: Sequence[Deletion],
+    upsertions: Sequence[Upsertion],
+    exists: Callable[[str, int], bool],
+) -> dict[str, tuple[int, str]]:
+    """User to error code and words, for each user of whom nothing is changed: one bad row spoils
+    all of a user's.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    rows: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    for row in rows:
+        problem = _refuse_row(row)
+        if problem is not None:
+            found.setdefault(row.user, problem)
+    counts = Counter(row.user for row in rows)
+    twice = "A user credential cannot be altered twice in the same request"
+    for user, count in counts.items():
+        if count > 1:
+            found[user] = (ErrorCode.DUPLICATE_RESOURCE, twice)
+    for gone in deletions:
+        if gone.user not in found and not exists(gone.user, gone.mechanism):
+            words = "Attempt to delete a user credential that does not exist"
+            found[gone.user] = (ErrorCode.RESOURCE_NOT_FOUND, words)
+    return found
+
+
+def _refuse_row(row: Deletion | Upsertion) -> tuple[int, str] | None:
+    if not row.user:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    mechanism = MECHANISMS.get(row.mechanism)
+    if mechanism is None:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if isinstance(row, Deletion):
+        return None
+    if row.iterations < mechanism.min_iterations:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if row.iterations > MAX_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if not row.salted_password:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty"
+    return None

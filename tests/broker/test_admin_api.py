@@ -1,0 +1,320 @@
+"""The admin APIs against a running broker, by messages: what a single node without an authorizer
+answers, and what it stores.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.broker.coordination.lmdb_store import LmdbStore
+from kstore.broker.state.scram_credentials import ScramCredential
+from kstore.errors import ErrorCode
+from kstore.protocol.acls import DescribeAclsRequest
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.features import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from tests.conformance import wire
+from tests.conformance.kstore_broker import KstoreBroker
+
+Start = Callable[..., KstoreBroker]
+
+
+class Client:
+    """One connection that speaks messages at their newest version."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        self.sock = socket.create_connection((broker.host, broker.port), timeout=20)
+
+    def call(self, request: Message, version: int | None = None) -> Any:
+        key = request.API_KEY
+        version = APIS[key].max_version if version is None else version
+        frame = encode_request(request, version, 9, "test")
+        answer = wire.exchange(self.sock, frame)
+        return decode_response(answer, APIS[key].response, version)[1]
+
+
+@pytest.fixture
+def two_dirs(start_broker: Start, tmp_path: Path) -> Iterator[tuple[KstoreBroker, Client]]:
+    dirs = f"{tmp_path}/a,{tmp_path}/b"
+    broker = start_broker({"log.dirs": dirs, "broker.id": "1"})
+    client = Client(broker)
+    yield broker, client
+    client.sock.close()
+
+
+def make(client: Client, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    [result] = client.call(CreateTopicsRequest(topics=[topic])).topics
+    assert result.error_code == 0, result
+
+
+def produce(client: Client, topic: str, count: int, partition: int = 0) -> None:
+    records = [(None, b"%0500d" % number) for number in range(count)]
+    data = PartitionProduceData(index=partition, records=build_batch(records))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    answer = client.call(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 12)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def fetch(client: Client, topic: str) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+    [row] = client.call(request, 12).responses[0].partitions
+    assert row.error_code == 0
+    return bytes(row.records)
+
+
+def homes(client: Client, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
+    """Log dir's name to (partition, size, future) of a topic's partitions."""
+    asked = DescribableLogDirTopic(topic=topic, partitions=list(range(10)))
+    results = client.call(DescribeLogDirsRequest(topics=[asked])).results
+    return {
+        os.path.basename(result.log_dir): sorted(
+            (row.partition_index, row.partition_size, row.is_future_key)
+            for found in result.topics
+            for row in found.partitions
+        )
+        for result in results
+    }
+
+
+def move(client: Client, path: str, topic: str, partition: int = 0) -> int:
+    row = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[row])])
+    code: int = client.call(request).results[0].partitions[0].error_code
+    return code
+
+
+def await_home(client: Client, topic: str, folder: str) -> None:
+    """Wait until the topic's one partition is whole in the folder, and nowhere else."""
+    while True:
+        found = homes(client, topic)
+        if all(len(rows) == (name == folder) for name, rows in found.items()) and not any(
+            future for _, _, future in found[folder]
+        ):
+            return
+
+
+def test_log_dirs_are_described_with_sizes_and_space(two_dirs, tmp_path):
+    _, client = two_dirs
+    make(client, "t", 2)
+    produce(client, "t", 10)
+    found = homes(client, "t")
+    sizes = {row[0]: row[1] for rows in found.values() for row in rows}
+    assert sizes[1] == 0
+    assert 5000 < sizes[0] < 6000
+    volume = os.statvfs(tmp_path)
+    for result in client.call(DescribeLogDirsRequest(topics=[])).results:
+        assert result.topics == []
+        assert result.total_bytes == volume.f_blocks * volume.f_frsize
+        assert 0 < result.usable_bytes <= result.total_bytes
+        assert not result.is_cordoned
+
+
+def test_a_partition_moves_between_log_dirs_and_keeps_its_records(two_dirs, tmp_path):
+    broker, client = two_dirs
+    make(client, "t")
+    for _ in range(20):
+        produce(client, "t", 100)
+    before = fetch(client, "t")
+    [(home, _)] = [(name, rows) for name, rows in homes(client, "t").items() if rows]
+    other = "b" if home == "a" else "a"
+    assert move(client, f"{tmp_path}/{other}", "t") == 0
+    produce(client, "t", 1)  # while it is on its way, or just after
+    await_home(client, "t", other)
+    assert not os.path.exists(f"{tmp_path}/{home}/t-0")
+    assert os.listdir(f"{tmp_path}/{other}/t-0").count("kstore.future") == 0
+    after = fetch(client, "t")
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    produce(client, "t", 1)
+    broker.kill()
+    broker.start()
+    again = Client(broker)
+    await_home(again, "t", other)
+    assert fetch(again, "t")[: len(after)] == after
+    again.sock.close()
+
+
+def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
+    broker, client = two_dirs
+    make(client, "t")
+    produce(client, "t", 5)
+    whole = fetch(client, "t")
+    [home] = [name for name, rows in homes(client, "t").items() if rows]
+    broker.kill()
+    copy = tmp_path / ("b" if home == "a" else "a") / "t-0"
+    copy.mkdir()
+    (copy / "kstore.future").touch()
+    (copy / f"{0:020d}.log").write_bytes(whole[:100])
+    broker.start()
+    again = Client(broker)
+    assert fetch(again, "t") == whole
+    assert not copy.exists()
+    again.sock.close()
+
+
+def test_a_start_takes_a_copy_whose_original_is_gone(two_dirs, tmp_path):
+    broker, client = two_dirs
+    make(client, "t")
+    produce(client, "t", 5)
+    whole = fetch(client, "t")
+    [home] = [name for name, rows in homes(client, "t").items() if rows]
+    broker.kill()
+    mark = tmp_path / home / "t-0" / "kstore.future"
+    mark.touch()
+    broker.start()
+    again = Client(broker)
+    assert fetch(again, "t") == whole
+    assert not mark.exists()
+    again.sock.close()
+
+
+def test_moves_are_refused_as_kafka_refuses_them(two_dirs, tmp_path):
+    _, client = two_dirs
+    make(client, "t")
+    [home] = [name for name, rows in homes(client, "t").items() if rows]
+    assert move(client, f"{tmp_path}/{home}", "t") == ErrorCode.NONE
+    assert move(client, f"{tmp_path}/c", "t") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(client, f"{tmp_path}/{home}/", "t") == ErrorCode.LOG_DIR_NOT_FOUND
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(client, f"{tmp_path}/{home}", "t", 7) == unknown
+    assert move(client, f"{tmp_path}/{home}", "absent") == unknown
+
+
+def test_a_deleted_topic_stops_its_moves(two_dirs, tmp_path):
+    _, client = two_dirs
+    make(client, "t")
+    for _ in range(30):
+        produce(client, "t", 200)
+    for name in ("a", "b"):
+        move(client, f"{tmp_path}/{name}", "t")
+    [deleted] = client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5).responses
+    assert deleted.error_code == 0
+    while any((tmp_path / name / "t-0").exists() for name in ("a", "b")):
+        assert not any(homes(client, "t").values())
+    make(client, "t")
+    assert fetch(client, "t") == b""
+
+
+def test_acl_requests_with_unknown_codes_end_the_connection(broker):
+    client = Client(broker)
+    with pytest.raises(wire.WireError):
+        client.call(DescribeAclsRequest(resource_type_filter=0))
+    client.sock.close()
+    request = DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1)
+    client = Client(broker)
+    assert client.call(request).error_code == ErrorCode.SECURITY_DISABLED
+    client.sock.close()
+
+
+def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
+    client = Client(broker)
+    new = ScramCredentialUpsertion(
+        name="ann/é", mechanism=1, iterations=5000, salt=b"salt", salted_password=b"p" * 32
+    )
+    [result] = client.call(AlterUserScramCredentialsRequest(upsertions=[new])).results
+    assert (result.user, result.error_code, result.error_message) == ("ann/é", 0, None)
+    client.sock.close()
+    broker.kill()
+    store = LmdbStore(f"{broker.log_dir}/.coordination")
+    text = store.get("/config/users/ann%2F%C3%A9")[0].decode()
+    store.close()
+    assert "salt=c2FsdA==" in text
+    assert "cHBwcHBw" not in text  # the salted password in base64
+    broker.start()
+    client = Client(broker)
+    [row] = client.call(DescribeUserScramCredentialsRequest(users=None)).results
+    assert row.user == "ann/é"
+    assert [(i.mechanism, i.iterations) for i in row.credential_infos] == [(1, 5000)]
+    client.sock.close()
+
+
+def test_a_scram_credential_is_written_and_read_in_kafkas_form():
+    credential = ScramCredential(b"s", b"k", b"v", 4096)
+    text = "salt=cw==,stored_key=aw==,server_key=dg==,iterations=4096"
+    assert credential.text() == text
+    assert ScramCredential.parse(text) == credential
+
+
+def test_feature_levels_change_together_and_survive_a_restart(broker):
+    client = Client(broker)
+    name = "eligible.leader.replicas.version"
+
+    def finalized(client: Client) -> tuple[int, dict[str, int]]:
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        answer = client.call(request, 4)
+        levels = {row.name: row.max_version_level for row in answer.finalized_features}
+        return answer.finalized_features_epoch, levels
+
+    def update(*rows: tuple[str, int, int]) -> int:
+        keys = [
+            FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
+            for feature, level, kind in rows
+        ]
+        code: int = client.call(UpdateFeaturesRequest(feature_updates=keys)).error_code
+        return code
+
+    first_epoch, levels = finalized(client)
+    assert levels[name] == 1
+    assert levels["metadata.version"] == 30
+    assert update((name, 0, 2), ("no.such", 1, 1)) == ErrorCode.INVALID_UPDATE_VERSION
+    assert finalized(client) == (first_epoch, levels)
+    assert update((name, 0, 2)) == ErrorCode.NONE
+    epoch, changed = finalized(client)
+    assert epoch > first_epoch
+    assert changed == {key: level for key, level in levels.items() if key != name}
+    client.sock.close()
+    broker.kill()
+    broker.start()
+    client = Client(broker)
+    assert finalized(client) == (epoch, changed)
+    client.sock.close()
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_controller_is_a_quorum_of_one(broker, version):
+    client = Client(broker)
+    partition = DescribeQuorumRequestPartitionData(partition_index=0)
+    topic = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[partition])
+
+    def describe() -> Any:
+        answer = client.call(DescribeQuorumRequest(topics=[topic]), version)
+        return answer.topics[0].partitions[0]
+
+    before = describe()
+    assert before.leader_id == before.current_voters[0].replica_id
+    make(client, f"t{version}")
+    assert describe().high_watermark > before.high_watermark
+    client.sock.close()

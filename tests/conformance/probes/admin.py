@@ -1,0 +1,323 @@
+"""Probes of the admin APIs beside topics and configs: log dirs, elections, reassignments, ACLs,
+SCRAM, quorum, features, SASL on a plaintext listener.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kstore.protocol.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from kstore.protocol.cluster import DescribeClusterRequest
+from kstore.protocol.features import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from kstore.protocol.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kstore.protocol.raft_voters import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
+from kstore.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
+from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.topics import create
+
+__all__ = ["ADMIN_CASES"]
+
+DIRECTORY = UUID("11111111-2222-3333-4444-555555555555")
+NO_DIRECTORY = UUID(int=0)
+
+
+def _describe_log_dirs(peer: Peer, version: int) -> Story:
+    name = f"probe-dirs-{version}"
+    yield create(name, 2)
+    for partitions in ([0], [0, 9], [1, 1], []):
+        asked = DescribableLogDirTopic(topic=name, partitions=partitions)
+        yield DescribeLogDirsRequest(topics=[asked])
+    yield DescribeLogDirsRequest(topics=[])
+    absent = DescribableLogDirTopic(topic="probe-absent", partitions=[0])
+    yield DescribeLogDirsRequest(topics=[absent])
+
+
+def _alter_log_dirs(peer: Peer, version: int) -> Story:
+    name = f"probe-move-{version}"
+    answer = yield create(name, 2)
+    answer = yield DescribeLogDirsRequest(topics=[])
+    here = answer.results[0].log_dir
+
+    def move(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest:
+        row = AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))
+        return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[row])])
+
+    yield AlterReplicaLogDirsRequest()
+    yield move(here, name, 1)
+    yield move(here, name, 9)
+    yield move(here, "probe-absent", 0)
+    yield move(here, "bad name", 0)
+    for path in ("/no/such/dir", "relative", here + "/", ""):
+        yield move(path, name, 0)
+    yield move("/no/such/dir", "probe-absent", 0)
+
+
+def _elect(peer: Peer, version: int) -> Story:
+    name = f"probe-elect-{version}"
+    yield create(name, 2)
+
+    def elect(kind: int, *topics: tuple[str, list[int]], timeout_ms: int = 5000):
+        rows = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics]
+        return ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=timeout_ms)
+
+    for kind in (0, 1) if version else (0,):
+        yield elect(kind, (name, [0, 1, 9]), ("probe-absent", [0]), ("bad name", [0]))
+        yield elect(kind, (name, []))
+        yield elect(kind, (name, [0, 0]))
+        yield elect(kind)
+    if version:
+        yield elect(7, (name, [0]))
+        yield elect(-1, (name, [0]))
+    yield elect(0, (name, [0]), timeout_ms=0)
+
+
+def _reassign(peer: Peer, version: int) -> Story:
+    name = f"probe-reassign-{version}"
+    yield create(name, 3)
+
+    def reassign(*replicas: list[int] | None, topic: str = name, change: bool = True):
+        rows = [
+            ReassignablePartition(partition_index=index, replicas=asked)
+            for index, asked in enumerate(replicas)
+        ]
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=topic, partitions=rows)], timeout_ms=5000
+        )
+        if version:
+            request.allow_replication_factor_change = change
+        return request
+
+    for change in (True, False):
+        yield reassign([1], None, [], [1], change=change)
+        for wrong in ([2], [1, 1], [1, 2], [-1], [1, -5], [2, 2], [0]):
+            yield reassign(wrong, change=change)
+    yield reassign([1], None, topic="probe-absent")
+    yield reassign([1], None, topic="bad name")
+    yield reassign()
+    yield AlterPartitionReassignmentsRequest(timeout_ms=5000)
+    yield ListPartitionReassignmentsRequest(topics=None)
+
+
+def _list_reassignments(peer: Peer, version: int) -> Story:
+    yield create("probe-reassignments")
+    for topic, indexes in (("probe-reassignments", [0, 9]), ("probe-absent", [0])):
+        asked = ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
+        yield ListPartitionReassignmentsRequest(topics=[asked])
+    yield ListPartitionReassignmentsRequest(topics=[])
+    yield ListPartitionReassignmentsRequest(topics=None)
+
+
+def _describe_acls(peer: Peer, version: int) -> Story:
+    # Resource, pattern, operation and permission; 0 is unknown.
+    for codes in ((1, 1, 1, 1), (7, 4, 15, 3), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1),
+                  (1, 1, 1, 0), (8, 1, 1, 1), (1, 5, 1, 1), (1, 1, 16, 1),
+                  (1, 1, 1, 4)):  # fmt: skip
+        yield DescribeAclsRequest(
+            resource_type_filter=codes[0], resource_name_filter=None,
+            pattern_type_filter=codes[1], principal_filter=None, host_filter=None,
+            operation=codes[2], permission_type=codes[3],
+        )  # fmt: skip
+
+
+def _create_acls(peer: Peer, version: int) -> Story:
+    def row(resource: int = 2, pattern: int = 3) -> AclCreation:
+        return AclCreation(
+            resource_type=resource, resource_name="x", resource_pattern_type=pattern,
+            principal="User:a", host="*", operation=3, permission_type=3,
+        )  # fmt: skip
+
+    yield CreateAclsRequest()
+    yield CreateAclsRequest(creations=[row(), row()])
+    yield CreateAclsRequest(creations=[row(), row(resource=0)])
+    yield CreateAclsRequest(creations=[row(pattern=9)])
+
+
+def _delete_acls(peer: Peer, version: int) -> Story:
+    def row(resource: int = 2) -> DeleteAclsFilter:
+        return DeleteAclsFilter(
+            resource_type_filter=resource, pattern_type_filter=3, operation=1, permission_type=1
+        )
+
+    yield DeleteAclsRequest()
+    yield DeleteAclsRequest(filters=[row(), row()])
+    yield DeleteAclsRequest(filters=[row(resource=0)])
+
+
+def _sasl_handshake(peer: Peer, version: int) -> Story:
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "none", ""):
+        yield SaslHandshakeRequest(mechanism=mechanism)
+
+
+def _sasl_authenticate(peer: Peer, version: int) -> Story:
+    yield SaslAuthenticateRequest(auth_bytes=b"\0user\0secret")
+    yield SaslAuthenticateRequest(auth_bytes=b"")
+
+
+def _scram(peer: Peer, version: int) -> Story:
+    def put(user: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+        return ScramCredentialUpsertion(
+            name=user, mechanism=mechanism, iterations=iterations, salt=b"salt",
+            salted_password=b"p" * 32,
+        )  # fmt: skip
+
+    def gone(user: str, mechanism: int = 1) -> ScramCredentialDeletion:
+        return ScramCredentialDeletion(name=user, mechanism=mechanism)
+
+    def alter(*rows: ScramCredentialUpsertion | ScramCredentialDeletion):
+        return AlterUserScramCredentialsRequest(
+            upsertions=[row for row in rows if isinstance(row, ScramCredentialUpsertion)],
+            deletions=[row for row in rows if isinstance(row, ScramCredentialDeletion)],
+        )
+
+    def describe(*users: str) -> DescribeUserScramCredentialsRequest:
+        return DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in users])
+
+    yield alter()
+    for row in (put("a"), put("a", 2, 16384), put("b", 1, 4095), put("c", 1, 16385), put("d", 3),
+                put("e", 0), put(""), gone("nobody"), gone(""), gone("g", 7), gone("a", 2),
+                gone("a", 2)):  # fmt: skip
+        yield alter(row)
+    for user in ("a", "b", "nobody", ""):
+        yield describe(user)
+    yield describe("a", "a")
+    yield DescribeUserScramCredentialsRequest(users=None)
+    yield alter(put("a"), put("a"))
+    yield alter(put("a"), gone("a"))
+    yield alter(put("x*+ %/é~"))
+    yield describe("x*+ %/é~")
+    yield alter(gone("a"), gone("x*+ %/é~"))
+    yield DescribeUserScramCredentialsRequest(users=[])
+
+
+def _quorum(peer: Peer, version: int) -> Story:
+    def describe(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
+        return DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequestTopicData(
+                    topic_name=name,
+                    partitions=[DescribeQuorumRequestPartitionData(partition_index=i) for i in all],
+                )
+                for name, all in topics
+            ]
+        )
+
+    yield describe(("__cluster_metadata", [0]))
+    yield describe(("__cluster_metadata", [1]))
+    yield describe(("__cluster_metadata", [0, 1]))
+    yield describe(("x", [0]))
+    yield describe()
+
+
+def _raft_voters(peer: Peer, version: int) -> Story:
+    answer = yield DescribeClusterRequest()
+    cluster_id = answer.cluster_id
+    ends = [Listener(name="CONTROLLER", host="h", port=1)]
+    for cluster, voter, directory in ((cluster_id, 2, DIRECTORY), (None, 2, DIRECTORY),
+                                      ("x", 2, DIRECTORY), (cluster_id, 2, NO_DIRECTORY),
+                                      (cluster_id, -1, DIRECTORY)):  # fmt: skip
+        yield AddRaftVoterRequest(
+            cluster_id=cluster, voter_id=voter, voter_directory_id=directory, listeners=ends,
+            timeout_ms=1000,
+        )  # fmt: skip
+        yield RemoveRaftVoterRequest(
+            cluster_id=cluster, voter_id=voter, voter_directory_id=directory
+        )
+    yield AddRaftVoterRequest(cluster_id=cluster_id, voter_id=2, voter_directory_id=DIRECTORY)
+
+
+def _unregister(peer: Peer, version: int) -> Story:
+    for broker_id in (0, 2, -1):
+        yield UnregisterBrokerRequest(broker_id=broker_id)
+
+
+def _features(peer: Peer, version: int) -> Story:
+    def update(*rows: tuple[str, int, int]) -> UpdateFeaturesRequest:
+        keys = [FeatureUpdateKey(feature=n, max_version_level=level) for n, level, _ in rows]
+        for key, (_, _, kind) in zip(keys, rows, strict=True):
+            if version == 0:
+                key.allow_downgrade = kind > 1
+            else:
+                key.upgrade_type = kind
+        request = UpdateFeaturesRequest(feature_updates=keys, timeout_ms=5000)
+        if version:
+            request.validate_only = True
+        return request
+
+    yield update()
+    changing = (("eligible.leader.replicas.version", 0, 2), ("kraft.version", 1, 1))
+    wrong = (("metadata.version", 29, 1), ("metadata.version", 31, 1), ("metadata.version", 6, 2),
+             ("metadata.version", 0, 2), ("metadata.version", -1, 1), ("metadata.version", 29, 2),
+             ("no.such", 1, 1), ("", 1, 1), ("eligible.leader.replicas.version", 0, 1),
+             ("eligible.leader.replicas.version", 2, 1))  # fmt: skip
+    same = (("metadata.version", 30, 1), ("kraft.version", 0, 1))
+    for row in (*same, *wrong, *(changing if version else ())):
+        yield update(row)
+    if version:
+        yield update(("metadata.version", 30, 0))
+        yield update(("metadata.version", 30, 7))
+        yield update(("kraft.version", 1, 2))
+    yield update(same[0], wrong[6])
+    yield update(same[0], same[0])
+
+
+def _cluster_endpoints(peer: Peer, version: int) -> Story:
+    for kind in (0, 1, 2, 3):
+        request = DescribeClusterRequest(endpoint_type=kind)
+        if version >= 2:
+            request.include_fenced_brokers = True
+        yield request
+
+
+ADMIN_CASES = [
+    Case("DescribeLogDirs", 35, _describe_log_dirs),
+    Case("AlterReplicaLogDirs", 34, _alter_log_dirs),
+    Case("ElectLeaders", 43, _elect),
+    Case("AlterPartitionReassignments", 45, _reassign),
+    Case("ListPartitionReassignments", 46, _list_reassignments),
+    Case("DescribeAcls", 29, _describe_acls),
+    Case("CreateAcls", 30, _create_acls),
+    Case("DeleteAcls", 31, _delete_acls),
+    Case("SaslHandshake", 17, _sasl_handshake),
+    Case("SaslAuthenticate", 36, _sasl_authenticate),
+    Case("SCRAM credentials", 51, _scram),
+    Case("DescribeQuorum", 55, _quorum),
+    Case("AddRaftVoter", 80, _raft_voters),
+    Case("UnregisterBroker", 64, _unregister),
+    Case("UpdateFeatures", 57, _features),
+    Case("DescribeCluster endpoints", 60, _cluster_endpoints, 1),
+]
