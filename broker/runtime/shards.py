@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -184,7 +183,7 @@ class GroupPartition:
 
     def _take(self, result: Result) -> None:
         """Append the records, take the decision over, set its timers, give its answers."""
-        base_offset = self._append(result.records) if result.records else -1
+        base_offset = self._append(result) if result.records else -1
         self.shard.commit(result, base_offset)
         for change in result.timers:
             if change.event is None:
@@ -193,17 +192,26 @@ class GroupPartition:
                 self._timers.set(change.key, change.delay_ms, change.event)
         self._answer_some(result.completions)
 
-    def _append(self, records: Iterable[GroupRecord]) -> int:
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended; while the log is being read, the marker will be read too."""
+        if self.error_code == ErrorCode.NONE:
+            self.shard.replay_transaction_end(producer_id, committed=committed)
+
+    def _append(self, result: Result) -> int:
         now_ms = self._coordinator.now_ms()
+        producer_id, producer_epoch = result.producer or (-1, -1)
         batch = build_batch(
             [
                 (
                     encode_key(item.key),
                     None if item.value is None else encode_value(item.value, item.value_version),
                 )
-                for item in records
+                for item in result.records
             ],
             timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=result.producer is not None,
         )
         return self._coordinator.append(self._place, batch)
 
@@ -306,6 +314,11 @@ class GroupCoordinator:
         await self.wait_loaded()
         for partition in self._partitions:
             partition.forget_topic(name)
+
+    def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
+        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        if index < len(self._partitions):
+            self._partitions[index].transaction_ended(producer_id, committed=committed)
 
     def append(self, place: TopicPartition, batch: bytes) -> int:
         """Append to a partition's log and return the base offset; KafkaError in the coordinator's

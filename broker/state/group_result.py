@@ -141,6 +141,8 @@ class Result(NamedTuple):
     timers: tuple[TimerChange, ...] = ()
     groups: tuple[Group, ...] = ()
     """The successors of the groups that changed; they replace the live ones after the append."""
+    producer: tuple[int, int] | None = None
+    """The producer id and epoch in whose transaction the records are written."""
 
 
 def heartbeat_key(group_id: str, member_id: str) -> TimerKey:

@@ -72,9 +72,10 @@ class GroupShard:
 
     def commit(self, result: Result, base_offset: int = -1) -> None:
         """Take over a result whose records are in the log from ``base_offset`` on."""
+        producer_id = NO_PRODUCER_ID if result.producer is None else result.producer[0]
         for index, record in enumerate(result.records):
             offset = base_offset + index if base_offset >= 0 else -1
-            self.replay(record, record_offset=offset)
+            self.replay(record, record_offset=offset, producer_id=producer_id)
         for group in result.groups:
             self.groups[group.group_id] = group
 

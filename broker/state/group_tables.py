@@ -39,6 +39,7 @@ REQUESTS: dict[str, dict[str, str]] = {
         "classic": "classic_sync:leave_group",
     },
     "OffsetCommitRequest": {OTHERS: "offset_commit:commit_offsets"},
+    "TxnOffsetCommitRequest": {OTHERS: "txn_offset_commit:commit_transactional_offsets"},
     "OffsetDeleteRequest": {OTHERS: "offset_commit:delete_offsets"},
     "DeleteGroupsRequest": {OTHERS: "group_admin:delete_groups"},
 }
