@@ -41,6 +41,8 @@ FIRST_VERSION = {
 """Since which version of the request a special timestamp has its meaning."""
 FIRST_LEADER_EPOCH = 4
 CONSUMER = -1
+NO_EPOCH = -1
+READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 
@@ -55,26 +57,36 @@ class Found(NamedTuple):
 def handle_list_offsets(
     broker: Broker, request: ListOffsetsRequest, ctx: RequestContext
 ) -> ListOffsetsResponse:
-    """Answer every partition by itself; a partition named twice is INVALID_REQUEST."""
+    """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once."""
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    twice = {key for key, count in counts.items() if count > 1}
-    return ListOffsetsResponse(
-        topics=[_topic(broker, request, topic, twice, ctx) for topic in request.topics]
-    )
+    answered: dict[str, ListOffsetsTopicResponse] = {}
+    for topic in request.topics:
+        found = _topic(broker, request, topic, counts, ctx)
+        if topic.name in answered:
+            answered[topic.name].partitions += found.partitions
+        elif found.partitions:
+            answered[topic.name] = found
+    return ListOffsetsResponse(topics=list(answered.values()))
 
 
 def _topic(
     broker: Broker,
     request: ListOffsetsRequest,
     topic: ListOffsetsTopic,
-    twice: set[tuple[str, int]],
+    counts: Counter[tuple[str, int]],
     ctx: RequestContext,
 ) -> ListOffsetsTopicResponse:
     answers = []
+    known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
     for asked in topic.partitions:
         partition = broker.table.partition(topic.name.encode(), asked.partition_index)
         code = check_leader(partition, asked.current_leader_epoch)
-        if (topic.name, asked.partition_index) in twice:
+        count = counts.pop((topic.name, asked.partition_index), 0)
+        if count == 0:
+            continue  # answered already
+        if not known_isolation:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        elif count > 1:
             code = ErrorCode.INVALID_REQUEST
         elif ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < -6:
             code = ErrorCode.UNSUPPORTED_VERSION
@@ -96,7 +108,9 @@ def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not partition.online:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if 0 <= current_leader_epoch < partition.leader_epoch:
+    if current_leader_epoch == NO_EPOCH:
+        return ErrorCode.NONE
+    if current_leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if current_leader_epoch > partition.leader_epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -57,7 +57,8 @@ def handle_metadata(
 def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
     if not request.allow_auto_topic_creation or not broker.config["auto.create.topics.enable"]:
         return []
-    names = [topic.name for topic in request.topics or [] if topic.name is not None]
+    asked = [topic for topic in request.topics or [] if topic.topic_id == ZERO_UUID]
+    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
     return [name for name in names if name not in broker.image.topics and _legal(name)]
 
 
@@ -89,7 +90,8 @@ def _describe(
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         topics = [_topic(topic, operations) for topic in image.topics.values()]
     else:
-        topics = [_asked(broker, topic, operations, errors) for topic in request.topics]
+        once = {(topic.name, topic.topic_id): topic for topic in request.topics}
+        topics = [_asked(broker, topic, operations, errors) for topic in once.values()]
     brokers = []
     for node in image.brokers.values():
         endpoint = node.endpoint(ctx.listener)
@@ -113,8 +115,8 @@ def _describe(
 def _asked(
     broker: Broker, asked: MetadataRequestTopic, operations: int, errors: dict[str, int]
 ) -> MetadataResponseTopic:
-    """One topic that was asked for by name, or by id where the name is null."""
-    if asked.name is None:
+    """One topic that was asked for by its id, if it has one, else by its name."""
+    if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = broker.image.topic_by_id(asked.topic_id)
         if topic is None:
             return MetadataResponseTopic(
@@ -192,7 +194,12 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not _legal(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
 
 
 def _described(

@@ -2,8 +2,8 @@
 do to topics.
 
 The rules are state/topic_rules.py's, the doing runtime/topics.py's; this file speaks the messages.
-Each topic of a request is answered by itself. Timeouts do not matter here: nothing waits for other
-brokers.
+Each topic of a request is answered by itself, and once. Nothing waits for other brokers, so a
+timeout matters only when it is over before it began: then nothing is done, as in Kafka.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ DYNAMIC_TOPIC_CONFIG = 1
 DEFAULT_CONFIG = 5
 STATIC_BROKER_CONFIG = 4
 HIGH_WATERMARK = -1
+TIMED_OUT = "The request timed out."
 
 
 async def handle_create_topics(
@@ -66,6 +67,14 @@ async def handle_create_topics(
     """
     counts = Counter(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
+    if request.timeout_ms <= 0:
+        response.topics = [
+            CreatableTopicResult(
+                name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=TIMED_OUT
+            )
+            for name in counts
+        ]
+        return response
     for name, count in counts.items():
         if count > 1:
             response.topics.append(
@@ -103,7 +112,7 @@ async def _create(
         )
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=ZERO_UUID if validate_only else topic.topic_id,
+        topic_id=topic.topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
@@ -133,11 +142,18 @@ async def handle_delete_topics(
     resolved = [(state, *_resolve(broker, state)) for state in asked]
     counts = Counter(name for _, name, _ in resolved if name is not None)
     response = DeleteTopicsResponse()
+    answered: set[str] = set()
     for state, name, unresolved in resolved:
+        if name in answered:
+            continue
+        if name is not None:
+            answered.add(name)
         topic = broker.image.topics.get(name) if name is not None else None
         topic_id = topic.topic_id if topic is not None else state.topic_id
         code, message = unresolved, None
-        if name is not None and counts[name] > 1:
+        if request.timeout_ms <= 0:
+            code, message = ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT
+        elif name is not None and counts[name] > 1:
             code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
         elif name is not None and code == ErrorCode.NONE:
             code, message = await _delete(broker, name)
@@ -194,8 +210,12 @@ async def handle_create_partitions(
     """Let topics grow; naming one twice is INVALID_REQUEST."""
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
-    for asked in request.topics:
-        if counts[asked.name] > 1:
+    for asked in {topic.name: topic for topic in request.topics}.values():
+        if request.timeout_ms <= 0:
+            result = CreatePartitionsTopicResult(
+                name=asked.name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=TIMED_OUT
+            )
+        elif counts[asked.name] > 1:
             result = CreatePartitionsTopicResult(
                 name=asked.name,
                 error_code=ErrorCode.INVALID_REQUEST,
@@ -227,13 +247,17 @@ def handle_delete_records(
     broker: Broker, request: DeleteRecordsRequest, ctx: RequestContext
 ) -> DeleteRecordsResponse:
     """Raise log start offsets (KIP-107); offset -1 means the high watermark."""
+    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            asked.setdefault(topic.name, {})[partition.partition_index] = partition
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete_records(broker, topic.name, p) for p in topic.partitions],
+                name=name,
+                partitions=[_delete_records(broker, name, row) for row in rows.values()],
             )
-            for topic in request.topics
+            for name, rows in asked.items()
         ]
     )
 

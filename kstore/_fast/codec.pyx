@@ -217,10 +217,8 @@ cdef object read_blob(FieldPlan field, Cursor* c, int kind):
         return None
     c.p += length
     if kind == KIND_STRING:
-        try:
-            return PyUnicode_DecodeUTF8(<char*>p, length, NULL)
-        except UnicodeDecodeError as error:
-            raise ProtocolError(f"{field.where}: is not UTF-8: {error}") from None
+        # As in Kafka: what is not UTF-8 becomes the replacement character.
+        return PyUnicode_DecodeUTF8(<char*>p, length, "replace")
     if kind == KIND_RECORDS and c.source != NULL:
         start = p - c.base
         return memoryview(<object>c.source)[start:start + length]

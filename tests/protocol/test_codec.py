@@ -191,7 +191,6 @@ def test_a_long_tagged_value_has_its_size_in_front(size: int) -> None:
         ("", r"Tagged\.name: its length is truncated"),
         ("00", r"Tagged\.name: is null"),
         ("05 61", r"Tagged\.name: length 4 is more than the 1 bytes left"),
-        ("02 ff 00000007 00000007 00", r"Tagged\.name: is not UTF-8"),
         ("ffffffffff7f", r"Tagged\.name: its length"),
         ("01 00000007 000007", r"Tagged\.loose: needs 4 more bytes"),
         ("01 00000007 00000007", "Tagged: its tagged fields are truncated"),
@@ -205,6 +204,11 @@ def test_a_long_tagged_value_has_its_size_in_front(size: int) -> None:
 def test_bytes_that_are_no_message_name_the_field_and_the_trouble(raw: str, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
         Tagged.decode(bytes.fromhex(raw), 1)
+
+
+def test_a_string_that_is_not_utf_8_has_replacement_characters_as_in_kafka() -> None:
+    message = Tagged.decode(bytes.fromhex("03 61ff 00000007 00000007 00"), 1)
+    assert message.name == "a\ufffd"
 
 
 @pytest.mark.parametrize(("version", "raw"), [(0, "00000001 ffff"), (1, "02 00 00")])
