@@ -81,6 +81,7 @@ class Broker:
             max_request_bytes=config["socket.request.max.bytes"],
             max_queued_bytes=config["queued.max.request.bytes"],
         )
+        self.plane.produce.admit_transactional = self._admit_transactional
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
         self.image: MetadataImage
@@ -138,6 +139,11 @@ class Broker:
         """The partition if this broker leads it and its log is open, else None."""
         found = self.table.partition(tp.topic.encode(), tp.partition)
         return found if found is not None and found.online else None
+
+    def _admit_transactional(self, *asked: Any) -> dict[Partition, int]:
+        from kstore.broker.runtime.transactional_produce import admit_transactional
+
+        return admit_transactional(self, *asked)
 
     def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
         """Append ready batches to a partition led here, and wake who waits for it.

@@ -28,9 +28,16 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replicas import LocalReplicas
     from kstore.config import BrokerConfig
 
-__all__ = ["OFFSETS_TOPIC", "Topics", "offsets_topic_configs"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "TRANSACTION_TOPIC",
+    "Topics",
+    "offsets_topic_configs",
+    "transaction_topic_configs",
+]
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
 
 T = TypeVar("T")
 OPENED_PER_TURN = 8
@@ -44,6 +51,23 @@ def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
         "compression.type": "producer",
         "segment.bytes": str(config["offsets.topic.segment.bytes"]),
     }
+
+
+def transaction_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What is set for __transaction_state, as in Kafka."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+        "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+INTERNAL_TOPIC_CONFIGS: dict[str, Callable[[BrokerConfig], dict[str, str]]] = {
+    OFFSETS_TOPIC: offsets_topic_configs,
+    TRANSACTION_TOPIC: transaction_topic_configs,
+}
 
 
 class Topics:
@@ -100,7 +124,8 @@ class Topics:
         node = self._replicas.node_id
         topic_id = next((known for known in partitions.values() if known is not None), None)
         images = (PartitionImage(node, 0, (node,), (node,)),) * (max(partitions) + 1)
-        configs = offsets_topic_configs(self._config) if name == OFFSETS_TOPIC else {}
+        internal = INTERNAL_TOPIC_CONFIGS.get(name)
+        configs = {} if internal is None else internal(self._config)
         topic = TopicImage(name, topic_id or uuid4(), images, configs)
         znodes.create_topic(self._store, topic)
         return topic
