@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kstore.broker.metrics import LoopStall
 from kstore.broker.runtime.broker import Broker
 from kstore.broker.runtime.maintenance import Maintenance
+from kstore.broker.runtime.topics import TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
 from kstore.broker.state.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
@@ -122,6 +123,10 @@ async def _serve(
     maintenance.start()
     first = config.listeners[0]
     on_ready(first.host, ports[first.name])
+    if TRANSACTION_TOPIC in broker.image.topics:
+        # Not only once somebody asks: a prepared transaction holds readers back until it is
+        # completed.
+        loop.call_soon(_resume_transactions, broker)
     try:
         await stop.wait()
     finally:
@@ -132,9 +137,17 @@ async def _serve(
             acceptor.close()
         if broker.moves is not None:
             await broker.moves.close()
+        if broker.transactions is not None:
+            await broker.transactions.close()
         if broker.groups is not None:
             await broker.groups.close()
         await server.finish(STOP_TIMEOUT_S)
+
+
+def _resume_transactions(broker: Broker) -> None:
+    from kstore.broker.runtime.transactions import transactions_of
+
+    transactions_of(broker)
 
 
 async def _close_idle(broker: Broker, idle_ms: int) -> None:

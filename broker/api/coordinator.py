@@ -1,7 +1,7 @@
-"""FindCoordinator 0-6: which broker serves a group. There is one broker, so it is this one.
+"""FindCoordinator 0-6: which broker serves a group or a transactional id. There is one broker, so
+it is this one.
 
-Transactions and share groups have no coordinator here yet; asking for one gets an error that
-clients report.
+Share groups have no coordinator here yet; asking for one gets an error that clients report.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.runtime.transactions import transactions_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.coordinator import (
     Coordinator,
@@ -32,7 +33,9 @@ NO_NODE = -1
 async def handle_find_coordinator(
     broker: Broker, request: FindCoordinatorRequest, ctx: RequestContext
 ) -> FindCoordinatorResponse:
-    """The coordinators of the keys; the first question about a group makes __consumer_offsets."""
+    """The coordinators of the keys; the first question about a group makes __consumer_offsets, the
+    first about a transactional id __transaction_state.
+    """
     many = ctx.api_version >= FIRST_VERSION_WITH_MANY_KEYS
     keys = request.coordinator_keys if many else [request.key]
     found = [await _find(broker, request.key_type, key, ctx.listener) for key in keys]
@@ -48,19 +51,16 @@ async def handle_find_coordinator(
 
 
 async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _nowhere(
-            key,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "this broker does not serve transactions; produce without a transactional.id",
-        )
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return _nowhere(
             key, ErrorCode.INVALID_REQUEST, f"no coordinator for keys of type {key_type}"
         )
     try:
-        await coordinator_of(broker).partition(key)
-        await coordinator_of(broker).wait_loaded()
+        if key_type == TRANSACTION:
+            await transactions_of(broker).ensure()
+        else:
+            await coordinator_of(broker).partition(key)
+            await coordinator_of(broker).wait_loaded()
     except KafkaError as error:
         return _nowhere(key, error.code, str(error))
     node = broker.image.brokers[broker.node_id]

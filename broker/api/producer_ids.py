@@ -1,43 +1,78 @@
-"""InitProducerId 0-6 for idempotent producers. Ids come in blocks from the store, as in Kafka's
-ZooKeeper era.
+"""InitProducerId 0-5, for idempotent and for transactional producers. Ids come in blocks from the
+store, as in Kafka's ZooKeeper era.
 
-Transactional ids are refused: there is no transaction coordinator yet.
+What a transactional producer gets is decided in broker/state/transaction_steps.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
 
-from kstore.broker.runtime.producer_ids import ProducerIds
-from kstore.errors import ErrorCode
+from kstore.broker.runtime.producer_ids import producer_ids_of
+from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.transaction_steps import Claim, Decision
 
 __all__ = ["handle_init_producer_id"]
 
 NO_PRODUCER_ID = -1
+NO_EPOCH = -1
 FIRST_EPOCH = 0
+FIRST_WITH_PRODUCER_FENCED = 4
 
 
 async def handle_init_producer_id(
     broker: Broker, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
-    """A new producer id at epoch 0: the broker never raises an idempotent producer's epoch."""
+    """A producer id and its epoch. An idempotent producer's epoch is always the first: the broker
+    never raises it.
+    """
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        # Not retriable for any client, unlike COORDINATOR_NOT_AVAILABLE, which would be asked for
-        # ever.
-        refused = (
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            if request.transactional_id
-            else ErrorCode.INVALID_REQUEST
-        )
-        return InitProducerIdResponse(error_code=refused, producer_epoch=-1)
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == -1):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    if broker.producer_ids is None:
-        broker.producer_ids = ProducerIds(broker.store, broker.node_id, broker.run_blocking)
-    producer_id = await broker.producer_ids.next_id()
+        return await _init_transactional(broker, request, ctx.api_version)
+    producer_id = await producer_ids_of(broker).next_id()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
+
+
+async def _init_transactional(
+    broker: Broker, request: InitProducerIdRequest, api_version: int
+) -> InitProducerIdResponse:
+    from kstore.broker.runtime.transactions import transactions_of
+    from kstore.broker.state.transaction_steps import Claim
+
+    if not request.transactional_id:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    transactional_id = request.transactional_id
+    claim: Claim | None = None
+    if request.producer_id != NO_PRODUCER_ID:
+        claim = Claim(request.producer_id, request.producer_epoch)
+    coordinator = transactions_of(broker)
+    try:
+        decided = coordinator.with_producer_id(
+            lambda: coordinator.init_producer_id(
+                transactional_id, request.transaction_timeout_ms, claim
+            )
+        )
+        if isinstance(decided, Awaitable):
+            decided = await decided
+    except KafkaError as error:
+        return _refused(error.code)
+    decision = cast("Decision", decided)
+    code = decision.error_code
+    if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    if code != ErrorCode.NONE:
+        return _refused(code)
+    return InitProducerIdResponse(
+        producer_id=decision.producer.producer_id, producer_epoch=decision.producer.producer_epoch
+    )
+
+
+def _refused(error_code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error_code, producer_epoch=NO_EPOCH)

@@ -16,8 +16,9 @@ from kstore.broker.coordination.store import BadVersionError, NodeExistsError, N
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.broker import Broker
 
-__all__ = ["ProducerIds", "take_block"]
+__all__ = ["ProducerIds", "producer_ids_of", "take_block"]
 
 NODE = "/latest_producer_id_block"
 BLOCK_SIZE = 1000
@@ -41,14 +42,39 @@ class ProducerIds:
 
     async def next_id(self) -> int:
         """An id that nobody else has or will have."""
+        while not self.is_ready:
+            await self.prepare()
+        return self.take()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the block has an id left."""
+        return self._next < self._end
+
+    async def prepare(self) -> None:
+        """Fetch the next block if this one is used up; others may take from it before the caller
+        does.
+        """
         async with self._one_at_a_time:
-            if self._next == self._end:
+            if not self.is_ready:
                 self._next = await self._run_blocking(
                     lambda: take_block(self._store, self._broker_id)
                 )
                 self._end = self._next + BLOCK_SIZE
-            self._next += 1
-            return self._next - 1
+
+    def take(self) -> int:
+        """An id out of a block that is ready."""
+        assert self.is_ready, "ask is_ready in the same turn of the loop"
+        self._next += 1
+        return self._next - 1
+
+
+def producer_ids_of(broker: Broker) -> ProducerIds:
+    """The broker's producer ids; the first call makes them."""
+    if broker.producer_ids is None:
+        broker.producer_ids = ProducerIds(broker.store, broker.node_id, broker.run_blocking)
+    ids: ProducerIds = broker.producer_ids
+    return ids
 
 
 def take_block(store: Store, broker_id: int) -> int:

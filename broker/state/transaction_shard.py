@@ -7,10 +7,11 @@ or just appended. It knows no log, clock or connection: broker/runtime/transacti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kstore.broker.state.transaction_state import (
+    ONGOING,
     PREPARED,
     STATE_NAMES,
     Transaction,
@@ -91,6 +92,8 @@ class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
+        self.ongoing: set[str] = set()
+        """Those that may run out of time."""
 
     # ---- decisions ----
 
@@ -166,12 +169,13 @@ class TransactionShard:
             return None
         return fence(current, now_ms)
 
-    def expired(self, now_ms: int) -> list[TransactionRecord]:
-        """The tombstones of transactional ids that nobody has used for long."""
+    def expired(self, transactional_ids: Iterable[str], now_ms: int) -> list[TransactionRecord]:
+        """The tombstones of those that nobody has used for long."""
+        found = (self.transactions.get(transactional_id) for transactional_id in transactional_ids)
         return [
-            tombstone(transaction.transactional_id)
-            for transaction in self.transactions.values()
-            if transaction.is_forgettable(now_ms, self.settings.id_expiration_ms)
+            tombstone(item.transactional_id)
+            for item in found
+            if item is not None and item.is_forgettable(now_ms, self.settings.id_expiration_ms)
         ]
 
     # ---- what is in the log ----
@@ -183,14 +187,19 @@ class TransactionShard:
     def commit(self, transaction: Transaction) -> None:
         """Take over a decided state whose record is appended."""
         self.transactions[transaction.transactional_id] = transaction
+        if transaction.state == ONGOING:
+            self.ongoing.add(transaction.transactional_id)
+        else:
+            self.ongoing.discard(transaction.transactional_id)
 
     def replay(self, record: TransactionRecord) -> None:
         """Take over one record of the log."""
         transactional_id = record.key.transactional_id
         if record.value is None:
             self.transactions.pop(transactional_id, None)
+            self.ongoing.discard(transactional_id)
         else:
-            self.transactions[transactional_id] = from_value(transactional_id, record.value)
+            self.commit(from_value(transactional_id, record.value))
 
     # ---- questions ----
 
@@ -198,11 +207,15 @@ class TransactionShard:
         """Those whose markers may be missing: to be completed after a start."""
         return [item for item in self.transactions.values() if item.state in PREPARED]
 
+    def is_prepared(self, transactional_id: str) -> bool:
+        """Whether its markers are to be written."""
+        return self.transactions[transactional_id].state in PREPARED
+
     def overdue(self, now_ms: int) -> Iterator[str]:
         """The transactional ids whose transactions have run out of time."""
-        for transaction in self.transactions.values():
-            if transaction.is_overdue(now_ms):
-                yield transaction.transactional_id
+        for transactional_id in self.ongoing:
+            if self.transactions[transactional_id].is_overdue(now_ms):
+                yield transactional_id
 
     def list(
         self, wanted: TransactionFilter, now_ms: int

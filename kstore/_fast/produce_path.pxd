@@ -24,11 +24,15 @@ cdef class ProducePath:
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
     cdef public object may_give_offsets     # callable(connection) -> bool; None: everybody may
+    # callable(transactional id, (producer id, epoch), version, [(partition, base sequence)]) ->
+    # {partition: error code}; None: there are no transactions
+    cdef public object admit_transactional
     # of the request at hand
     cdef bint in_transaction        # it names a transactional id
     cdef bint extended              # a topic has tagged fields: perhaps a partition count (KIP-253)
     cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef bint offset_refused        # and its client may not do that
+    cdef dict refused               # partition to why its transactional batch is not appended
     cdef list appended              # (log, end offset) of this request, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches
@@ -36,6 +40,7 @@ cdef class ProducePath:
     # r stands behind the request header; the records in the frame are changed in place.
     cdef int handle(
         self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
+    cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,

@@ -13,6 +13,13 @@ class ProducePath:
     bytes_in: int
     may_give_offsets: Callable[[Any], bool] | None
     """Whether a connection's client may choose offsets (KIP-391); None: everybody may."""
+    admit_transactional: (
+        Callable[[str, tuple[int, int], int, list[tuple[Any, int]]], dict[Any, int]] | None
+    )
+    """Asked with (transactional id, (producer id, epoch), version, [(partition, base sequence)])
+    about partitions where the producer has no open transaction: the error codes of those whose
+    batch may not be appended. None: all may.
+    """
     def __init__(
         self, table: PartitionTable, report: Callable[[str], None], *, durable: bool = False
     ) -> None: ...

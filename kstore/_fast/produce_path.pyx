@@ -14,11 +14,12 @@ from kstore._fast.batch cimport (
 from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
-    INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.producer_table cimport ProducerEntry
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
@@ -136,7 +137,8 @@ cdef class ProducePath:
         cdef Py_ssize_t topics, i
         cdef int failures = 0
         cdef LookAhead ahead
-        self.in_transaction = read_string(r, flexible).size >= 0
+        cdef WireBytes transactional_id = read_string(r, flexible)
+        self.in_transaction = transactional_id.size >= 0
         acks = read_int16(r)
         read_int32(r)                               # timeout: nothing waits for followers here
         if r.bad or not is_whole(r[0], version, &ahead):
@@ -149,6 +151,9 @@ cdef class ProducePath:
             and not self.may_give_offsets(connection))
         if self.durable:
             self.appended = []
+        self.refused = None
+        if self.in_transaction and self.admit_transactional is not None:
+            self.admit(r[0], version, transactional_id)
         topics = read_count(r, flexible)
         room(out, 16)
         put_count(out, topics if topics > 0 else 0, flexible)
@@ -160,6 +165,55 @@ cdef class ProducePath:
         if acks == 0:
             return PRODUCE_CLOSE if failures else PRODUCE_SILENT
         return PRODUCE_ANSWERED
+
+    cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1:
+        """Ask the coordinator about the partitions where the producer has no open transaction: it
+        adds them, or looks whether they were (KIP-890). r, a copy, stands before the topics.
+        """
+        cdef bint flexible = version >= FIRST_FLEXIBLE
+        cdef Py_ssize_t topics = read_count(&r, flexible)
+        cdef Py_ssize_t i, j, partitions
+        cdef WireBytes topic, records
+        cdef TopicEntry entry
+        cdef Partition partition
+        cdef int32_t index
+        cdef BatchInfo info
+        cdef int64_t producer_id = -1
+        cdef int16_t epoch = -1
+        cdef bint mixed = False
+        cdef list asked = []
+        for i in range(topics):
+            topic = read_topic(&r, version)
+            entry = self.table.find_id(topic.data) if version >= FIRST_TOPIC_ID \
+                else self.table.find_name(topic.data, topic.size)
+            partitions = read_count(&r, flexible)
+            for j in range(partitions):
+                index = read_int32(&r)
+                records = read_bytes(&r, flexible)
+                skip_tags(&r, flexible)
+                if entry is None or not 0 <= index < len(entry.partitions) or records.size <= 0:
+                    continue
+                partition = <Partition>entry.partitions[index]
+                if partition is None or not partition.online or read_batch_header(
+                        records.data, records.data + records.size, &info) != BATCH_OK:
+                    continue
+                if not is_transactional(&info) or info.producer_id < 0:
+                    continue
+                mixed |= producer_id >= 0 and (
+                    producer_id != info.producer_id or epoch != info.producer_epoch)
+                producer_id = info.producer_id
+                epoch = info.producer_epoch
+                if mixed or not has_transaction(partition, producer_id, epoch):
+                    asked.append((partition, info.base_sequence))
+            skip_tags(&r, flexible)
+        if mixed:
+            self.refused = dict.fromkeys(
+                [partition for partition, _ in asked], INVALID_PRODUCER_ID_MAPPING)
+        elif asked:
+            name = (<const char*>transactional_id.data)[:transactional_id.size]
+            self.refused = self.admit_transactional(
+                name.decode("utf-8", "replace"), (producer_id, epoch), version, asked)
+        return 0
 
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1:
         """Append and answer one topic's partitions; returns how many failed."""
@@ -225,6 +279,8 @@ cdef class ProducePath:
         error = check_records(records, version, self.in_transaction, self.use_offset)
         if error == NONE:
             error = check_leader(partition, known_epoch)
+        if error == NONE and self.refused is not None:
+            error = self.refused.get(partition, NONE)
         if error != NONE:
             return error
         try:
@@ -246,6 +302,12 @@ cdef class ProducePath:
             if result.error_code == INVALID_RECORD and has_gaps(records):
                 return CORRUPT_MESSAGE
         return result.error_code
+
+
+cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoch) except -1:
+    """Whether the producer's transaction is open on the partition already."""
+    cdef ProducerEntry entry = partition.core.producers.entries.get(producer_id)
+    return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch
 
 
 cdef bint has_gaps(WireBytes records) except -1:

@@ -87,7 +87,6 @@ def test_after_a_restart_no_id_is_given_again() -> None:
 @pytest.mark.parametrize(
     ("fields", "error_code"),
     [
-        ({"transactional_id": "t"}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),

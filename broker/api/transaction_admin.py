@@ -1,0 +1,176 @@
+"""DescribeTransactions, ListTransactions 0-2, DescribeProducers and WriteTxnMarkers 1-2: finding
+transactions that hang, and ending them (KIP-664).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.markers import write_marker
+from kstore.broker.runtime.transactions import transactions_of
+from kstore.broker.state.topic_rules import TopicError, check_name
+from kstore.broker.state.transaction_shard import TransactionFilter
+from kstore.broker.state.transaction_state import STATE_NAMES
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kstore.protocol.transactions import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_describe_producers",
+    "handle_describe_transactions",
+    "handle_list_transactions",
+    "handle_write_txn_markers",
+]
+
+FIRST_MARKERS_WITH_TRANSACTION_VERSION = 2
+PARTITIONS_PER_TURN = 32
+
+
+def handle_describe_transactions(
+    broker: Broker, request: DescribeTransactionsRequest, ctx: RequestContext
+) -> DescribeTransactionsResponse:
+    """The state of each transactional id."""
+    coordinator = transactions_of(broker)
+    response = DescribeTransactionsResponse()
+    for transactional_id in request.transactional_ids:
+        try:
+            partition = coordinator.partition(transactional_id)
+            state = partition.shard.describe(transactional_id)
+        except KafkaError as error:
+            state = DescribeTransactionsResponseTransactionState(
+                transactional_id=transactional_id, error_code=error.code
+            )
+        response.transaction_states.append(state)
+    return response
+
+
+async def handle_list_transactions(
+    broker: Broker, request: ListTransactionsRequest, ctx: RequestContext
+) -> ListTransactionsResponse:
+    """The transactional ids that pass the filters."""
+    try:
+        wanted = TransactionFilter.of(request)
+    except re.error:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    partitions = transactions_of(broker).partitions
+    if any(item.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for item in partitions):
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    known = set(STATE_NAMES.values())
+    response = ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in known]
+    )
+    for partition in partitions:
+        response.transaction_states += partition.shard.list(wanted, broker.now_ms())
+        await asyncio.sleep(0)
+    return response
+
+
+async def handle_describe_producers(
+    broker: Broker, request: DescribeProducersRequest, ctx: RequestContext
+) -> DescribeProducersResponse:
+    """The producers that each partition's log remembers, and where their transactions began."""
+    response = DescribeProducersResponse()
+    for asked in request.topics:
+        topic = TopicResponse(name=asked.name)
+        response.topics.append(topic)
+        problem = _name_problem(asked.name)
+        for count, index in enumerate(asked.partition_indexes, 1):
+            if problem is not None:
+                answer = PartitionResponse(
+                    partition_index=index,
+                    error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    error_message=problem,
+                )
+            else:
+                answer = _producers(broker, TopicPartition(asked.name, index))
+            topic.partitions.append(answer)
+            if count % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+    return response
+
+
+def _name_problem(topic: str) -> str | None:
+    """What is wrong with a topic's name."""
+    try:
+        check_name(topic)
+    except TopicError as error:
+        return str(error)
+    return None
+
+
+def _producers(broker: Broker, place: TopicPartition) -> PartitionResponse:
+    partition = broker.partition(place)
+    if partition is None:
+        known = broker.image.partition(*place) is not None
+        return PartitionResponse(
+            partition_index=place.partition,
+            error_code=(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ),
+        )
+    return PartitionResponse(
+        partition_index=place.partition,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.txn_first_offset,
+            )
+            for entry in partition.log.core.producers.entries.values()
+        ],
+    )
+
+
+async def handle_write_txn_markers(
+    broker: Broker, request: WriteTxnMarkersRequest, ctx: RequestContext
+) -> WriteTxnMarkersResponse:
+    """End transactions on partitions, as another broker or an administrator asks."""
+    response = WriteTxnMarkersResponse()
+    versioned = ctx.api_version >= FIRST_MARKERS_WITH_TRANSACTION_VERSION
+    for marker in request.markers:
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        response.markers.append(result)
+        for asked in marker.topics:
+            topic = WritableTxnMarkerTopicResult(name=asked.name)
+            result.topics.append(topic)
+            for index in asked.partition_indexes:
+                code = write_marker(
+                    broker,
+                    TopicPartition(asked.name, index),
+                    (marker.producer_id, marker.producer_epoch),
+                    marker.coordinator_epoch,
+                    committed=marker.transaction_result,
+                    transaction_version=marker.transaction_version if versioned else 0,
+                )
+                topic.partitions.append(
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                )
+        await asyncio.sleep(0)
+    return response

@@ -1,0 +1,286 @@
+"""AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: what a
+transactional producer asks of its coordinators.
+
+What is allowed is broker/state's; here is what exists, and which error which version knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.runtime.coordinator_log import partition_of
+from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.runtime.topics import OFFSETS_TOPIC
+from kstore.broker.runtime.transactional_produce import error_for_version
+from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
+from kstore.broker.state.transaction_state import TV_0, TV_2
+from kstore.broker.state.transaction_steps import Claim, Decision
+from kstore.broker.state.txn_offset_commit import txn_offset_commit_failure
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_add_offsets_to_txn",
+    "handle_add_partitions_to_txn",
+    "handle_end_txn",
+    "handle_txn_offset_commit",
+]
+
+FIRST_BROKER_VERSION = 4
+"""From here on AddPartitionsToTxn is what brokers ask each other, for many transactions at once."""
+FIRST_WITH_PRODUCER_FENCED = 2
+FIRST_END_WITH_NEW_EPOCH = 5
+FIRST_COMMIT_THAT_ADDS = 5
+FIRST_COMMIT_WITH_ABORTABLE = 4
+FIRST_COMMIT_THAT_KNOWS_LOADING = 2
+RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+def handle_add_partitions_to_txn(
+    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
+) -> AddPartitionsToTxnResponse:
+    """Add partitions to transactions, or look whether they are in them."""
+    coordinator = transactions_of(broker)
+    if ctx.api_version >= FIRST_BROKER_VERSION:
+        results = [
+            AddPartitionsToTxnResult(
+                transactional_id=asked.transactional_id,
+                topic_results=_topic_results(_add(broker, coordinator, asked, TV_2)),
+            )
+            for asked in request.transactions
+        ]
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    codes = _add(
+        broker,
+        coordinator,
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        ),
+        TV_0,
+    )
+    for place, code in codes.items():
+        codes[place] = _fenced_as_known(code, ctx.api_version)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(codes))
+
+
+def _add(
+    broker: Broker,
+    coordinator: TransactionCoordinator,
+    asked: AddPartitionsToTxnTransaction,
+    client_version: int,
+) -> dict[TopicPartition, int]:
+    """An error code per partition. If one does not exist, none is added."""
+    places = [
+        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
+    ]
+    missing = {place for place in places if broker.image.partition(*place) is None}
+    if missing:
+        return {
+            place: (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if place in missing
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+            )
+            for place in places
+        }
+    claim = Claim(asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        found = coordinator.verify_partitions(asked.transactional_id, claim, frozenset(places))
+        return {place: found[place] for place in places}
+    code = coordinator.add_partitions(
+        asked.transactional_id, claim, frozenset(places), client_version
+    )
+    return dict.fromkeys(places, code)
+
+
+def _topic_results(codes: dict[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for place, code in codes.items():
+        topic = topics.setdefault(place.topic, AddPartitionsToTxnTopicResult(name=place.topic))
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(
+                partition_index=place.partition, partition_error_code=code
+            )
+        )
+    return list(topics.values())
+
+
+def _fenced_as_known(code: int, api_version: int) -> int:
+    """Old clients know only INVALID_PRODUCER_EPOCH."""
+    if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+async def handle_add_offsets_to_txn(
+    broker: Broker, request: AddOffsetsToTxnRequest, ctx: RequestContext
+) -> AddOffsetsToTxnResponse:
+    """Add the partition of __consumer_offsets that keeps the group."""
+    try:
+        place = await _group_place(broker, request.group_id)
+        code = transactions_of(broker).add_partitions(
+            request.transactional_id,
+            Claim(request.producer_id, request.producer_epoch),
+            frozenset({place}),
+            TV_0,
+        )
+    except KafkaError as error:
+        code = error.code
+    return AddOffsetsToTxnResponse(error_code=_fenced_as_known(code, ctx.api_version))
+
+
+async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
+    groups = coordinator_of(broker)
+    await groups.partition(group_id)
+    return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(groups.partitions)))
+
+
+def handle_end_txn(
+    broker: Broker, request: EndTxnRequest, ctx: RequestContext
+) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    """Commit or abort; from version 5 on the answer has the producer's next epoch."""
+    coordinator = transactions_of(broker)
+    client_version = TV_2 if ctx.api_version >= FIRST_END_WITH_NEW_EPOCH else TV_0
+
+    def end() -> Decision | Awaitable[Decision]:
+        return coordinator.end_transaction(
+            request.transactional_id,
+            Claim(request.producer_id, request.producer_epoch),
+            client_version,
+            committed=request.committed,
+        )
+
+    try:
+        decided = end() if client_version < TV_2 else coordinator.with_producer_id(end)
+    except KafkaError as error:
+        return EndTxnResponse(error_code=error.code)
+    if isinstance(decided, Decision):
+        return _ended(decided, ctx.api_version)
+    return _ended_later(cast("Awaitable[Decision]", decided), ctx.api_version)
+
+
+async def _ended_later(deciding: Awaitable[Decision], api_version: int) -> EndTxnResponse:
+    try:
+        return _ended(await deciding, api_version)
+    except KafkaError as error:
+        return EndTxnResponse(error_code=error.code)
+
+
+def _ended(decision: Decision, api_version: int) -> EndTxnResponse:
+    return EndTxnResponse(
+        error_code=_fenced_as_known(decision.error_code, api_version),
+        producer_id=decision.producer.producer_id,
+        producer_epoch=decision.producer.producer_epoch,
+    )
+
+
+async def handle_txn_offset_commit(
+    broker: Broker, request: TxnOffsetCommitRequest, ctx: RequestContext
+) -> TxnOffsetCommitResponse:
+    """Commit offsets of partitions that exist, inside the producer's transaction."""
+    known, refused = _split_by_existence(broker, request)
+    request.topics = known
+    if not known:
+        return TxnOffsetCommitResponse(topics=refused)
+    try:
+        code = await _admit_offsets(broker, request, ctx.api_version)
+        if code == ErrorCode.NONE:
+            answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+            response = cast(TxnOffsetCommitResponse, answer)
+        else:
+            response = txn_offset_commit_failure(request, code)
+    except KafkaError as error:
+        response = txn_offset_commit_failure(request, error.code)
+    if ctx.api_version < FIRST_COMMIT_THAT_KNOWS_LOADING:
+        _hide_loading(response)
+    return TxnOffsetCommitResponse(topics=_merged(refused, response.topics))
+
+
+async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, version: int) -> int:
+    """Add the group's partition of __consumer_offsets to the transaction, or see that it is in
+    it.
+    """
+    place = await _group_place(broker, request.group_id)
+    coordinator = transactions_of(broker)
+    claim = Claim(request.producer_id, request.producer_epoch)
+    if version >= FIRST_COMMIT_THAT_ADDS:
+        code = coordinator.add_partitions(request.transactional_id, claim, frozenset({place}), TV_2)
+    elif broker.config["transaction.partition.verification.enable"]:
+        found = coordinator.verify_partitions(request.transactional_id, claim, frozenset({place}))
+        code = found[place]
+    else:
+        code = ErrorCode.NONE
+    return error_for_version(code, abortable=version >= FIRST_COMMIT_WITH_ABORTABLE)
+
+
+def _split_by_existence(
+    broker: Broker, request: TxnOffsetCommitRequest
+) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
+    """The topics with the partitions that exist, and the answers for the others."""
+    known: list[TxnOffsetCommitRequestTopic] = []
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        there: list[TxnOffsetCommitRequestPartition] = []
+        missing: list[TxnOffsetCommitRequestPartition] = []
+        for row in topic.partitions:
+            found = broker.image.partition(topic.name, row.partition_index)
+            (missing if found is None else there).append(row)
+        if missing:
+            rows = [
+                TxnOffsetCommitResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+                for row in missing
+            ]
+            refused.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
+        topic.partitions = there
+        if there:
+            known.append(topic)
+    return known, refused
+
+
+def _hide_loading(response: TxnOffsetCommitResponse) -> None:
+    """Producers before 2.0 could not bear COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _merged(
+    first: list[TxnOffsetCommitResponseTopic], second: list[TxnOffsetCommitResponseTopic]
+) -> list[TxnOffsetCommitResponseTopic]:
+    """One entry per topic."""
+    topics = {topic.name: topic for topic in first}
+    for topic in second:
+        present = topics.setdefault(topic.name, topic)
+        if present is not topic:
+            present.partitions += topic.partitions
+    return list(topics.values())

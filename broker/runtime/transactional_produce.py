@@ -1,0 +1,102 @@
+"""Transactional batches before they are appended: their partitions are added to the transaction, or
+looked up in it (KIP-890). The data plane asks only for partitions where the producer has no open
+transaction yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.transaction_state import TV_2
+from kstore.broker.state.transaction_steps import Claim
+from kstore.errors import ErrorCode
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore._fast.partition_table import Partition
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["admit_transactional", "error_for_version"]
+
+FIRST_VERSION_THAT_ADDS = 12
+FIRST_VERSION_WITH_ABORTABLE = 11
+RETRIABLE = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Told to producers as NOT_ENOUGH_REPLICAS, which all of them try again without new metadata."""
+
+
+def admit_transactional(
+    broker: Broker,
+    transactional_id: str,
+    producer: tuple[int, int],
+    version: int,
+    asked: list[tuple[Partition, int]],
+) -> dict[Partition, int]:
+    """The error codes of those partitions of a Produce request whose batch may not be appended.
+
+    ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. A client
+    from version 12 on adds no partitions itself: writing does.
+    """
+    claim = Claim(*producer)
+    places = {
+        partition: TopicPartition(partition.entry.name.decode(), partition.index)
+        for partition, _ in asked
+    }
+    adds = version >= FIRST_VERSION_THAT_ADDS
+    if not adds and not broker.config["transaction.partition.verification.enable"]:
+        return {}
+    coordinator = broker.transactions
+    wanted = frozenset(places.values())
+    if coordinator is None:
+        found = dict.fromkeys(wanted, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    elif adds:
+        code = coordinator.add_partitions(transactional_id, claim, wanted, TV_2)
+        found = dict.fromkeys(wanted, code)
+    else:
+        found = coordinator.verify_partitions(transactional_id, claim, wanted)
+    abortable = version >= FIRST_VERSION_WITH_ABORTABLE
+    refused: dict[Partition, int] = {}
+    for partition, base_sequence in asked:
+        code = _told(found[places[partition]], abortable=abortable)
+        if (
+            code == ErrorCode.NONE
+            and adds
+            and base_sequence > 0
+            and not _is_known(partition, claim.producer_id)
+        ):
+            # The first batch in a transaction begins at 0: an earlier one has not come.
+            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if code != ErrorCode.NONE:
+            refused[partition] = code
+    return refused
+
+
+def _is_known(partition: Partition, producer_id: int) -> bool:
+    """Whether the partition has a batch of the producer."""
+    entry = partition.log.core.producers.entries.get(producer_id)
+    return entry is not None and entry.last_offset >= 0
+
+
+def _told(code: int, *, abortable: bool) -> int:
+    return (
+        ErrorCode.NOT_ENOUGH_REPLICAS
+        if code in RETRIABLE
+        else error_for_version(code, abortable=abortable)
+    )
+
+
+def error_for_version(code: int, *, abortable: bool) -> int:
+    """The coordinator's error as a producer is told it that writes data or offsets; ``abortable``
+    if it knows TRANSACTION_ABORTABLE.
+    """
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

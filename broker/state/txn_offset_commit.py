@@ -1,0 +1,104 @@
+"""TxnOffsetCommit: offsets that are committed when the producer's transaction is. Until its marker
+they are pending (see offsets); who may commit is offset_commit's.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
+from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
+from kstore.broker.state.offset_commit import commit_error
+from kstore.broker.state.offsets import CommittedOffset, commit_record
+from kstore.errors import ErrorCode
+from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+__all__ = ["commit_transactional_offsets", "txn_offset_commit_failure"]
+
+
+def commit_transactional_offsets(
+    shard: ShardState, group: Group | None, request: TxnOffsetCommitRequest, ctx: GroupContext
+) -> Result:
+    """Store the offsets in the transaction, if the member, or whoever names none, may."""
+    claim = CommitClaim(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        ctx.api_version,
+        transactional=True,
+    )
+    wanted = [
+        (topic.name, _topic_id(ctx, topic.name), partition)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _metadata_length(partition) <= shard.settings.offset_metadata_max_bytes
+    ]
+    places = ((name, topic_id, partition.partition_index) for name, topic_id, partition in wanted)
+    error_code = commit_error(group, claim, places)
+    if error_code != ErrorCode.NONE:
+        return Result(txn_offset_commit_failure(request, error_code))
+    records = tuple(_record(request.group_id, *item, ctx.now_ms) for item in wanted)
+    accepted = {(name, partition.partition_index) for name, _, partition in wanted}
+    response = txn_offset_commit_failure(request, ErrorCode.NONE)
+    for topic in response.topics:
+        for answer in topic.partitions:
+            if (topic.name, answer.partition_index) not in accepted:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    timers = () if group is None else group.commit_timers(claim)
+    producer = (request.producer_id, request.producer_epoch)
+    return Result(response, records, timers=timers, producer=producer)
+
+
+def txn_offset_commit_failure(
+    request: TxnOffsetCommitRequest, error_code: int
+) -> TxnOffsetCommitResponse:
+    """The answer that gives one error to every partition asked for."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error_code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _topic_id(ctx: GroupContext, name: str) -> UUID:
+    topic = None if ctx.image is None else ctx.image.topics.get(name)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
+def _metadata_length(partition: TxnOffsetCommitRequestPartition) -> int:
+    """As for OffsetCommit: in UTF-16 units."""
+    return len((partition.committed_metadata or "").encode("utf-16-le")) // 2
+
+
+def _record(
+    group_id: str,
+    topic: str,
+    topic_id: UUID,
+    partition: TxnOffsetCommitRequestPartition,
+    now_ms: int,
+) -> GroupRecord:
+    committed = CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms,
+        topic_id=topic_id,
+        partition_epoch=partition.partition_epoch,
+    )
+    return commit_record(group_id, topic, partition.partition_index, committed)
