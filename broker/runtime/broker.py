@@ -96,6 +96,8 @@ class Broker:
         """
         self.features: Any = None
         """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
+        self.quotas: Any = None
+        """The quotas of clients (runtime/client_quotas.py), once somebody has asked or set one."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self.commits = GroupCommit(loop, report)
@@ -123,11 +125,12 @@ class Broker:
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
-        myself = BrokerImage(self.node_id, endpoints)
+        myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         znodes.register_broker(self.store, myself, self.now_ms())
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(self.config, self.store, self.image, self.replicas, self.run_blocking)
         self.topics.load()
+        self.configs.when_changed = self.topics.take_over_defaults
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that waits for the disk in the one thread for that, in the order of

@@ -29,6 +29,14 @@ from kstore.protocol.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from kstore.protocol.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    OpData,
+)
 from kstore.protocol.raft_voters import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
 from kstore.protocol.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -295,6 +303,84 @@ def _features(peer: Peer, version: int) -> Story:
     yield update(same[0], same[0])
 
 
+def _entry(entity: dict[str, str | None], **ops: float | None) -> AlterClientQuotasRequestEntryData:
+    """An entity's quotas; None removes."""
+    return AlterClientQuotasRequestEntryData(
+        entity=[
+            AlterClientQuotasRequestEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+            for kind, name in entity.items()
+        ],
+        ops=[OpData(key=k, value=v or 0.0, remove=v is None) for k, v in ops.items()],
+    )
+
+
+def _quota_values(peer: Peer, version: int) -> Story:
+    def alter(entity: dict[str, str | None], **ops: float | None) -> AlterClientQuotasRequest:
+        return AlterClientQuotasRequest(entries=[_entry(entity, **ops)])
+
+    user: dict[str, str | None] = {"user": f"v{version}"}
+    nan, huge = float("nan"), 1e300
+    for value in (0.0, -1.0, 1.5, 1e19, 9.3e18, 1e15, nan, 1.0000001, 1.00001, huge):
+        yield alter(user, producer_byte_rate=value)
+    for value in (0.5, 0.0, -0.5, 300.0, huge):
+        yield alter(user, request_percentage=value)
+        yield alter(user, controller_mutation_rate=value)
+    for value in (0.5, 0.0, 2e9, 3e9, 10.0):
+        yield alter({"ip": "127.0.0.8"}, connection_creation_rate=value)
+    yield alter(user, no_such=1.0)
+    yield alter(user, no_such=None)
+    yield alter(user, connection_creation_rate=1.0)
+    yield alter({"ip": "127.0.0.8"}, producer_byte_rate=1.0)
+    for address in ("localhost", "not an ip", ""):
+        yield alter({"ip": address}, connection_creation_rate=1.0)
+        yield alter({"ip": address}, connection_creation_rate=None)
+    for entity in ({}, {"group": "g"}, {"user": ""}, {"client_id": ""}, {"ip": "127.0.0.8", **user},
+                   {"ip": "127.0.0.8", "client_id": "c"}):  # fmt: skip
+        yield alter(entity, producer_byte_rate=1.0)
+    yield AlterClientQuotasRequest()
+    yield AlterClientQuotasRequest(entries=[_entry(user), _entry(user)])
+    both = [_entry(user, producer_byte_rate=5.0), _entry(user, consumer_byte_rate=5.0)]
+    yield AlterClientQuotasRequest(entries=both)
+    yield AlterClientQuotasRequest(entries=both[:1], validate_only=True)
+    yield alter({"ip": "127.0.0.8"}, connection_creation_rate=None)
+    yield _quota_filter(("user", 0, f"v{version}"))
+
+
+def _quota_filter(
+    *parts: tuple[str, int, str | None], strict: bool = False
+) -> DescribeClientQuotasRequest:
+    components = [ComponentData(entity_type=t, match_type=m, match=n) for t, m, n in parts]
+    return DescribeClientQuotasRequest(components=components, strict=strict)
+
+
+def _quota_filters(peer: Peer, version: int) -> Story:
+    rate = {"producer_byte_rate": 1000.0}
+    entities: list[dict[str, str | None]] = [
+        {"user": "u 1/*"}, {"client_id": "c1"}, {"user": "u 1/*", "client_id": "c1"},
+        {"user": None}, {"client_id": None}, {"user": None, "client_id": None},
+        {"user": None, "client_id": "c2"}, {"user": "u2", "client_id": None},
+    ]  # fmt: skip
+    yield AlterClientQuotasRequest(entries=[_entry(entity, **rate) for entity in entities])
+    limits = [_entry({"ip": ip}, connection_creation_rate=9.0) for ip in ("127.0.0.9", None)]
+    yield AlterClientQuotasRequest(entries=limits)
+    user, client, ip = "user", "client-id", "ip"
+    for parts in ((), ((user, 0, "u 1/*"),), ((user, 1, None),), ((user, 2, None),),
+                  ((client, 0, "c1"),), ((client, 1, None),), ((client, 2, None),),
+                  ((user, 2, None), (client, 2, None)), ((user, 0, "u2"), (client, 1, None)),
+                  ((user, 1, None), (client, 1, None)), ((ip, 2, None),), ((ip, 0, "127.0.0.9"),),
+                  ((ip, 1, None),), ((ip, 0, "x"),), ((user, 0, "absent"),)):  # fmt: skip
+        for strict in (False, True):
+            yield _quota_filter(*parts, strict=strict)
+    for wrong in (((ip, 2, None), (user, 2, None)), (("no", 2, None),), (("", 2, None),),
+                  ((user, 3, None),), ((user, 0, None),), ((user, 1, "x"),), ((user, 2, "x"),),
+                  ((user, 2, None), (user, 2, None)), (("no", 7, None),)):  # fmt: skip
+        yield _quota_filter(*wrong)
+    gone = [_entry(entity, producer_byte_rate=None) for entity in entities]
+    gone += [_entry({"ip": ip}, connection_creation_rate=None) for ip in ("127.0.0.9", None)]
+    yield AlterClientQuotasRequest(entries=gone)
+    yield _quota_filter((user, 2, None), (client, 2, None))
+
+
 def _cluster_endpoints(peer: Peer, version: int) -> Story:
     for kind in (0, 1, 2, 3):
         request = DescribeClusterRequest(endpoint_type=kind)
@@ -319,5 +405,7 @@ ADMIN_CASES = [
     Case("AddRaftVoter", 80, _raft_voters),
     Case("UnregisterBroker", 64, _unregister),
     Case("UpdateFeatures", 57, _features),
+    Case("AlterClientQuotas", 49, _quota_values),
+    Case("DescribeClientQuotas", 48, _quota_filters),
     Case("DescribeCluster endpoints", 60, _cluster_endpoints, 1),
 ]

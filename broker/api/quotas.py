@@ -1,0 +1,125 @@
+"""DescribeClientQuotas and AlterClientQuotas, versions 0 and 1 (KIP-546): quotas of users, client
+ids and addresses.
+
+The rules are in state/client_quotas.py; throttling is not here.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime.client_quotas import ClientQuotas
+from kstore.broker.state.client_quotas import (
+    Alteration,
+    Entity,
+    Filter,
+    QuotaError,
+    check_filter,
+    entity_of,
+    matches,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasResponseEntityData,
+    DescribeClientQuotasResponseEntryData,
+    ValueData,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
+
+
+def handle_describe_client_quotas(
+    broker: Broker, request: DescribeClientQuotasRequest, ctx: RequestContext
+) -> DescribeClientQuotasResponse:
+    """The quotas of the entities that the filter names."""
+    components = [Filter(c.entity_type, c.match_type, c.match) for c in request.components]
+    try:
+        check_filter(components)
+    except QuotaError as problem:
+        return DescribeClientQuotasResponse(
+            error_code=problem.code, error_message=problem.message, entries=None
+        )
+    return DescribeClientQuotasResponse(
+        entries=[
+            DescribeClientQuotasResponseEntryData(
+                entity=[
+                    DescribeClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity
+                ],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in _quotas(broker).quotas.items()
+            if matches(entity, components, strict=request.strict)
+        ]
+    )
+
+
+async def handle_alter_client_quotas(
+    broker: Broker, request: AlterClientQuotasRequest, ctx: RequestContext
+) -> AlterClientQuotasResponse:
+    """Change each entity; of one that comes twice, the first counts and both are an error."""
+    quotas = _quotas(broker)
+    results: dict[Entity, tuple[int, str | None]] = {}
+
+    def alter() -> None:
+        for entry in request.entries:
+            entity = entity_of((row.entity_type, row.entity_name) for row in entry.entity)
+            if entity in results:
+                words = f"Ignoring duplicate entity {dict(entity)}"
+                results[entity] = (ErrorCode.INVALID_REQUEST, words)
+                continue
+            changes = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]
+            results[entity] = _alter(quotas, entity, changes, request.validate_only)
+
+    await broker.run_blocking(alter)
+    quotas.tell()
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponseEntryData(
+                error_code=code,
+                error_message=words,
+                entity=[
+                    AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity
+                ],
+            )
+            for entity, (code, words) in results.items()
+        ]
+    )
+
+
+def _alter(
+    quotas: ClientQuotas, entity: Entity, changes: list[Alteration], validate_only: bool
+) -> tuple[int, str | None]:
+    try:
+        quotas.alter(entity, changes, _is_host, validate_only=validate_only)
+    except QuotaError as problem:
+        return problem.code, problem.message
+    return ErrorCode.NONE, None
+
+
+def _is_host(name: str) -> bool:
+    """Whether it is an address or a name that can be resolved. May ask a name server."""
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
+def _quotas(broker: Broker) -> ClientQuotas:
+    if broker.quotas is None:
+        broker.quotas = ClientQuotas(broker.store)
+    quotas: ClientQuotas = broker.quotas
+    return quotas

@@ -1,0 +1,119 @@
+"""The quotas of users, client ids and addresses as the coordination store has them, and changes of
+them.
+
+What holds them up is told of every change. The rules are in state/client_quotas.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime import entity_configs
+from kstore.broker.state.client_quotas import (
+    CLIENT_ID,
+    IP,
+    QUOTA_KEYS,
+    USER,
+    Alteration,
+    Entity,
+    QuotaError,
+    check_entity,
+    check_value,
+    entity_of,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = ["ClientQuotas"]
+
+FOLDERS = {USER: "/config/users", CLIENT_ID: "/config/clients", IP: "/config/ips"}
+
+
+class ClientQuotas:
+    """Every quota of the cluster, read once and then kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._quotas: dict[Entity, dict[str, float]] = {}
+        self._on_change: list[Callable[[], None]] = []
+        for entity, path in _entities(store):
+            quotas = _parse(entity_configs.read(store, path))
+            if quotas:
+                self._quotas[entity] = quotas
+
+    @property
+    def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
+        """Entity to its quotas; no entity without any."""
+        return self._quotas
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Have this called after every change."""
+        self._on_change.append(callback)
+
+    def alter(
+        self,
+        entity: Entity,
+        alterations: Sequence[Alteration],
+        is_host: Callable[[str], bool],
+        *,
+        validate_only: bool,
+    ) -> None:
+        """Set and remove quotas of one entity, all or none; QuotaError. Blocks."""
+        if len({change.key for change in alterations}) < len(alterations):
+            raise QuotaError(f"Duplicate quota key not updated for {entity}")
+        keys = check_entity(entity, is_host)
+        for change in alterations:
+            if change.value is not None:
+                check_value(keys, change.key, change.value)
+        if validate_only:
+            return
+        texts = {
+            change.key: None if change.value is None else _text(change.value)
+            for change in alterations
+            if change.key in QUOTA_KEYS
+        }
+        if texts:
+            path = _path(entity)
+            entity_configs.alter(self._store, path, texts)
+            quotas = _parse(entity_configs.read(self._store, path))
+            self._replace(entity, quotas)
+
+    def _replace(self, entity: Entity, quotas: dict[str, float]) -> None:
+        """The map is replaced, not changed: the loop may be reading it."""
+        changed = {**self._quotas, entity: quotas}
+        if not quotas:
+            del changed[entity]
+        self._quotas = changed
+
+    def tell(self) -> None:
+        """Call those who want to know of changes; on the loop."""
+        for callback in self._on_change:
+            callback()
+
+
+def _path(entity: Entity) -> str:
+    names = {kind: entity_configs.sanitize(name) for kind, name in entity}
+    if USER in names and CLIENT_ID in names:
+        return f"{FOLDERS[USER]}/{names[USER]}/clients/{names[CLIENT_ID]}"
+    [(kind, part)] = names.items()
+    return f"{FOLDERS[kind]}/{part}"
+
+
+def _entities(store: Store) -> Iterator[tuple[Entity, str]]:
+    """Every entity that the store has, with its path."""
+    for kind, folder in FOLDERS.items():
+        for name, path in entity_configs.children(store, folder):
+            yield entity_of([(kind, name)]), path
+            if kind == USER:
+                for client, below in entity_configs.children(store, f"{path}/clients"):
+                    yield entity_of([(USER, name), (CLIENT_ID, client)]), below
+
+
+def _parse(config: Mapping[str, str]) -> dict[str, float]:
+    return {key: float(text) for key, text in config.items() if key in QUOTA_KEYS}
+
+
+def _text(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,183 @@
+"""Client quotas (KIP-13, KIP-546, KIP-612): which entities and values are valid, which entities a
+filter names, and which entity's quota holds for a client.
+
+Storing and throttling are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan
+from typing import NamedTuple, TypeAlias
+
+from kstore.errors import ErrorCode
+
+__all__ = [
+    "CLIENT_ID",
+    "IP",
+    "QUOTA_KEYS",
+    "USER",
+    "Alteration",
+    "Entity",
+    "Filter",
+    "QuotaError",
+    "check_entity",
+    "check_filter",
+    "check_value",
+    "entity_of",
+    "matches",
+    "precedence",
+]
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+ENTITY_TYPES = (CLIENT_ID, USER, IP)
+
+Entity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(type, name) pairs in the order of ENTITY_TYPES; the name None is the type's default entity."""
+
+LONG, INT, DOUBLE = "LONG", "INT", "DOUBLE"
+MAX_VALUES = {LONG: float(2**63 - 1), INT: float(2**31 - 1), DOUBLE: float("inf")}
+FRACTION = 1e-6
+"""A whole number may be off by so much: it came as a double."""
+
+USER_KEYS = {
+    "producer_byte_rate": LONG,
+    "consumer_byte_rate": LONG,
+    "request_percentage": DOUBLE,
+    "controller_mutation_rate": DOUBLE,
+}
+IP_KEYS = {"connection_creation_rate": INT}
+QUOTA_KEYS = USER_KEYS | IP_KEYS
+"""Quota key to the type of its value."""
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+MATCH_TYPES = {EXACT: "EXACT", DEFAULT: "DEFAULT", SPECIFIED: "SPECIFIED"}
+
+
+class QuotaError(Exception):
+    """What is wrong with an alteration or a filter: Kafka's error code and words."""
+
+    def __init__(self, message: str, code: int = ErrorCode.INVALID_REQUEST) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Alteration(NamedTuple):
+    """One quota that is to be set, or removed where the value is None."""
+
+    key: str
+    value: float | None
+
+
+class Filter(NamedTuple):
+    """One component of a filter: an entity type, how it is matched, and the name for EXACT."""
+
+    entity_type: str
+    match_type: int
+    name: str | None
+
+
+def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
+    """An entity in its one form; of a type that is named twice, the last counts."""
+    named = dict(pairs)
+    known = [(kind, named.pop(kind)) for kind in ENTITY_TYPES if kind in named]
+    return (*known, *named.items())
+
+
+def check_entity(entity: Entity, is_host: Callable[[str], bool]) -> Mapping[str, str]:
+    """The keys that an entity may have, with their types; QuotaError for one that can't be."""
+    if not entity:
+        raise QuotaError("Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in ENTITY_TYPES:
+            raise QuotaError(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise QuotaError(f"Empty {kind} not supported")
+    names = dict(entity)
+    if IP not in names:
+        return USER_KEYS
+    if len(names) > 1:
+        raise QuotaError(
+            "Invalid quota entity combination, IP entity should not be combined with User or "
+            "ClientId"
+        )
+    address = names[IP]
+    if address is not None and not is_host(address):
+        raise QuotaError(f"{address} is not a valid IP or resolvable host.")
+    return IP_KEYS
+
+
+def check_value(keys: Mapping[str, str], key: str, value: float) -> None:
+    """Raise QuotaError unless the value is one for this key. Not a number passes, as in Kafka."""
+    kind = keys.get(key)
+    if kind is None:
+        raise QuotaError(f"Invalid configuration key {key}")
+    if value <= 0:
+        raise QuotaError(f"Quota {key} must be greater than 0")
+    if value > MAX_VALUES[kind]:
+        article = "an" if kind == INT else "a"
+        raise QuotaError(f"Proposed value for {key} is too large for {article} {kind}.")
+    if kind != DOUBLE and not isnan(value) and abs(value - int(value + FRACTION)) > FRACTION:
+        raise QuotaError(f"{key} cannot be a fractional value.")
+
+
+def check_filter(components: Sequence[Filter]) -> None:
+    """Raise QuotaError unless these components can be a filter."""
+    seen: set[str] = set()
+    for part in components:
+        if part.entity_type in seen:
+            raise QuotaError(
+                f"Entity type {part.entity_type} cannot appear more than once in the filter."
+            )
+        if not part.entity_type:
+            raise QuotaError("Invalid empty entity type.")
+        if part.entity_type not in ENTITY_TYPES:
+            raise QuotaError(
+                f"Unsupported entity type {part.entity_type}", ErrorCode.UNSUPPORTED_VERSION
+            )
+        _check_match(part)
+        seen.add(part.entity_type)
+    if IP in seen and len(seen) > 1:
+        raise QuotaError(
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component."
+        )
+
+
+def _check_match(part: Filter) -> None:
+    if part.match_type not in MATCH_TYPES:
+        raise QuotaError(f"Unknown match type {part.match_type}")
+    asked = f"Request specified MATCH_TYPE_{MATCH_TYPES[part.match_type]}"
+    if part.match_type == EXACT and part.name is None:
+        raise QuotaError(f"{asked}, but set match string to null.")
+    if part.match_type != EXACT and part.name is not None:
+        raise QuotaError(f"{asked}, but also specified a match string.")
+
+
+def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bool:
+    """Whether a filter names an entity; strictly, it has no type besides the filter's."""
+    if strict and len(entity) != len(components):
+        return False
+    names = dict(entity)
+    for part in components:
+        if part.entity_type not in names:
+            return False
+        name = names[part.entity_type]
+        if part.match_type == EXACT and name != part.name:
+            return False
+        if part.match_type == DEFAULT and name is not None:
+            return False
+    return True
+
+
+def precedence(user: str, client_id: str) -> tuple[Entity, ...]:
+    """The entities whose quota may hold for a client, the first that has one counts."""
+    users: tuple[str | None, ...] = (user, None)
+    clients: tuple[str | None, ...] = (client_id, None)
+    found: list[Entity] = []
+    for name in users:
+        found += [((CLIENT_ID, client), (USER, name)) for client in clients]
+        found.append(((USER, name),))
+    found += [((CLIENT_ID, client),) for client in clients]
+    return tuple(found)
