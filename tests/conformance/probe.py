@@ -1,9 +1,11 @@
 """Asks a kstore broker and a real Kafka the same requests and compares the answers structurally.
 
-`python -m tests.conformance.probe` starts both, runs every case at every version that both serve,
-and prints each difference; `--only PART` restricts to cases whose name holds PART, and `--accepted`
-shows the known differences too (probes/accepted.py says why each is there). Ids, hosts, session
-numbers and the words of error messages are not compared; records are, byte for byte.
+`python -m tests.conformance.probe` starts both and prints each difference: between the API tables,
+between the answers to stories (probes/story.py) and to requests and frames that a machine made
+wrong (probes/bent.py). `--only PART` restricts to cases whose name holds PART, `--full` bends every
+version instead of those where an API's form changes, `--accepted` shows the known differences too
+(probes/accepted.py says why each is there). Ids, hosts, session numbers and the words of error
+messages are not compared; records are, byte for byte.
 """
 
 from __future__ import annotations
@@ -13,26 +15,55 @@ import re
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from kstore.protocol.registry import APIS
 from tests.conformance import wire
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.probes import CASES
-from tests.conformance.probes.accepted import ACCEPTED
-from tests.conformance.probes.story import Difference, Peer, run_case
+from tests.conformance.probes import CASES, bent
+from tests.conformance.probes.accepted import ACCEPTED, UNADVERTISED
+from tests.conformance.probes.compare import Difference, together
+from tests.conformance.probes.peer import Peer
+from tests.conformance.probes.story import Case, run_case
 
 __all__ = ["SAME_SETTINGS", "accepted", "compare"]
+
+# What both brokers are told, so that they are set up alike.
+SAME_SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+KSTORE_SETTINGS = {"broker.id": "1", "auto.create.topics.enable": "true"}
+WORKERS = 6
+
+_RAW = {
+    "an unknown API key": wire.request_frame(9999, 0, b""),
+    "a version of Produce that is not": wire.request_frame(0, 99, b"\x00" * 20, flexible=True),
+    "an empty frame": struct.pack(">i", 0),
+    "a frame with half a header": struct.pack(">ihh", 4, 3, 1),
+    "a frame of negative size": struct.pack(">i", -5),
+    "a frame larger than allowed": struct.pack(">i", 2_000_000_000) + b"GET ",
+    "a web browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 40,
+    "no client id": struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0),
+    "a client id of negative length": struct.pack(">ihhihi", 14, 3, 1, 1, -2, 0),
+    "a client id longer than its frame": struct.pack(">ihhihi", 14, 3, 1, 1, 99, 0),
+    "a client id that is no UTF-8": struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"\xff\xfe",
+}
 
 
 def raw_answer(peer: Peer, frame: bytes) -> str:
     """Whether a raw frame is answered, or the connection closed."""
     peer.reset()
     try:
-        return "answered" if peer.exchange(frame) else ""
+        return f"{len(peer.exchange(frame)) > 4} answer"
     except (wire.WireError, ConnectionError):
         return "closed"
     except TimeoutError:
@@ -41,78 +72,102 @@ def raw_answer(peer: Peer, frame: bytes) -> str:
         peer.reset()
 
 
-_RAW = {
-    "an unknown API key": wire.request_frame(9999, 0, b""),
-    "a version of Produce that is not": wire.request_frame(0, 99, b"\x00" * 20, flexible=True),
-    "a truncated Metadata request": wire.request_frame(3, 1, struct.pack(">i", 5)),
-    "an array longer than its frame": wire.request_frame(3, 1, struct.pack(">i", 1 << 30)),
-    "a frame of negative size": struct.pack(">i", -5),
-    "a frame larger than allowed": struct.pack(">i", 2_000_000_000) + b"GET ",
-    "trailing bytes after a Metadata request": wire.request_frame(
-        3, 1, struct.pack(">i", 0) + b"x"
-    ),
-}
+Task = Callable[[Peer, Peer], Iterable[Difference]]
 
 
-def compare(kafka: Peer, kstore: Peer, only: str = "") -> list[Difference]:
-    """All differences of all cases, the accepted ones included."""
-    for peer in (kafka, kstore):
-        peer.warm_up()
-    found = [difference for difference in _versions(kafka, kstore) if only in difference.case]
-    for name, frame in _RAW.items():
-        said = [raw_answer(peer, frame) for peer in (kafka, kstore)]
-        if only in name and said[0] != said[1]:
-            found.append(Difference(name, -1, "bytes", *said))
-    for case in CASES:
-        if only in case.name:
-            found += run_case(case, kafka, kstore)
-    return found
+def _raw(name: str, frame: bytes, kafka: Peer, kstore: Peer) -> Iterator[Difference]:
+    said = [raw_answer(peer, frame) for peer in (kafka, kstore)]
+    if said[0] != said[1]:
+        yield Difference(name, -1, "bytes", *said)
 
 
 def _versions(kafka: Peer, kstore: Peer) -> Iterator[Difference]:
-    for key, (low, high) in kstore.versions.items():
-        theirs = kafka.versions.get(key)
-        if theirs is None or not theirs[0] <= low <= high <= theirs[1]:
-            yield Difference("ApiVersions ranges", -1, str(APIS.get(key, key)), theirs, (low, high))
+    for key in sorted(kafka.versions.keys() | kstore.versions.keys()):
+        theirs, ours = kafka.versions.get(key), kstore.versions.get(key)
+        if theirs != ours and not (ours is None and key in UNADVERTISED):
+            yield Difference("ApiVersions ranges", -1, str(APIS.get(key, key)), theirs, ours)
+
+
+def _tasks(kafka: Peer, kstore: Peer, only: str, full: bool) -> Iterator[Task]:
+    yield _versions
+    for name, frame in (*_RAW.items(), *bent.wrong_versions(kafka)):
+        if only in name:
+            yield partial(_raw, name, frame)
+    for key, version in bent.units(kafka, kstore, every_version=full):
+        if only in f"bent {APIS[key].name}":
+            yield partial(_unit, key, version, full or version == kstore.versions[key][1])
+    for case in CASES:
+        if only in case.name and case.api_key in kafka.versions:
+            yield partial(_story, case)
+
+
+def _unit(key: int, version: int, frames: bool, *peers: Peer) -> Iterator[Difference]:
+    return bent.probe_unit(*peers, key, version, frames=frames)
+
+
+def _story(case: Case, *peers: Peer) -> Iterator[Difference]:
+    return run_case(case, *peers)
+
+
+def compare(
+    kafka: Peer, kstore: Peer, only: str = "", *, full: bool = False, workers: int = WORKERS
+) -> list[Difference]:
+    """All differences of all cases, the accepted ones included; equal ones of several versions
+    are one.
+    """
+    for peer in (kafka, kstore):
+        peer.warm_up()
+    own = threading.local()
+
+    def run(task: Task) -> list[Difference]:
+        if not hasattr(own, "peers"):
+            own.peers = (kafka.twin(), kstore.twin())
+        try:
+            return list(task(*own.peers))
+        except Exception as error:  # noqa: BLE001 (one case's end is not the probe's: it is shown)
+            for peer in own.peers:
+                peer.reset()
+            named = getattr(task, "args", ("the probe",))
+            return [Difference(f"{named[0]} {named[1:]}", -1, "failed", None, repr(error))]
+
+    with ThreadPoolExecutor(workers) as pool:
+        found = [row for rows in pool.map(run, _tasks(kafka, kstore, only, full)) for row in rows]
+    return together(found)
 
 
 def accepted(difference: Difference, table: Mapping[str, str]) -> str | None:
-    """The reason why a difference is as it should be, if there is one."""
+    """The pattern that accepts a difference, if there is one."""
     text = str(difference)
-    return next((why for pattern, why in table.items() if re.search(pattern, text)), None)
+    return next((pattern for pattern in table if re.search(pattern, text)), None)
 
 
 def main() -> int:
     """Starts both brokers, prints the differences; 1 when there are any that are not accepted."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.probe")
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--full", action="store_true", help="bend every version of every API")
     parser.add_argument("--accepted", action="store_true", help="show accepted differences too")
     asked = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kstore-probe-")))
-        kafka = stack.enter_context(KafkaBroker(folder / "kafka"))
-        kstore = stack.enter_context(KstoreBroker(folder / "kstore", overrides=SAME_SETTINGS))
+        kafka = stack.enter_context(KafkaBroker(folder / "kafka", overrides=SAME_SETTINGS))
+        kstore = stack.enter_context(
+            KstoreBroker(folder / "kstore", overrides=SAME_SETTINGS | KSTORE_SETTINGS)
+        )
         found = compare(
             Peer("kafka", kafka.host, kafka.port),
             Peer("kstore", kstore.host, kstore.port),
             asked.only,
+            full=asked.full,
         )
     unexplained = 0
     for difference in found:
         why = accepted(difference, ACCEPTED)
         unexplained += why is None
         if why is None or asked.accepted:
-            print(difference, f"[accepted: {why}]" if why else "")
+            print(f"{difference!s:.400}", f"[accepted: {ACCEPTED[why]}]" if why else "")
     print(f"{len(found)} differences, {unexplained} not accepted")
     return 1 if unexplained else 0
-
-
-# What kstore is told so that both brokers are set up alike.
-SAME_SETTINGS = {
-    "broker.id": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "auto.create.topics.enable": "true",
-}
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def _produce_idempotent(peer: Peer, version: int) -> Story:
     yield sent(2, epoch=2, count=2)
 
 
-def _fill(topic: str | uuid.UUID) -> Iterator[ProduceRequest]:
+def fill(topic: str | uuid.UUID) -> Iterator[ProduceRequest]:
     for first in range(0, 10, 2):
         flaws = Flaws(timestamp_ms=TIMESTAMP_MS + first * 100)
         yield produce(topic, batch([b"value-%d" % first, b"value-%d" % (first + 1)], flaws))
@@ -177,7 +177,7 @@ def _fetch_request(
 def _fetch(peer: Peer, version: int) -> Story:
     name = f"probe-fetch-{version}"
     yield create(name, 2)
-    for request in _fill(name):
+    for request in fill(name):
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
     topic = _named(peer, version, name, 13)
@@ -208,7 +208,7 @@ def _fetch(peer: Peer, version: int) -> Story:
 def _fetch_session(peer: Peer, version: int) -> Story:
     name = f"probe-session-{version}"
     yield create(name, 2)
-    for request in _fill(name):
+    for request in fill(name):
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
     topic = _named(peer, version, name, 13)
@@ -240,7 +240,7 @@ def _fetch_session(peer: Peer, version: int) -> Story:
 def _list_offsets(peer: Peer, version: int) -> Story:
     name = f"probe-offsets-{version}"
     yield create(name, 2)
-    for request in _fill(name):
+    for request in fill(name):
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
 
@@ -278,7 +278,7 @@ def _list_offsets(peer: Peer, version: int) -> Story:
 def _leader_epochs(peer: Peer, version: int) -> Story:
     name = f"probe-epochs-{version}"
     yield create(name, 2)
-    for request in _fill(name):
+    for request in fill(name):
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
     for topic, partition, leader_epoch, current in (
@@ -302,7 +302,7 @@ def _leader_epochs(peer: Peer, version: int) -> Story:
 def _delete_records(peer: Peer, version: int) -> Story:
     name = f"probe-delete-records-{version}"
     yield create(name)
-    for request in _fill(name):
+    for request in fill(name):
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
 

@@ -57,7 +57,7 @@ def _find(peer: Peer, version: int) -> Story:
         yield FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
 
 
-def _join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
+def join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=METADATA)]
     return JoinGroupRequest(
         **{
@@ -74,20 +74,20 @@ def _join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
 
 def _joined(group: str, version: int) -> Story:
     """Joins as a new member would; the last answer is the join's own."""
-    answer = yield _join(group)
+    answer = yield join(group)
     if version >= 4 and answer is not None:
-        answer = yield _join(group, answer.member_id)
+        answer = yield join(group, answer.member_id)
     return answer  # type: ignore[return-value]
 
 
 def _join_group(peer: Peer, version: int) -> Story:
     group = f"probe-join-{version}"
-    yield _join("")
-    yield _join(group, "no-such-member")
-    yield _join(group, session_timeout_ms=1)
-    yield _join(group, session_timeout_ms=1 << 30)
-    yield _join(group, protocols=[])
-    yield _join(group, protocol_type="")
+    yield join("")
+    yield join(group, "no-such-member")
+    yield join(group, session_timeout_ms=1)
+    yield join(group, session_timeout_ms=1 << 30)
+    yield join(group, protocols=[])
+    yield join(group, protocol_type="")
     answer: Any = yield from _joined(group, version)
     member = answer.member_id if answer is not None else ""
     generation = answer.generation_id if answer is not None else 1
@@ -97,9 +97,9 @@ def _join_group(peer: Peer, version: int) -> Story:
     yield SyncGroupRequest(
         group_id=group, generation_id=generation, member_id=member, assignments=[assignment]
     )
-    yield _join(group, protocol_type="connect")
+    yield join(group, protocol_type="connect")
     other = [JoinGroupRequestProtocol(name="sticky", metadata=METADATA)]
-    yield _join(group, protocols=other)
+    yield join(group, protocols=other)
     yield DescribeGroupsRequest(groups=[group])
     for wrong_generation, wrong_member in ((generation + 1, member), (generation, "other")):
         yield HeartbeatRequest(
@@ -107,7 +107,7 @@ def _join_group(peer: Peer, version: int) -> Story:
         )
     yield HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
     yield DeleteGroupsRequest(groups_names=[group])
-    yield _join(group, member)
+    yield join(group, member)
     yield HeartbeatRequest(group_id=group, generation_id=generation + 1, member_id=member)
 
 

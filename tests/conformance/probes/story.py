@@ -1,43 +1,51 @@
-"""How a probe's story is told to a broker, and how two brokers' answers are compared: requests
-in, plain answers out, with what may differ between brokers replaced. The cases are in the other
-modules.
+"""Stories: requests that belong together, told to both brokers in the same order, and their
+answers compared. The stories themselves are in the modules of the families of APIs.
+
+A story is a generator: it yields messages and is sent the answers. A message goes on the story's
+own connection, at the case's version if it is of the case's API and else at the highest. `Step`
+says more: another connection, another version, an answer that is to be awaited later.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-import socket
 import time
-import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.groups import HeartbeatRequest
-from kstore.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.producer_ids import InitProducerIdRequest
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import ZERO_UUID, Message, Struct
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message
 from kstore.protocol.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
 from tests.conformance import wire
+from tests.conformance.probes.compare import Difference, differences, plain
+from tests.conformance.probes.peer import Peer
 
-__all__ = ["Case", "Difference", "Peer", "Story", "run_case"]
+__all__ = ["Case", "Difference", "Peer", "Step", "Story", "run_case", "settle"]
 
-# A story yields requests and is sent the answers; None where the broker sent no answer.
-Story = Generator[Message, Any, None]
+
+class Step(NamedTuple):
+    """A message with more said: on which connection, at which version, and what of its answer.
+
+    `wait=False` only sends; a later `Step(None, on=...)` takes the answer. `compare=False` is for
+    what only prepares. `until` repeats the request, each 50 ms for at most 20 s, until the answer
+    satisfies it; only the last answer counts.
+    """
+
+    message: Message | None
+    on: str = ""
+    version: int | None = None
+    wait: bool = True
+    compare: bool = True
+    until: Callable[[Any], bool] | None = None
+
+
+# None is sent where the broker gave no answer.
+Story = Generator["Message | Step", Any, Any]
 
 
 class Case(NamedTuple):
@@ -49,176 +57,6 @@ class Case(NamedTuple):
     min_version: int = 0
     max_version: int = 32767
     every_version: bool = True  # else only the first and the last: it changes much and takes long
-
-
-class Difference(NamedTuple):
-    """Where two answers differ: the path to the field, and what each broker said."""
-
-    case: str
-    version: int
-    path: str
-    kafka: Any
-    kstore: Any
-
-    def __str__(self) -> str:
-        where = f"{self.case} v{self.version}: {self.path}"
-        return f"{where}: Kafka {self.kafka!r}, kstore {self.kstore!r}"
-
-
-class Peer:
-    """One of the two brokers, with a connection that is opened anew for each case."""
-
-    def __init__(self, name: str, host: str, port: int) -> None:
-        self.name = name
-        self.address = (host, port)
-        self.versions: dict[int, tuple[int, int]] = {}
-        self._socket: socket.socket | None = None
-        frame = encode_request(ApiVersionsRequest(), 0, 1, "probe")
-        _, answer = decode_response(self.exchange(frame), ApiVersionsResponse, 0)
-        for row in answer.api_keys:
-            self.versions[row.api_key] = (row.min_version, row.max_version)
-
-    def connect(self) -> socket.socket:
-        """The open connection, or a new one."""
-        if self._socket is None:
-            self._socket = socket.create_connection(self.address, timeout=20)
-        return self._socket
-
-    def reset(self) -> None:
-        """Closes the connection; the next request opens one."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def exchange(self, frame: bytes) -> bytes:
-        """One raw request and its raw answer."""
-        return wire.exchange(self.connect(), frame)
-
-    def ask(self, message: Message, version: int) -> Message:
-        """One request and its answer."""
-        answer = self.exchange(encode_request(message, version, 7, "probe"))
-        correlation_id, found = decode_response(answer, APIS[message.API_KEY].response, version)
-        if correlation_id != 7:
-            raise wire.WireError(f"answer to correlation id {correlation_id}, 7 was asked")
-        return found
-
-    def version_for(self, api_key: int, at_most: int = 32767) -> int:
-        """The highest version that this broker and our declarations have."""
-        return min(self.versions[api_key][1], APIS[api_key].max_version, at_most)
-
-    def serves(self, topic: str) -> int:
-        """The worst error code of the partitions 0 to 2 that the topic has; 0 when it is served."""
-        rows = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
-        )
-        answer: Any = self.ask(request, 5)
-        codes = [row.error_code for row in answer.topics[0].partitions]
-        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return codes[0] or next((code for code in codes if code not in (0, absent)), 0)
-
-    def warm_up(self, deadline_s: float = 60) -> None:
-        """Waits until the group coordinator and the producer id allocator answer: Kafka starts
-        both when they are first asked for.
-        """
-        end = time.monotonic() + deadline_s
-        requests: list[tuple[Message, int]] = [
-            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
-            (FindCoordinatorRequest(key="probe", key_type=0), 2),
-            (HeartbeatRequest(group_id="probe", generation_id=1, member_id="m"), 2),
-        ]
-        for request, version in requests:
-            starting = {14, 15, 16}  # loading, not available, not coordinator
-            while time.monotonic() < end:
-                answer: Any = self.ask(request, version)
-                if answer.error_code not in starting:
-                    break
-                time.sleep(0.1)
-
-    def partitions(self, topic: str) -> int:
-        """How many partitions of a topic this broker tells of."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-        )
-        answer: Any = self.ask(request, 12)
-        return len(answer.topics[0].partitions)
-
-    def topic_id(self, topic: str) -> uuid.UUID:
-        """A topic's id on this broker; the zero id where there is no such topic."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-        )
-        answer: Any = self.ask(request, 12)
-        found: uuid.UUID = answer.topics[0].topic_id
-        return found
-
-
-def plain(value: Any, field: str = "") -> Any:
-    """An answer as nested dicts and lists, with what may differ between brokers replaced."""
-    if isinstance(value, Struct):
-        return {name: plain(getattr(value, name), name) for name in value.SPECS} | {
-            "unknown_tags": sorted(value.unknown_tags or ())
-        }
-    if isinstance(value, list):
-        return _by_name([plain(item, field) for item in value])
-    return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
-
-
-def _by_name(rows: list[Any]) -> Any:
-    """Rows that carry a name (or an API key) under it: their order is no part of an answer."""
-    for label in ("name", "api_key", "topic", "group_id"):
-        if rows and all(isinstance(row, dict) and row.get(label) is not None for row in rows):
-            named: dict[str, Any] = {}
-            for row in rows:
-                key = str(row[label])
-                while key in named:
-                    key += " again"
-                named[key] = row
-            return named
-    return rows
-
-
-def _bytes_as_text(value: Any) -> Any:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        data = bytes(value)
-        return f"{len(data)} bytes {hashlib.sha256(data).hexdigest()[:12]}" if data else "0 bytes"
-    return value
-
-
-def _unless(*plain_values: Any) -> Callable[[Any], Any]:
-    return lambda value: value if value in plain_values else "<some>"
-
-
-# The fields that brokers fill each in its own way.
-_REPLACED: dict[str, Callable[[Any], Any]] = {
-    "throttle_time_ms": lambda value: 0,
-    "host": _unless(""),
-    "port": _unless(-1, 0),
-    "cluster_id": _unless(None),
-    "topic_id": lambda value: value if value == ZERO_UUID else "<some>",
-    "session_id": _unless(0),
-    "producer_id": _unless(-1),
-    "error_message": _unless(None),
-    "batch_index_error_message": _unless(None),
-    "member_id": lambda value: re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<uuid>", value or ""),
-    "leader": lambda value: re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<uuid>", value or ""),
-    "log_append_time_ms": _unless(-1),
-    "client_host": lambda value: "<host>",
-    "finalized_features_epoch": _unless(-1),
-}
-
-
-def differences(kafka: Any, kstore: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place where two plain answers differ."""
-    if isinstance(kafka, dict) and isinstance(kstore, dict):
-        for name in sorted(kafka.keys() | kstore.keys()):
-            theirs, ours = kafka.get(name), kstore.get(name)
-            yield from differences(theirs, ours, f"{path}.{name}".lstrip("."))
-    elif isinstance(kafka, list) and isinstance(kstore, list) and len(kafka) == len(kstore):
-        for index, pair in enumerate(zip(kafka, kstore, strict=True)):
-            yield from differences(*pair, f"{path}[{index}]")
-    elif kafka != kstore:
-        yield path, kafka, kstore
 
 
 def settle(peer: Peer, message: Message, answer: Any) -> None:
@@ -247,31 +85,72 @@ def _await_partitions(peer: Peer, message: CreatePartitionsRequest, answer: Any)
             time.sleep(0.01)
 
 
-def tell(peer: Peer, case: Case, version: int) -> list[Any]:
-    """The plain answers to a case's story; a closed connection is the answer "closed"."""
-    answers: list[Any] = []
-    peer.reset()
-    story = case.story(peer, version)
-    with suppress(StopIteration):
-        message = next(story)
-        while True:
-            asked = (
-                version if case.api_key == message.API_KEY else peer.version_for(message.API_KEY)
-            )
-            try:
-                answer: Any = peer.ask(message, asked)
-                answers.append({type(message).__name__: plain(answer)})
-                settle(peer, message, answer)
-            except (wire.WireError, ConnectionError) as error:
-                peer.reset()
-                answer = None
-                answers.append({type(message).__name__: f"closed ({type(error).__name__})"})
-            except TimeoutError:
-                peer.reset()
-                answer = None
-                answers.append({type(message).__name__: "no answer"})
-            message = story.send(answer)
-    return answers
+class Teller:
+    """Tells one story at one version to one broker."""
+
+    def __init__(self, peer: Peer, case: Case, version: int) -> None:
+        self.peer = peer
+        self.case = case
+        self.version = version
+        self._awaited: dict[str, list[tuple[Message, int]]] = {}
+
+    def tell(self) -> list[Any]:
+        """The plain answers; a closed connection is the answer "closed"."""
+        answers: list[Any] = []
+        self.peer.reset()
+        story = self.case.story(self.peer, self.version)
+        with suppress(StopIteration):
+            yielded = next(story)
+            while True:
+                step = yielded if isinstance(yielded, Step) else Step(yielded)
+                name, answer, said = self._take(step)
+                if step.compare and said is not None:
+                    answers.append({name: said})
+                yielded = story.send(answer)
+        return answers
+
+    def _take(self, step: Step) -> tuple[str, Any, Any]:
+        if step.message is None:
+            message, asked = self._awaited[step.on].pop(0)
+        else:
+            message, asked = step.message, self._version(step)
+        name = type(message).__name__
+        try:
+            if step.message is not None:
+                self.peer.send(message, asked, step.on)
+                if not step.wait:
+                    self._awaited.setdefault(step.on, []).append((message, asked))
+                    return name, None, None
+            answer: Any = self.peer.receive(message, asked, step.on)
+            if step.until is not None:
+                answer = self._repeat(step, message, asked, answer)
+            settle(self.peer, message, answer)
+        except (wire.WireError, ConnectionError):
+            self.peer.reset()
+            return name, None, "closed"
+        except TimeoutError:
+            self.peer.reset()
+            return name, None, "no answer"
+        except ProtocolError as error:
+            self.peer.reset()
+            return name, None, f"not understood: {error}"
+        return name, answer, plain(answer)
+
+    def _version(self, step: Step) -> int:
+        assert step.message is not None
+        if step.version is not None:
+            return step.version
+        if self.case.api_key == step.message.API_KEY:
+            return self.version
+        return self.peer.version_for(step.message.API_KEY)
+
+    def _repeat(self, step: Step, message: Message, asked: int, answer: Any) -> Any:
+        assert step.until is not None
+        deadline = time.monotonic() + 20
+        while not step.until(answer) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            answer = self.peer.ask(message, asked, step.on)
+        return answer
 
 
 def run_case(case: Case, kafka: Peer, kstore: Peer) -> Iterator[Difference]:
@@ -285,6 +164,6 @@ def run_case(case: Case, kafka: Peer, kstore: Peer) -> Iterator[Difference]:
     last = min(case.max_version, *(high for _, high in ranges))
     versions = range(first, last + 1) if case.every_version else sorted({first, last})
     for version in versions:
-        told = [tell(peer, case, version) for peer in (kafka, kstore)]
+        told = [Teller(peer, case, version).tell() for peer in (kafka, kstore)]
         for path, theirs, ours in differences(*told):
             yield Difference(case.name, version, path, theirs, ours)

@@ -1,0 +1,303 @@
+"""Requests made wrong by machine: every field of every API with the values at its borders, null,
+names of nothing, empty and doubled arrays; and frames that are no requests at all: cut at each
+border, with bytes behind, counts that are too large, lengths that point outside, tags of nobody.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kstore.errors import ProtocolError
+from kstore.protocol.registry import (
+    APIS,
+    decode_response,
+    encode_request,
+    request_header_version,
+)
+from tests.conformance import wire
+from tests.conformance.probes.compare import Difference, differences, plain
+from tests.conformance.probes.encoding import Part, borders, size_of, tree, unsigned_varint
+from tests.conformance.probes.peer import CORRELATION_ID, Peer
+from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
+
+__all__ = ["probe_unit", "units"]
+
+# When one broker does not answer within the first, the other is not expected to, and both are
+# given up after the second if one did.
+SHORT_S, LONG_S = 1.0, 15.0
+
+
+# Values of fields for which Kafka's answer depends on how fast it was, or on what was asked before.
+_LEFT_OUT = {"timeout_ms": (1, 2)}
+
+
+class Bend(NamedTuple):
+    """One change of one part: what stands in its place, and what becomes of its children."""
+
+    label: str
+    data: bytes | None = None  # None: as it is
+    content: bytes | None = None  # of a string or bytes
+    copies: int = 1  # of the children
+
+
+_NUMBERS = {
+    "Bool": (">b", (0, 1, 2, -1)),
+    "Int8": (">b", (-128, -1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 127)),
+    "Int16": (">h", (-32768, -2, -1, 0, 1, 2, 32767)),
+    "UInt16": (">H", (0, 1, 65535)),
+    "Int32": (">i", (-(1 << 31), -2, -1, 0, 1, 2, (1 << 31) - 1)),
+    "UInt32": (">I", (0, 1, (1 << 32) - 1)),
+    "Int64": (">q", (-(1 << 63), -2, -1, 0, 1, 2, (1 << 63) - 1)),
+    "Float64": (">d", (float("nan"), float("inf"), -1.0, 0.0, 1e308)),
+}
+_UUIDS = {"zero": 0, "metadata's": 1, "unknown": 0x1111_2222_3333_4444 << 64}
+
+
+def _bends(part: Part, name: str) -> Iterator[Bend]:
+    if part.kind in _NUMBERS:
+        layout, values = _NUMBERS[part.kind]
+        for value in values:
+            data = struct.pack(layout, value)
+            left_out = _LEFT_OUT.get(part.path.rpartition(".")[2], ())
+            if data != part.data and value not in left_out:
+                yield Bend(f"= {value}", data)
+    elif part.kind == "Uuid":
+        for label, number in _UUIDS.items():
+            yield Bend(f"= {label} id", number.to_bytes(16, "big"))
+    elif part.kind in ("String", "Bytes", "Records"):
+        yield Bend("= null", size_of(-1, compact=part.compact, wide=part.kind != "String"), b"")
+        for label, content in _contents(part, name):
+            size = size_of(len(content), compact=part.compact, wide=part.kind != "String")
+            yield Bend(f"= {label}", size, content)
+    elif part.kind == "Array":
+        count = len(part.children)
+        yield Bend("= null", size_of(-1, compact=part.compact, wide=True), copies=0)
+        if count:
+            yield Bend("= []", size_of(0, compact=part.compact, wide=True), copies=0)
+            yield Bend("doubled", size_of(2 * count, compact=part.compact, wide=True), copies=2)
+    elif part.kind == "Struct" and part.data:
+        yield Bend("= null", b"\xff", copies=0)
+
+
+def _contents(part: Part, name: str) -> Iterator[tuple[str, bytes]]:
+    yield "''", b""
+    if part.kind == "String":
+        yield "an absent name", f"{name}-absent".encode()
+        yield "a bad name", f"{name} bad/ü".encode()
+        yield "a long name", f"{name}-".encode().ljust(300, b"x")
+        yield "no UTF-8", name.encode() + b"\xff\xfe"
+    else:
+        yield "three bytes", b"\x00\xff\x03"
+
+
+def _huge(part: Part) -> Iterator[Bend]:
+    """Counts and lengths that point out of the frame, and negative ones."""
+    if part.kind in ("Array", "String", "Bytes", "Records"):
+        if part.compact:
+            for length in (1 << 20, (1 << 31) - 2, (1 << 32) - 1):
+                yield Bend(f"claims {length}", unsigned_varint(length), None)
+            yield Bend("claims an endless varint", b"\xff" * 10, None)
+        else:
+            layout = ">h" if part.kind == "String" else ">i"
+            for length in (-2, 32_000 if part.kind == "String" else 1 << 20, -32768):
+                yield Bend(f"claims {length}", struct.pack(layout, length), None)
+            if part.kind != "String":
+                yield Bend("claims 2147483647", struct.pack(">i", (1 << 31) - 1), None)
+    elif part.kind == "Tags":
+        yield Bend("claims 100 tags", unsigned_varint(100), None)
+
+
+def _bent(part: Part, bend: Bend, root: Part) -> bytes:
+    if bend.data is not None:
+        part.data = bend.data
+    if bend.content is not None:
+        part.children = [Part("", "Content", bend.content)]
+    part.children = part.children * bend.copies
+    return root.to_bytes()
+
+
+Maker = Callable[[Unit], bytes]
+
+
+def _one_field(number: int, index: int) -> Maker:
+    """The request with bend `index` of part `number` of its tree."""
+
+    def make(unit: Unit) -> bytes:
+        root = tree(seed(unit), unit.version)
+        part = list(root.walk())[number]
+        return _bent(part, list(_bends(part, unit.fresh))[index], root)
+
+    return make
+
+
+def _wrong_size(number: int, index: int) -> Maker:
+    def make(unit: Unit) -> bytes:
+        root = tree(seed(unit), unit.version)
+        part = list(root.walk())[number]
+        return _bent(part, list(_huge(part))[index], root)
+
+    return make
+
+
+def _tagged(tags: bytes) -> Maker:
+    """The request with these bytes in the place of its own last tags."""
+
+    def make(unit: Unit) -> bytes:
+        root = tree(seed(unit), unit.version)
+        last = root.children[-1]
+        last.children, last.data = [], tags
+        return root.to_bytes()
+
+    return make
+
+
+_TAGS = {
+    "with an unknown tag": b"\x01\xcf\x0f\x03abc",
+    "with an unknown tag in the private range": b"\x01\xf8\xf2\x01\x03abc",
+    "with an empty unknown tag": b"\x01\xcf\x0f\x00",
+    "with a tag twice": b"\x02\xcf\x0f\x01a\xcf\x0f\x01b",
+    "with tags out of order": b"\x02\xcf\x0f\x01a\xce\x0f\x01b",
+    "with a tag that is longer than the frame": b"\x01\xcf\x0f\x7fabc",
+    "with a tag without its size": b"\x01\xcf\x0f",
+}
+
+
+def _cut(at: int, plus: bytes = b"") -> Maker:
+    def make(unit: Unit) -> bytes:
+        whole = tree(seed(unit), unit.version).to_bytes()
+        return whole[:at] + plus if at >= 0 else whole + plus
+
+    return make
+
+
+def _makers(unit: Unit, *, frames: bool) -> Iterator[tuple[str, Maker]]:
+    """Every wrong request of an API at a version, by what is wrong."""
+    root = tree(seed(unit), unit.version)
+    parts = list(root.walk())
+    yield "as it should be", _cut(-1)
+    for number, part in enumerate(parts):
+        for index, bend in enumerate(_bends(part, "")):
+            yield f"{part.path} {bend.label}", _one_field(number, index)
+    if not frames:
+        return
+    for number, part in enumerate(parts):
+        for index, bend in enumerate(_huge(part)):
+            yield f"{part.path} {bend.label}", _wrong_size(number, index)
+    if parts[-1].kind == "Tags" and not root.children[-1].children:
+        for label, tags in _TAGS.items():
+            yield label, _tagged(tags)
+    for at, path in borders(root).items():
+        yield f"cut before {path}", _cut(at)
+    yield "with a byte behind", _cut(-1, b"\x00")
+    yield "with nine bytes behind", _cut(-1, b"\xff" * 9)
+
+
+_READY = "ready"
+
+
+class _Side:
+    """One broker's part in a unit: sends raw requests and takes what comes back."""
+
+    def __init__(self, peer: Peer, api_key: int, version: int) -> None:
+        self.unit = Unit(peer, api_key, version)
+        prepare(self.unit)
+        self.header = struct.pack(">hhih", api_key, version, CORRELATION_ID, 5) + b"probe"
+        if request_header_version(api_key, version) == 2:
+            self.header += b"\x00"
+
+    def send(self, body: bytes) -> None:
+        frame = self.header + body
+        peer = self.unit.peer
+        try:
+            peer.connect().sendall(struct.pack(">i", len(frame)) + frame)
+        except OSError:  # closed between two requests
+            peer.reset()
+            peer.connect().sendall(struct.pack(">i", len(frame)) + frame)
+
+    def take(self, patience_s: float) -> Any:
+        """The plain answer, or what came in its place."""
+        unit = self.unit
+        connection = unit.peer.connect()
+        connection.settimeout(patience_s)
+        try:
+            frame = wire.read_frame(connection)
+            connection.settimeout(LONG_S)
+        except TimeoutError:
+            return "no answer"
+        except (wire.WireError, OSError):
+            unit.peer.reset()
+            return "closed"
+        try:
+            _, answer = decode_response(frame, APIS[unit.api_key].response, unit.version)
+        except ProtocolError as error:
+            unit.peer.reset()
+            return f"not understood: {error}"
+        return plain(answer, ours=lambda label: label[:1] not in "p_" or unit.name in label)
+
+
+def probe_unit(
+    kafka: Peer, kstore: Peer, api_key: int, version: int, *, frames: bool
+) -> Iterator[Difference]:
+    """Asks both brokers every wrong request of an API at a version."""
+    for peer in (kafka, kstore):
+        peer.reset()
+    sides = [_Side(peer, api_key, version) for peer in (kafka, kstore)]
+    name = f"bent {APIS[api_key].name}"
+    for number, (label, make) in enumerate(_makers(sides[0].unit, frames=frames)):
+        for side in sides:
+            side.unit.number = number
+            side.send(make(side.unit))
+        said = [side.take(SHORT_S) for side in sides]
+        if said[0] != said[1]:
+            said = [
+                side.take(LONG_S) if what == "no answer" else what
+                for side, what in zip(sides, said, strict=True)
+            ]
+        if "no answer" in said:
+            for side in sides:
+                side.unit.peer.reset()
+        for path, theirs, ours in differences(*said):
+            yield Difference(f"{name}, {label}", version, path, theirs, ours)
+    for side in sides:
+        side.unit.peer.reset()
+
+
+def units(kafka: Peer, kstore: Peer, *, every_version: bool) -> list[tuple[int, int]]:
+    """The APIs and versions that both serve; else only those where an API's form changes most:
+    the first, the last, and both sides of the first flexible one.
+    """
+    found = []
+    for key, api in APIS.items():
+        if key in NOT_BENT or key not in kafka.versions or key not in kstore.versions:
+            continue
+        low = max(kafka.versions[key][0], kstore.versions[key][0], api.min_version)
+        high = min(kafka.versions[key][1], kstore.versions[key][1], api.max_version)
+        chosen = {low, high}
+        if low < api.flexible_from <= high:
+            chosen |= {api.flexible_from - 1, api.flexible_from}
+        found += [
+            (key, version)
+            for version in (range(low, high + 1) if every_version else sorted(chosen))
+        ]
+    return found
+
+
+def wrong_versions(kafka: Peer) -> Iterator[tuple[str, bytes]]:
+    """A request of each API at versions that are not, and of APIs that are not."""
+    for key in (*sorted(kafka.versions), -1, 93, 9999, 25300, 32767):
+        low, high = kafka.versions.get(key, (0, 0))
+        for version in {-1, low - 1, high + 1, 32767}:
+            for header in (1, 2):
+                frame = struct.pack(">hhih", key, version, 1, 5) + b"probe" + b"\x00" * (header - 1)
+                body = b"\x00" * 8
+                yield (
+                    f"API {key} at version {version} with header {header}",
+                    struct.pack(">i", len(frame + body)) + frame + body,
+                )
+
+
+def sample_frame(unit: Unit) -> bytes:
+    """The unit's request as kstore's own encoder writes it."""
+    return encode_request(seed(unit), unit.version, CORRELATION_ID, "probe")

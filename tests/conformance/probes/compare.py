@@ -1,0 +1,158 @@
+"""Answers made plain, so that two brokers' can be compared: nested dicts and lists in which what
+may differ between brokers is replaced, and what belongs to other probes is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kstore.protocol.schema import ZERO_UUID, Struct
+
+__all__ = ["Difference", "differences", "plain", "together"]
+
+
+class Difference(NamedTuple):
+    """Where two answers differ: the path to the field, and what each broker said."""
+
+    case: str
+    version: int
+    path: str
+    kafka: Any
+    kstore: Any
+    versions: str = ""  # where it is the same at several
+
+    def __str__(self) -> str:
+        """One line, without the numbers that tell the names of one version from another's."""
+        path = _without_numbers(self.path)
+        said = [_without_numbers(repr(answer)) for answer in (self.kafka, self.kstore)]
+        where = f"{self.case} v{self.versions or self.version}: {path}"
+        return f"{where}: Kafka {said[0]}, kstore {said[1]}"
+
+
+_OWN_NAME = re.compile(r"\b(pm)-\d+-v\d+(?:-\d+)?|\b(probe(?:-[a-z]+)+)-\d+\b")
+
+
+def _without_numbers(text: str) -> str:
+    return _OWN_NAME.sub(r"\1\2", text)
+
+
+def together(found: list[Difference]) -> list[Difference]:
+    """Equal differences at several versions of a case as one, with the versions named."""
+    rows: dict[str, list[Difference]] = {}
+    for difference in found:
+        rows.setdefault(str(difference._replace(version=0)), []).append(difference)
+    return [
+        same[0]._replace(versions=_ranges(sorted({row.version for row in same})))
+        for same in rows.values()
+    ]
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _: True) -> Any:
+    """An answer without what may differ; rows of things that are not `ours` are left out."""
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name), name, ours=ours) for name in value.SPECS} | {
+            "unknown_tags": sorted(value.unknown_tags or ())
+        }
+    if isinstance(value, list):
+        rows = [row for row in value if ours(_label(row))]
+        return _by_label([plain(row, field, ours=ours) for row in rows])
+    return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
+
+
+# What names a row of an answer's array, the strongest first: the rows' order is no part of it.
+_LABELS = (
+    "name", "api_key", "topic", "topic_name", "group_id", "transactional_id", "resource_name",
+    "partition_index", "partition", "index", "key",
+)  # fmt: skip
+
+
+def _label(row: Any) -> str:
+    for label in _LABELS:
+        value = getattr(row, label, None)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _by_label(rows: list[Any]) -> Any:
+    """Rows that carry a name under it."""
+    for label in _LABELS:
+        if rows and all(isinstance(row, dict) and row.get(label) is not None for row in rows):
+            named: dict[str, Any] = {}
+            for row in rows:
+                key = str(row[label])
+                while key in named:
+                    key += " again"
+                named[key] = row
+            return named
+    return rows
+
+
+def _bytes_as_text(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = bytes(value)
+        return f"{len(data)} bytes {hashlib.sha256(data).hexdigest()[:12]}" if data else "0 bytes"
+    return value
+
+
+def _unless(*plain_values: Any) -> Callable[[Any], Any]:
+    return lambda value: value if value in plain_values else "<some>"
+
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+
+
+def _without_uuid(value: Any) -> Any:
+    return _UUID.sub("<uuid>", value or "")
+
+
+# The fields that brokers fill each in its own way.
+_REPLACED: dict[str, Callable[[Any], Any]] = {
+    "throttle_time_ms": lambda value: 0,
+    "host": _unless(""),
+    "port": _unless(-1, 0),
+    "cluster_id": _unless(None),
+    "topic_id": lambda value: value if value == ZERO_UUID else "<some>",
+    "session_id": _unless(0),
+    "producer_id": _unless(-1),
+    "error_message": _unless(None),
+    "batch_index_error_message": _unless(None),
+    "member_id": _without_uuid,
+    "leader": lambda value: _without_uuid(value) if isinstance(value, str) else value,
+    "log_append_time_ms": _unless(-1),
+    "client_host": lambda value: "<host>",
+    "finalized_features_epoch": _unless(-1),
+    "client_instance_id": _unless(ZERO_UUID),
+    "subscription_id": _unless(0),
+    "log_dir": _unless(""),
+    "total_bytes": _unless(-1),
+    "usable_bytes": _unless(-1),
+    "start_timestamp": _unless(-1),
+    "last_timestamp": _unless(-1),
+}
+
+
+def differences(kafka: Any, kstore: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every place where two plain answers differ."""
+    if isinstance(kafka, dict) and isinstance(kstore, dict):
+        for name in sorted(kafka.keys() | kstore.keys()):
+            theirs, ours = kafka.get(name), kstore.get(name)
+            yield from differences(theirs, ours, f"{path}.{name}".lstrip("."))
+    elif isinstance(kafka, list) and isinstance(kstore, list) and len(kafka) == len(kstore):
+        for index, pair in enumerate(zip(kafka, kstore, strict=True)):
+            yield from differences(*pair, f"{path}[{index}]")
+    elif kafka != kstore:
+        yield path, kafka, kstore

@@ -1,0 +1,139 @@
+"""One of the two brokers that probes ask: a connection of its own, raw frames and messages, and the
+few questions that a story needs about the broker's state.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from typing import Any
+
+from kstore.errors import ErrorCode
+from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.groups import HeartbeatRequest
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from tests.conformance import wire
+
+__all__ = ["Peer"]
+
+CORRELATION_ID = 7
+_END_TXN = 26
+# An answer that has not come by then does not come, unless the other broker's did.
+PATIENCE_S = 20.0
+
+
+class Peer:
+    """One of the two brokers, with connections that are opened anew for each case."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self.address = (host, port)
+        self.versions: dict[int, tuple[int, int]] = {}
+        self._sockets: dict[str, socket.socket] = {}
+        frame = encode_request(ApiVersionsRequest(), 0, 1, "probe")
+        _, answer = decode_response(self.exchange(frame), ApiVersionsResponse, 0)
+        for row in answer.api_keys:
+            self.versions[row.api_key] = (row.min_version, row.max_version)
+        self.reset()
+
+    def twin(self) -> Peer:
+        """The same broker with connections of its own, for another thread."""
+        return Peer(self.name, *self.address)
+
+    def connect(self, on: str = "") -> socket.socket:
+        """The open connection of that name, or a new one."""
+        if on not in self._sockets:
+            self._sockets[on] = socket.create_connection(self.address, timeout=PATIENCE_S)
+            self._sockets[on].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._sockets[on]
+
+    def reset(self) -> None:
+        """Closes all connections; the next request opens one."""
+        while self._sockets:
+            self._sockets.popitem()[1].close()
+
+    def exchange(self, frame: bytes) -> bytes:
+        """One raw request and its raw answer."""
+        return wire.exchange(self.connect(), frame)
+
+    def ask(self, message: Message, version: int, on: str = "") -> Message:
+        """One request and its answer."""
+        self.send(message, version, on)
+        return self.receive(message, version, on)
+
+    def send(self, message: Message, version: int, on: str = "") -> None:
+        """One request, whose answer is to be received later."""
+        self.connect(on).sendall(encode_request(message, version, CORRELATION_ID, "probe"))
+
+    def receive(self, message: Message, version: int, on: str = "") -> Message:
+        """The answer to the oldest request that was sent on the connection."""
+        answer = wire.read_frame(self.connect(on))
+        response = APIS[message.API_KEY].response
+        correlation_id, found = decode_response(answer, response, version)
+        if correlation_id != CORRELATION_ID:
+            raise wire.WireError(f"answer to correlation id {correlation_id}, 7 was asked")
+        return found
+
+    def version_for(self, api_key: int, at_most: int = 32767) -> int:
+        """The highest version that this broker and our declarations have."""
+        return min(self.versions[api_key][1], APIS[api_key].max_version, at_most)
+
+    def serves(self, topic: str) -> int:
+        """The worst error code of the partitions 0 to 2 that the topic has; 0 when it is served."""
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
+        )
+        answer: Any = self.ask(request, 5)
+        codes = [row.error_code for row in answer.topics[0].partitions]
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return codes[0] or next((code for code in codes if code not in (0, absent)), 0)
+
+    def warm_up(self, deadline_s: float = 60) -> None:
+        """Waits until the coordinators and the producer id allocator answer: Kafka starts them
+        when they are first asked for.
+        """
+        end = time.monotonic() + deadline_s
+        requests: list[tuple[Message, int]] = [
+            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
+            (FindCoordinatorRequest(key="probe", key_type=0), 2),
+            (HeartbeatRequest(group_id="probe", generation_id=1, member_id="m"), 2),
+        ]
+        if _END_TXN in self.versions:
+            requests += [
+                (FindCoordinatorRequest(key="probe", key_type=1), 2),
+                (InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=1000), 1),
+            ]
+        starting = {14, 15, 16}  # loading, not available, not coordinator
+        for request, version in requests:
+            while time.monotonic() < end:
+                answer: Any = self.ask(request, version)
+                if answer.error_code not in starting:
+                    break
+                time.sleep(0.1)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions of a topic this broker tells of."""
+        return len(self._metadata(topic).partitions)
+
+    def topic_id(self, topic: str) -> uuid.UUID:
+        """A topic's id on this broker; the zero id where there is no such topic."""
+        found: uuid.UUID = self._metadata(topic).topic_id
+        return found
+
+    def _metadata(self, topic: str) -> Any:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        answer: Any = self.ask(request, 12)
+        return answer.topics[0]
