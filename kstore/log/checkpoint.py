@@ -116,7 +116,11 @@ def _state(
 
 
 def _stamp(log: Log) -> int:
-    """The time stamp of the log's directory, 0 where a change may have come with the same one."""
+    """The time stamp of the log's directory, 0 where a change may have come with the same one, and
+    where the cleaner's files lie in it.
+    """
+    if log.cleaning.locked():
+        return 0
     stamp = log.env.fs.modified_ns(log.path)
     return stamp if time.time_ns() - stamp > STAMP_NS else 0
 

@@ -21,7 +21,7 @@ from kstore._fast.offset_map import OffsetMap
 from kstore.log.cleaned_transactions import CleanedTransactions
 from kstore.log.errors import CorruptLogError, storage_error
 from kstore.log.segment import segment_path
-from kstore.log.swap import CLEANED, decide_swap, finish_swap
+from kstore.log.swap import CLEANED, decide_swap, take_place
 from kstore.record import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -284,18 +284,20 @@ class _Cleaning:
         core.scan(cleaned, 0, cleaned.handle_or_open().size_bytes, into="index")
         cleaned.sealed = True
         cleaned.created_ms = group[-1].created_ms
-        with core:
-            # Retention or a truncation may have been faster.
-            present = [s for s in core.segments if s in group]
-            if present != group or core.active in group:
-                cleaned.close()
-                fs.unlink(cleaned.path)
-                return
+        with log.swapping:
+            with core:  # retention or a truncation may have been faster
+                present = [s for s in core.segments if s in group]
+                if present != group or core.active in group:
+                    cleaned.close()
+                    fs.unlink(cleaned.path)
+                    return
             decide_swap(fs, log.path, base_offset)
-            log.log_dir.forget_segment_index(log, group)
-            finish_swap(fs, log.path, base_offset, [s.base_offset for s in group])
-            cleaned.close()  # it is opened anew under its own name
-            cleaned.path = segment_path(log.path, base_offset)
-            at = core.segments.index(group[0])
-            core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
-            log.note_dirty()
+            with core:
+                log.log_dir.forget_segment_index(log, group)
+                take_place(fs, log.path, base_offset, [s.base_offset for s in group])
+                cleaned.close()  # it is opened anew under its own name
+                cleaned.path = segment_path(log.path, base_offset)
+                at = core.segments.index(group[0])
+                core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
+                log.note_dirty()
+            fs.fsync_dir(log.path)

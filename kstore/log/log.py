@@ -76,6 +76,9 @@ class Log:
             log_dir.env.fs, writable=not self.read_only, zeros_ahead=self._always
         )
         self.cleaning = threading.Lock()
+        # Which segments there are, apart from rolling. It is taken before the core's lock, and may
+        # be held while the disk is waited for; the core's may not, since appends wait for it.
+        self.swapping = threading.Lock()
         self._sync_group = SyncGroup()
         self._tail: Tail | None = None
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)

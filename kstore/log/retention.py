@@ -16,7 +16,7 @@ __all__ = ["delete_before", "enforce", "truncate"]
 
 def enforce(log: Log, now_ms: int) -> int:
     """Delete the segments that are too old, too much or before the log start; return how many."""
-    with log.core:
+    with log.swapping, log.core:
         count = 0
         if log.config.deletes:
             count = max(_expired(log, now_ms), _oversized(log))
@@ -81,7 +81,7 @@ def _drop_first(log: Log, segments: list[LogSegment]) -> None:
 def delete_before(log: Log, offset: int) -> None:
     """Move the log start offset to ``offset`` and delete what lies wholly before it."""
     core = log.core
-    with core:
+    with log.swapping, core:
         if offset > core.high_watermark:
             raise log.out_of_range(offset)
         if offset <= core.log_start_offset:
@@ -97,7 +97,7 @@ def delete_before(log: Log, offset: int) -> None:
 def truncate(log: Log, offset: int) -> int:
     """Remove the batches that hold ``offset`` or more."""
     core = log.core
-    with core:
+    with log.swapping, core:
         if offset >= core.log_end_offset:
             return core.log_end_offset
         if offset < core.log_start_offset:

@@ -15,7 +15,7 @@ from kstore.env import FileSystem
 from kstore.log.segment import LOG_SUFFIX, segment_bases, segment_path
 from kstore.record import batches
 
-__all__ = ["CLEANED", "SWAP", "decide_swap", "finish_swap", "finish_swaps"]
+__all__ = ["CLEANED", "SWAP", "decide_swap", "finish_swaps", "take_place"]
 
 CLEANED = LOG_SUFFIX + ".cleaned"
 SWAP = LOG_SUFFIX + ".swap"
@@ -30,13 +30,14 @@ def decide_swap(fs: FileSystem, directory: str, base_offset: int) -> None:
     fs.fsync_dir(directory)
 
 
-def finish_swap(fs: FileSystem, directory: str, base_offset: int, replaced: list[int]) -> None:
-    """Remove the segments with these base offsets and give the cleaned one its name."""
+def take_place(fs: FileSystem, directory: str, base_offset: int, replaced: list[int]) -> None:
+    """Remove the segments with these base offsets and give the cleaned one its name. The directory
+    is the caller's to sync.
+    """
     for old in replaced:
         if old != base_offset:
             fs.unlink(segment_path(directory, old))
     fs.replace(segment_path(directory, base_offset, SWAP), segment_path(directory, base_offset))
-    fs.fsync_dir(directory)
 
 
 def finish_swaps(fs: FileSystem, directory: str) -> int:
@@ -54,7 +55,8 @@ def finish_swaps(fs: FileSystem, directory: str) -> int:
         base_offset = int(name[: -len(SWAP)])
         end = _next_offset(fs, os.path.join(directory, name), base_offset)
         old = [base for base in segment_bases(names) if base_offset <= base < end]
-        finish_swap(fs, directory, base_offset, old)
+        take_place(fs, directory, base_offset, old)
+        fs.fsync_dir(directory)
     return len(swaps)
 
 
