@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
+from kstore.broker.coordination.store import BadPathError
 from kstore.broker.runtime import entity_configs
 from kstore.broker.state.scram_credentials import (
     MECHANISMS,
@@ -115,12 +116,15 @@ def _alter(
     problems = refusals(deletions, upsertions, exists)
     for gone in deletions:
         if gone.user not in problems:
-            change = {MECHANISMS[gone.mechanism].name: None}
-            entity_configs.alter(store, _path(gone.user), change)
+            entity_configs.alter(store, _path(gone.user), {MECHANISMS[gone.mechanism].name: None})
     for new in upsertions:
         if new.user not in problems:
             text = ScramCredential.derive(new).text()
-            entity_configs.alter(store, _path(new.user), {MECHANISMS[new.mechanism].name: text})
+            change = {MECHANISMS[new.mechanism].name: text}
+            try:
+                entity_configs.alter(store, _path(new.user), change)
+            except BadPathError as problem:
+                problems[new.user] = (ErrorCode.UNACCEPTABLE_CREDENTIAL, str(problem))
     return problems
 
 

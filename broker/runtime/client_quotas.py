@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kstore.broker.coordination.store import BadPathError
 from kstore.broker.runtime import entity_configs
 from kstore.broker.state.client_quotas import (
     CLIENT_ID,
@@ -76,7 +77,10 @@ class ClientQuotas:
         }
         if texts:
             path = _path(entity)
-            entity_configs.alter(self._store, path, texts)
+            try:
+                entity_configs.alter(self._store, path, texts)
+            except BadPathError as problem:
+                raise QuotaError(f"{entity} can't be kept: {problem}") from None
             quotas = _parse(entity_configs.read(self._store, path))
             self._replace(entity, quotas)
 

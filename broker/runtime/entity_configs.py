@@ -8,12 +8,11 @@ credentials lie beside a user's quotas. What the values mean is not known here.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from kstore.broker.coordination.store import NoNodeError
+from kstore.broker.coordination.store import BadPathError, NoNodeError
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -31,7 +30,9 @@ def sanitize(name: str | None) -> str:
     """
     if name is None:
         return DEFAULT
-    return re.sub("~", "%7E", quote(name, safe=""))
+    part = quote(name, safe="").replace("~", "%7E")
+    # These two are no names in a path.
+    return part.replace(".", "%2E") if part in {".", ".."} else part
 
 
 def desanitize(part: str) -> str | None:
@@ -55,16 +56,18 @@ def children(store: Store, path: str) -> Iterator[tuple[str | None, str]]:
 
 
 def read(store: Store, path: str) -> dict[str, str]:
-    """What is set at a path; nothing where there is no node."""
+    """What is set at a path; nothing where there is no node, or can be none."""
     try:
         data, _ = store.get(path)
-    except NoNodeError:
+    except (NoNodeError, BadPathError):
         return {}
     return dict(json.loads(data)["config"]) if data else {}
 
 
 def alter(store: Store, path: str, changes: Mapping[str, str | None]) -> None:
-    """Set values and, where None, remove them. Blocks until it is durable."""
+    """Set values and, where None, remove them; BadPathError for a name that is too long. Blocks
+    until it is durable.
+    """
     config = read(store, path)
     for key, value in changes.items():
         if value is None:

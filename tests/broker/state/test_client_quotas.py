@@ -44,7 +44,8 @@ def test_a_sanitized_name_is_one_part_of_a_path_and_comes_back(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [("a b", "a%20b"), ("*", "%2A"), ("+~", "%2B%7E"), (None, DEFAULT)]
+    ("name", "part"),
+    [("a b", "a%20b"), ("*", "%2A"), ("+~", "%2B%7E"), (None, DEFAULT), ("..", "%2E%2E")],
 )
 def test_names_are_sanitized_as_kafka_does(name, part):
     assert sanitize(name) == part
@@ -110,3 +111,10 @@ def test_the_first_entity_that_has_a_quota_counts_users_before_clients():
         (("client-id", "c"),),
         (("client-id", None),),
     )
+
+
+def test_an_entity_whose_name_is_too_long_to_be_kept_is_refused():
+    quotas = ClientQuotas(MemoryStore())
+    with pytest.raises(QuotaError):
+        alter(quotas, entity_of([(USER, "é" * 200)]), producer_byte_rate=5.0)
+    assert quotas.quotas == {}
