@@ -9,7 +9,7 @@ import pytest
 from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, ConfigError, SourceKind
 from kstore.config import environment_name as variable
 from kstore.config.broker_configs import ALIASES
-from kstore.config.ignored import IGNORED, UNSUPPORTED
+from kstore.config.no_effect import NO_EFFECT, REFUSED
 
 
 def load(
@@ -220,7 +220,7 @@ def test_every_default_is_allowed_by_its_own_row() -> None:
 
 
 def test_the_tables_do_not_overlap_and_every_row_is_documented() -> None:
-    tables = [set(BROKER_CONFIGS), set(ALIASES), set(IGNORED), set(UNSUPPORTED)]
+    tables = [set(BROKER_CONFIGS), set(ALIASES), set(NO_EFFECT), set(REFUSED)]
     assert sum(map(len, tables)) == len(set().union(*tables))
     assert all(row.documentation.endswith(".") for row in BROKER_CONFIGS.values())
     assert len({variable(name) for name in BROKER_CONFIGS}) == len(BROKER_CONFIGS)
@@ -228,7 +228,7 @@ def test_the_tables_do_not_overlap_and_every_row_is_documented() -> None:
 
 def test_every_setting_acts() -> None:
     """A row is read by the broker, or gives a topic config its default; else it belongs in
-    ignored.py.
+    no_effect.py.
     """
     root = Path(__file__).parents[2]
     sources = [p.read_text("utf-8") for p in (root / "broker").rglob("*.py")]
