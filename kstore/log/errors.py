@@ -10,7 +10,7 @@ __all__ = [
     "CorruptBatchError", "CorruptLogError", "DiskFullError", "InvalidProduceOffsetError",
     "InvalidTimestampError", "LogClosedError", "LogDirLockedError", "LogError", "LogNotFoundError",
     "LogStorageError", "OffsetOutOfRangeError", "ProducerStateError", "ReadOnlyLogError",
-    "RecordTooLargeError", "append_error", "storage_error",
+    "RecordTooLargeError", "append_error", "lost_sync", "storage_error",
 ]  # fmt: skip
 
 
@@ -167,6 +167,16 @@ def append_error(
     error = kind(f"cannot append to {name}: {sentence}")
     error.error_code = code
     return error
+
+
+def lost_sync(error: OSError, name: str) -> LogStorageError:
+    """A LogStorageError for a log whose data could not be forced to the disk."""
+    return LogStorageError(
+        error.errno,
+        f"flushing {name} failed ({error.strerror}): what was acknowledged before is on the disk, "
+        "nothing is acknowledged any more; look after the disk, close the log and open it again",
+        error.filename,
+    )
 
 
 def storage_error(error: OSError, doing: str) -> LogStorageError:

@@ -80,6 +80,7 @@ class Log:
         # be held while the disk is waited for; the core's may not, since appends wait for it.
         self.swapping = threading.Lock()
         self._sync_group = SyncGroup()
+        self._sync_failure: OSError | None = None
         self._tail: Tail | None = None
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
         self.config = config
@@ -352,6 +353,8 @@ class Log:
             self.log_dir.maintenance.sync_for(self, offset, callback)
 
     def _sync(self) -> None:
+        if self._sync_failure is not None:
+            raise errors.lost_sync(self._sync_failure, str(self.topic_partition))
         with self.core as core:
             durable = core.durable_offset
             active = core.active
@@ -366,7 +369,10 @@ class Log:
             if self.unsynced_names:
                 self._sync_names()
         except OSError as error:
-            raise errors.storage_error(error, f"flushing {self.topic_partition}") from error
+            # The system may have dropped what it could not write: a later fdatasync that succeeds
+            # would prove nothing.
+            self._sync_failure = error
+            raise errors.lost_sync(error, str(self.topic_partition)) from error
         with self.core as core:
             if generation == self.index_generation:  # nothing was cut meanwhile
                 self.durable = reached
@@ -396,10 +402,14 @@ class Log:
             behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
             files = [segment.handle_or_open() for segment in behind]
             generation = self.index_generation
-        if not files:
+        if not files or self._sync_failure is not None:
             return
-        for file in files:
-            file.sync()
+        try:
+            for file in files:
+                file.sync()
+        except OSError as error:
+            self._sync_failure = error
+            raise
         with self.core as core:
             if generation == self.index_generation and behind[-1].next_offset > core.durable_offset:
                 last = behind[-1]
