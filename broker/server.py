@@ -39,8 +39,7 @@ class Server:
         self.call_soon = loop.call_soon
         self.stopping = False
         self._loop = loop
-        self._max_connections = config["max.connections"]
-        self._max_per_host = config["max.connections.per.ip"]
+        self._config = config
         self._handlers: dict[int, tuple[Handler, Any]] = {}
         self._connections = 0
         self._hosts: Counter[str] = Counter()
@@ -63,10 +62,10 @@ class Server:
         self._hosts[connection.client_host] += 1
         if self.stopping:
             return "the broker is stopping"
-        if self._connections > self._max_connections:
-            return f"there are already {self._max_connections} (max.connections)"
-        if self._hosts[connection.client_host] > self._max_per_host:
-            return f"its address has already {self._max_per_host} (max.connections.per.ip)"
+        if self._connections > (limit := self._config["max.connections"]):
+            return f"there are already {limit} (max.connections)"
+        if self._hosts[connection.client_host] > (limit := self._config["max.connections.per.ip"]):
+            return f"its address has already {limit} (max.connections.per.ip)"
         return None
 
     def lost(self, connection: Connection) -> None:

@@ -1,43 +1,51 @@
-"""DescribeConfigs 1-4 and IncrementalAlterConfigs 0-1 (KIP-133, KIP-339, KIP-569): topics' and this
-broker's settings.
+"""DescribeConfigs 1-4 (KIP-133, KIP-226, KIP-569): the settings of topics, this broker, groups and
+client metrics, and the levels of the broker's loggers, each with where its value comes from.
 
-Values and defaults come from kstore.config's tables. A broker's own settings can be read, not
-changed, while it runs.
+Names, types, defaults and documentation come from kstore.config's tables. Changes are made by
+alter_configs.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import RequestContext
-from kstore.broker.state.topic_rules import TopicError, check_name
-from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigSource, ConfigType
+from kstore.broker.state.config_rules import ConfigRefusedError, broker_row
+from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
+from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigType, UpdateMode
+from kstore.config.broker_configs import ALIASES
 from kstore.errors import ErrorCode
 from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["handle_describe_configs", "handle_incremental_alter_configs"]
+__all__ = [
+    "BROKER",
+    "BROKER_LOGGER",
+    "CLIENT_METRICS",
+    "GROUP",
+    "TOPIC",
+    "handle_describe_configs",
+    "shown_topic_defaults",
+]
 
-TOPIC = 2
-BROKER = 4
-BROKER_LOGGER = 8
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
-SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+# Resource types.
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+# Where a value comes from.
+DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
+DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
+UNKNOWN_TYPE = 0
+# Kafka has these as internal: shown only where they are set.
+INTERNAL = {"group.consumer.regex.refresh.interval.ms"}
 
 
 def handle_describe_configs(
@@ -47,13 +55,11 @@ def handle_describe_configs(
     results = []
     for asked in request.resources:
         result = DescribeConfigsResult(
-            error_message=None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
+            resource_type=asked.resource_type, resource_name=asked.resource_name
         )
         try:
             result.configs = _describe(broker, asked, request)
-        except TopicError as problem:
+        except (TopicError, ConfigRefusedError) as problem:
             result.error_code, result.error_message = problem.code, problem.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
@@ -62,169 +68,272 @@ def handle_describe_configs(
 def _describe(
     broker: Broker, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
-    keys = None if asked.configuration_keys is None else set(asked.configuration_keys)
-    if asked.resource_type == TOPIC:
-        rows = _topic_rows(broker, asked.resource_name, keys)
-    elif asked.resource_type == BROKER:
-        _check_broker(broker, asked.resource_name)
-        rows = _broker_rows(broker, keys)
-    elif asked.resource_type == BROKER_LOGGER:
-        _check_broker(broker, asked.resource_name)
-        rows = []
-    else:
-        raise TopicError(
+    describe = _KINDS.get(asked.resource_type)
+    if describe is None:
+        raise ConfigRefusedError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}"
         )
-    for row in rows:
+    keys = set(asked.configuration_keys or ())
+    rows = []
+    for row in describe(broker, asked.resource_name, keys):
         if not request.include_synonyms:
             row.synonyms = []
         if not request.include_documentation:
             row.documentation = None
+        rows.append(row)
     return rows
+
+
+# ---- where a value comes from ----
+
+
+class _Set(NamedTuple):
+    """One place where a broker config is set, or its default."""
+
+    name: str
+    value: str
+    source: int
+
+
+# What is set at broker level, by source, strongest first.
+_Layers = list[tuple[int, Mapping[str, str]]]
+
+
+def _layers(broker: Broker) -> _Layers:
+    static = dict(broker.config.given)
+    for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if one in static:
+            static.setdefault(other, static[one])
+    mine = broker.configs.brokers.get(str(broker.node_id), {})
+    return [
+        (DYNAMIC_BROKER, mine),
+        (DYNAMIC_CLUSTER, broker.configs.cluster),
+        (STATIC_BROKER, static),
+    ]
+
+
+def _chain(layers: _Layers, names: tuple[str, ...]) -> list[_Set]:
+    """Where the first of some broker configs is set, and those that stand in for it, strongest
+    first.
+
+    As in Kafka, it begins with the first place that has that name itself.
+    """
+    found = [
+        _Set(name, layer[name], source)
+        for source, layer in layers
+        for name in names
+        if name in layer
+    ]
+    for name in names:
+        row = broker_row(name)
+        default = None if row is None else _default(row)
+        if default is not None:
+            found.append(_Set(name, default, DEFAULT))
+    while found and found[0].name != names[0]:
+        del found[0]
+    return found
+
+
+def _default(row: ConfigDef) -> str | None:
+    if row.name == "broker.id":
+        return "-1"
+    return None if row.default is None else row.format(row.default)
+
+
+def _stand_ins(name: str) -> tuple[str, ...]:
+    """A broker config and those that stand in for it in other units."""
+    for topic in TOPIC_CONFIGS.values():
+        names = tuple(synonym for synonym, _ in topic.synonyms)
+        if name in names:
+            return (name, *(other for other in names if other != name))
+    return (name,)
+
+
+def shown_topic_defaults(broker: Broker) -> Sequence[tuple[str, str, int]]:
+    """Every topic config in the order of names: its default under this broker and where that comes
+    from. Kept until a broker config changes.
+    """
+    if broker.configs.topic_defaults is None:
+        layers = _layers(broker)
+        chains = {name: _topic_chain(layers, row) for name, row in sorted(TOPIC_CONFIGS.items())}
+        broker.configs.topic_defaults = [
+            (name, broker.config.topic_default(name)[0], chain[0].source if chain else DEFAULT)
+            for name, chain in chains.items()
+        ]
+    return broker.configs.topic_defaults
+
+
+def _topic_chain(layers: _Layers, row: ConfigDef) -> list[_Set]:
+    names = tuple(synonym for synonym, _ in row.synonyms)
+    return _chain(layers, names) if names else []
+
+
+# ---- the kinds of resources ----
 
 
 def _topic_rows(
-    broker: Broker, name: str, keys: set[str] | None
-) -> list[DescribeConfigsResourceResult]:
+    broker: Broker, name: str, keys: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
     check_name(name)
     topic = broker.image.topics.get(name)
     if topic is None:
-        raise TopicError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
-        )
-    rows = []
-    for row in _chosen(TOPIC_CONFIGS.values(), keys):
-        default, origin = broker.config.topic_default(row.name)
-        synonyms = [_synonym(row, default, origin)]
-        value, source = default, _source(origin)
-        if row.name in topic.configs:
-            value, source = topic.configs[row.name], DYNAMIC_TOPIC
-            synonyms.insert(
-                0, DescribeConfigsSynonym(name=row.name, value=value, source=DYNAMIC_TOPIC)
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    layers = _layers(broker)
+    for config in dict.fromkeys((*TOPIC_CONFIGS, *topic.configs)):
+        row = topic_row(config)
+        if row is None or (keys and config not in keys):
+            continue
+        chain = _topic_chain(layers, row)
+        if config in topic.configs:
+            value = _normal(row, topic.configs[config])
+            chain.insert(0, _Set(config, topic.configs[config].strip(), DYNAMIC_TOPIC))
+        else:
+            value = broker.config.topic_default(config)[0]
+        yield _result(row, value, chain)
+
+
+def _broker_rows(
+    broker: Broker, name: str, keys: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    """This broker's settings; with the empty name, what is set for all brokers."""
+    _check_broker_id(
+        broker, name, "Unexpected broker id, expected {} or empty string, but received {}"
+    )
+    from kstore.config.no_effect import NO_EFFECT, REFUSED
+
+    layers = _layers(broker)
+    if not name:
+        layers = [layer for layer in layers if layer[0] == DYNAMIC_CLUSTER]
+    is_set = [config for _, layer in layers for config in layer if not config.startswith("KSTORE_")]
+    known = (*BROKER_CONFIGS, *ALIASES, *NO_EFFECT, *REFUSED) if name else ()
+    for config in dict.fromkeys((*known, *is_set)):
+        if (keys and config not in keys) or (config in INTERNAL and config not in is_set):
+            continue
+        chain = _chain(layers, _stand_ins(config))
+        if not name:
+            chain = [place for place in chain if place.source == DYNAMIC_CLUSTER]
+        yield _broker_result(broker, config, chain)
+
+
+def _broker_result(broker: Broker, name: str, chain: list[_Set]) -> DescribeConfigsResourceResult:
+    row = _alias_row(name) if name in ALIASES else broker_row(name)
+    if row is None:  # set, but Kafka does not know it either: it may be a secret
+        hidden = [_Set(place.name, "", place.source) for place in chain]
+        unknown = ConfigDef(name, ConfigType.PASSWORD, None, "")
+        result = _result(unknown, None, hidden)
+        result.config_type, result.read_only, result.documentation = UNKNOWN_TYPE, True, None
+        return result
+    if name in BROKER_CONFIGS or name in ALIASES:
+        acting = broker.config[name]
+        value = None if acting is None else broker.config.text(name)
+    else:
+        value = _normal(row, chain[0].value) if chain else None
+    return _result(row, value, chain, read_only=row.update is UpdateMode.READ_ONLY)
+
+
+def _alias_row(name: str) -> ConfigDef:
+    return BROKER_CONFIGS[ALIASES[name]]._replace(name=name)
+
+
+def _logger_rows(
+    broker: Broker, name: str, keys: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    from kstore.broker.runtime.log_levels import levels
+
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_broker_id(broker, name, "Unexpected broker id, expected {} but received {}")
+    for logger, level in levels().items():
+        if not keys or logger in keys:
+            yield DescribeConfigsResourceResult(
+                name=logger,
+                value=level,
+                config_source=DYNAMIC_LOGGER,
+                config_type=UNKNOWN_TYPE,
+                documentation="",
             )
-        rows.append(_result(row, value, source, synonyms, read_only=False))
-    return rows
 
 
-def _synonym(row: ConfigDef, value: str, origin: ConfigSource) -> DescribeConfigsSynonym:
-    name = row.synonyms[0][0] if row.synonyms else row.name
-    return DescribeConfigsSynonym(name=name, value=value, source=_source(origin))
+def _client_metrics_rows(
+    broker: Broker, name: str, keys: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
+
+    if not name:
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+        )
+    given = broker.configs.subscriptions.get(name, {})
+    for row in CLIENT_METRICS_CONFIGS.values():
+        if keys and row.name not in keys:
+            continue
+        text, chain = given.get(row.name), []
+        if text is not None:
+            chain = [_Set(row.name, text.strip(), DYNAMIC_CLIENT_METRICS)]
+        yield _result(row, _normal(row, row.format(row.default) if text is None else text), chain)
 
 
-def _broker_rows(broker: Broker, keys: set[str] | None) -> list[DescribeConfigsResourceResult]:
-    rows = []
-    for row in _chosen(BROKER_CONFIGS.values(), keys):
-        value: str | None = broker.config.text(row.name)
-        if row.type is ConfigType.PASSWORD or broker.config[row.name] is None:
-            value = None
-        source = _source(broker.config.source(row.name))
-        synonyms = [DescribeConfigsSynonym(name=row.name, value=value, source=source)]
-        rows.append(_result(row, value, source, synonyms, read_only=True))
-    return rows
+def _group_rows(
+    broker: Broker, name: str, keys: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    from kstore.config.group_configs import GROUP_CONFIGS
+
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    given = broker.configs.groups.get(name, {})
+    values = broker.configs.group(name)
+    layers = _layers(broker)
+    for row in GROUP_CONFIGS.values():
+        if keys and row.name not in keys:
+            continue
+        names = tuple(synonym for synonym, _ in row.synonyms)
+        chain = _chain(layers, names) if names else [_Set(row.name, _default(row) or "", DEFAULT)]
+        if row.name in given:
+            chain.insert(0, _Set(row.name, given[row.name].strip(), DYNAMIC_GROUP))
+        yield _result(row, row.format(values[row.name]), chain)
+
+
+_Describe = Callable[["Broker", str, set[str]], Iterator[DescribeConfigsResourceResult]]
+_KINDS: dict[int, _Describe] = {
+    TOPIC: _topic_rows,
+    BROKER: _broker_rows,
+    BROKER_LOGGER: _logger_rows,
+    CLIENT_METRICS: _client_metrics_rows,
+    GROUP: _group_rows,
+}
 
 
 def _result(
-    row: ConfigDef,
-    value: str | None,
-    source: int,
-    synonyms: list[DescribeConfigsSynonym],
-    *,
-    read_only: bool,
+    row: ConfigDef, value: str | None, chain: list[_Set], *, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
+    hidden = row.type is ConfigType.PASSWORD
     return DescribeConfigsResourceResult(
         name=row.name,
-        value=value,
+        value=None if hidden else value,
         read_only=read_only,
-        config_source=source,
-        is_sensitive=row.type is ConfigType.PASSWORD,
-        synonyms=synonyms,
+        config_source=chain[0].source if chain else DEFAULT,
+        is_sensitive=hidden,
+        synonyms=[
+            DescribeConfigsSynonym(
+                name=place.name, value=None if hidden else place.value, source=place.source
+            )
+            for place in chain
+        ],
         config_type=int(row.type),
         documentation=row.documentation,
     )
 
 
-def _chosen(rows: Iterable[ConfigDef], keys: set[str] | None) -> list[ConfigDef]:
-    return [row for row in rows if not keys or row.name in keys]
+def _normal(row: ConfigDef, text: str) -> str:
+    """A value as Kafka shows it: parsed and written again."""
+    return row.format(row.parse(text, "a setting")) if row.complaint(text) is None else text
 
 
-def _source(origin: ConfigSource) -> int:
-    return DEFAULT if origin.kind == "default" else STATIC_BROKER
-
-
-def _check_broker(broker: Broker, name: str) -> None:
-    """The empty name is the cluster-wide default, which lies nowhere yet."""
-    if name not in {"", str(broker.node_id)}:
-        raise TopicError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
-        )
-
-
-async def handle_incremental_alter_configs(
-    broker: Broker, request: IncrementalAlterConfigsRequest, ctx: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    """Set, delete, append to and subtract from topics' settings; each resource by itself."""
-    response = IncrementalAlterConfigsResponse()
-    for resource in request.resources:
-        answer = AlterConfigsResourceResponse(
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            await _alter(broker, resource, request.validate_only)
-        except TopicError as problem:
-            answer.error_code, answer.error_message = problem.code, problem.message
-        response.responses.append(answer)
-    return response
-
-
-async def _alter(broker: Broker, resource: AlterConfigsResource, validate_only: bool) -> None:
-    if resource.resource_type != TOPIC:
-        raise TopicError(
-            ErrorCode.INVALID_REQUEST,
-            f"The settings of resource type {resource.resource_type} can't be changed in a running "
-            "broker; "
-            "put them into its properties file and restart it.",
-        )
-    check_name(resource.resource_name)
-    topic = broker.image.topics.get(resource.resource_name)
-    if topic is None:
-        raise TopicError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"The topic '{resource.resource_name}' does not exist.",
-        )
-    names = [change.name for change in resource.configs]
-    if len(set(names)) != len(names):
-        raise TopicError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    configs = dict(topic.configs)
-    for change in resource.configs:
-        _apply(broker, configs, change)
-    await broker.topics.set_configs(topic.name, configs, validate_only=validate_only)
-
-
-def _apply(broker: Broker, configs: dict[str, str], change: AlterableConfig) -> None:
-    row = TOPIC_CONFIGS.get(change.name)
-    if row is None:
-        raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {change.name}")
-    if change.config_operation == DELETE:
-        configs.pop(change.name, None)
+def _check_broker_id(broker: Broker, name: str, sentence: str) -> None:
+    if name in {"", str(broker.node_id)}:
         return
-    if change.value is None:
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-    if change.config_operation == SET:
-        configs[change.name] = change.value
-        return
-    if change.config_operation not in {APPEND, SUBTRACT} or row.type is not ConfigType.LIST:
-        raise TopicError(
-            ErrorCode.INVALID_CONFIG,
-            f"Config value append is not allowed for config key: {change.name}",
+    if not name.removeprefix("-").isdigit():
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
-    old = configs.get(change.name) or broker.config.topic_default(change.name)[0]
-    items = [item for item in old.split(",") if item]
-    given = [item.strip() for item in change.value.split(",") if item.strip()]
-    if change.config_operation == APPEND:
-        items += [item for item in given if item not in items]
-    else:
-        items = [item for item in items if item not in given]
-    configs[change.name] = ",".join(items)
+    raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, sentence.format(broker.node_id, name))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.api import RequestContext
+from kstore.broker.api.configs import shown_topic_defaults
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.state.image import TopicImage
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
@@ -53,8 +54,6 @@ __all__ = [
 ]
 
 DYNAMIC_TOPIC_CONFIG = 1
-DEFAULT_CONFIG = 5
-STATIC_BROKER_CONFIG = 4
 HIGH_WATERMARK = -1
 TIMED_OUT = "The request timed out."
 
@@ -121,13 +120,14 @@ async def _create(
 
 
 def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
+    """As DescribeConfigs would show them, in the order of their names."""
     rows = []
-    for name in TOPIC_CONFIGS:
-        value = topic.configs.get(name)
-        source = DYNAMIC_TOPIC_CONFIG
-        if value is None:
-            value, origin = broker.config.topic_default(name)
-            source = DEFAULT_CONFIG if origin.kind == "default" else STATIC_BROKER_CONFIG
+    for name, default, default_source in shown_topic_defaults(broker):
+        value, source = default, default_source
+        if name in topic.configs:
+            row = TOPIC_CONFIGS[name]
+            value = row.format(row.parse(topic.configs[name], "topic config"))
+            source = DYNAMIC_TOPIC_CONFIG
         rows.append(CreatableTopicConfigs(name=name, value=value, config_source=source))
     return rows
 

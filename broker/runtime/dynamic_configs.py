@@ -6,7 +6,8 @@ What may be set is decided before (api/configs.py); this file keeps it and hands
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.runtime import znodes
@@ -56,11 +57,19 @@ class DynamicConfigs:
         """Set for one client metrics subscription."""
         self.subscriptions_version = 0
         """Grows with every change of a client metrics subscription."""
+        self.lock = asyncio.Lock()
+        """Held by whoever reads what is set, to write it changed."""
+        self.when_changed: Callable[[frozenset[str]], Awaitable[None]] | None = None
+        """What has to act on changed broker configs before the change is answered."""
+        self.topic_defaults: Sequence[tuple[str, str, int]] | None = None
+        """What DescribeConfigs makes of topics' defaults; None after a change."""
+        self._said: set[str] = set()
         self._store = store
         self._run_blocking = run_blocking
         self._report = report
         self._group_values: dict[str, Mapping[str, Any]] = {}
-        config.watch(lambda names: self._group_values.clear())
+        self._changed: frozenset[str] = frozenset()
+        config.watch(self._note)
 
     def load(self) -> None:
         """Read the store, and let what it holds act. Blocks."""
@@ -125,7 +134,11 @@ class DynamicConfigs:
             self.brokers[broker_id] = kept
         else:
             self.cluster = kept
+        self._changed = frozenset()
+        self.topic_defaults = None
         self._act()
+        if self.when_changed is not None and self._changed:
+            await self.when_changed(self._changed)
 
     async def set_group(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Replace what is set for one group."""
@@ -138,6 +151,16 @@ class DynamicConfigs:
         await self._write("client-metrics", name, dict(configs))
         _replace(self.subscriptions, name, configs)
         self.subscriptions_version += 1
+
+    def say_if_without_effect(self, name: str, documentation: str) -> None:
+        """Tell the operator, once for each name, that what was just set does nothing here."""
+        if documentation.startswith("No effect here") and name not in self._said:
+            self._said.add(name)
+            self._report(f"{name} was set. {documentation}")
+
+    def _note(self, changed: frozenset[str]) -> None:
+        self._changed = changed
+        self._group_values.clear()
 
     async def _write(self, kind: str, name: str, configs: dict[str, str]) -> None:
         await self._run_blocking(lambda: znodes.write_configs(self._store, kind, name, configs))

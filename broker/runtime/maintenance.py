@@ -30,9 +30,7 @@ class Maintenance:
         now_ms: Callable[[], int],
         report: Callable[[str], None],
     ) -> None:
-        self._retention_s = config["log.retention.check.interval.ms"] / 1000
-        self._compaction_s = max(config["log.cleaner.backoff.ms"] / 1000, 0.1)
-        self._compacts = config["log.cleaner.enable"]
+        self._config = config
         self._replicas = replicas
         self._now_ms = now_ms
         self._report = report
@@ -43,7 +41,7 @@ class Maintenance:
         """Begin; the first round comes after the first interval."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._retain()))
-        if self._compacts:
+        if self._config["log.cleaner.enable"]:
             self._tasks.append(loop.create_task(self._compact()))
 
     def stop(self) -> None:
@@ -55,7 +53,7 @@ class Maintenance:
 
     async def _retain(self) -> None:
         while True:
-            await asyncio.sleep(self._retention_s)
+            await asyncio.sleep(self._config["log.retention.check.interval.ms"] / 1000)
             for log in self._logs():
                 self._try(log.enforce_retention, log)
                 await asyncio.sleep(0)
@@ -63,13 +61,18 @@ class Maintenance:
     async def _compact(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._compaction_s)
+            await asyncio.sleep(max(self._config["log.cleaner.backoff.ms"] / 1000, 0.1))
             for log in self._logs():
                 if not log.config.compacts or not self._is_dirty(log):
                     continue
                 if self._thread is None:
                     self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-cleaner")
+                begun, size_bytes = loop.time(), log.size_bytes
                 await loop.run_in_executor(self._thread, self._try, log.compact, log)
+                # What was read, and what was written; a faster cleaner rests for the difference.
+                moved_bytes = size_bytes + log.size_bytes
+                rate = self._config["log.cleaner.io.max.bytes.per.second"]
+                await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
 
     def _is_dirty(self, log: Log) -> bool:
         from kstore.log.cleaner import measure

@@ -21,6 +21,7 @@ from kstore.broker.state.topic_rules import (
     plan_partitions,
     plan_topic,
 )
+from kstore.config.topic_configs import TOPIC_CONFIGS
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -210,12 +211,25 @@ class Topics:
             if validate_only:
                 return
             await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
-            log_config = self._replicas.log_config(checked)
-            entry = self._replicas.table.topic(name.encode())
-            for partition in entry.partitions if entry is not None else ():
-                if partition is not None:
-                    partition.log.configure(log_config)
+            self._configure(name, checked)
             self._image.put_topic(topic._replace(configs=checked))
+
+    async def take_over_defaults(self, changed: frozenset[str]) -> None:
+        """Let every open log act by the broker's topic defaults, after they have changed."""
+        synonyms = {name for row in TOPIC_CONFIGS.values() for name, _ in row.synonyms}
+        if not changed & synonyms:
+            return
+        async with self._one_at_a_time:
+            for count, topic in enumerate(list(self._image.topics.values()), 1):
+                self._configure(topic.name, topic.configs)
+                await _breathe(count)
+
+    def _configure(self, name: str, configs: Mapping[str, str]) -> None:
+        log_config = self._replicas.log_config(configs)
+        entry = self._replicas.table.topic(name.encode())
+        for partition in entry.partitions if entry is not None else ():
+            if partition is not None:
+                partition.log.configure(log_config)
 
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)

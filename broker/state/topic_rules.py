@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.broker.state.image import MetadataImage
-from kstore.config import TOPIC_CONFIGS, ConfigError
+from kstore.config import TOPIC_CONFIGS, ConfigDef
+from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "check_name",
     "plan_partitions",
     "plan_topic",
+    "topic_row",
 ]
 
 MAX_NAME_LENGTH = 249
@@ -131,19 +133,41 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """The configs of a topic as text; TopicError for an unknown name or a bad value."""
     checked: dict[str, str] = {}
     for name, value in configs.items():
-        row = TOPIC_CONFIGS.get(name)
+        row = topic_row(name)
         if row is None:
             raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         if value is None:
             raise TopicError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
             )
-        try:
-            row.parse(value, "topic config")
-        except ConfigError as problem:
-            raise TopicError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        problem = row.complaint(value)
+        if problem is not None:
+            raise TopicError(ErrorCode.INVALID_CONFIG, problem)
         checked[name] = value
+    _check_together(checked)
     return checked
+
+
+def topic_row(name: str) -> ConfigDef | None:
+    """The row of a topic config, of the internal one too."""
+    return (
+        INTERNAL_SEGMENT_BYTES if name == INTERNAL_SEGMENT_BYTES.name else TOPIC_CONFIGS.get(name)
+    )
+
+
+def _check_together(configs: Mapping[str, str]) -> None:
+    if configs.get("remote.storage.enable", "").strip().lower() == "true":
+        raise TopicError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage.",
+        )
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    if low in configs and high in configs and int(configs[low]) > int(configs[high]):
+        raise TopicError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting {low} ({configs[low]}) > {high} ({configs[high]})",
+        )
 
 
 def _check_count(count: int) -> None:

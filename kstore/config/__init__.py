@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from kstore.config.broker import BrokerConfig, ConfigSource, SourceKind, environment_name
 from kstore.config.broker_configs import BROKER_CONFIGS
-from kstore.config.definition import ConfigDef, ConfigError, ConfigType, Importance
+from kstore.config.definition import (
+    ConfigDef,
+    ConfigError,
+    ConfigType,
+    Importance,
+    UpdateMode,
+)
 from kstore.config.listener import Listener
 from kstore.config.topic_configs import TOPIC_CONFIGS
 
@@ -24,5 +30,6 @@ __all__ = [
     "Importance",
     "Listener",
     "SourceKind",
+    "UpdateMode",
     "environment_name",
 ]

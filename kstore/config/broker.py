@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS
 from kstore.config.definition import ConfigDef, ConfigError
-from kstore.config.ignored import IGNORED, UNSUPPORTED
 from kstore.config.listener import Listener, parse_listeners
 from kstore.config.properties import parse_properties
 from kstore.config.topic_configs import TOPIC_CONFIGS
@@ -119,7 +118,7 @@ class BrokerConfig:
         warnings: list[str] = []
         texts: dict[str, str] = {}
         for name, text, source in given:
-            row = _row(name, source, warnings)
+            row = _row(name, text, source, warnings)
             texts[name] = text.strip()
             if row is None:
                 continue
@@ -226,26 +225,46 @@ def _from_file(path: Path) -> list[_Given]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[_Given]:
-    names = {
-        environment_name(name): name for name in (*BROKER_CONFIGS, *ALIASES, *IGNORED, *UNSUPPORTED)
-    }
     return [
-        _Given(names.get(variable, variable), text, ConfigSource(SourceKind.ENVIRONMENT, variable))
+        _Given(_named_by(variable), text, ConfigSource(SourceKind.ENVIRONMENT, variable))
         for variable, text in sorted(environ.items())
         if variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES
     ]
 
 
-def _row(name: str, source: ConfigSource, warnings: list[str]) -> ConfigDef | None:
+def _named_by(variable: str) -> str:
+    """The setting that an environment variable names; the variable itself where there is none."""
+    name = variable.removeprefix(_PREFIX).lower().replace("_", ".")
+    for candidate in (name, f"kstore.{name}"):
+        if environment_name(candidate) == variable and _is_known(candidate):
+            return candidate
+    return variable
+
+
+def _is_known(name: str) -> bool:
+    if name in BROKER_CONFIGS or name in ALIASES:
+        return True
+    from kstore.config.no_effect import NO_EFFECT, REFUSED  # large: not for every start
+
+    return name in NO_EFFECT or name in REFUSED
+
+
+def _row(name: str, text: str, source: ConfigSource, warnings: list[str]) -> ConfigDef | None:
     """Find the table's row of a given name; None, with a warning, when it has no effect."""
     row = BROKER_CONFIGS.get(ALIASES.get(name, name))
     if row is not None:
         return row
-    if name in IGNORED:
-        warnings.append(f"{name} ({source}) has no effect: {IGNORED[name]}")
+    from kstore.config.no_effect import NO_EFFECT, REFUSED
+
+    if name in NO_EFFECT:
+        why = NO_EFFECT[name].documentation.removeprefix("No effect here: ").removesuffix(".")
+        warnings.append(f"{name} ({source}) has no effect: {why}")
         return None
-    if name in UNSUPPORTED:
-        raise ConfigError(f"{name} ({source}) can't be used: {UNSUPPORTED[name]}", key=name)
+    if name in REFUSED:
+        refused, instead = REFUSED[name]
+        if refused.format(refused.default) == text.strip():
+            return None
+        raise ConfigError(f"{name} ({source}) can't be used: {instead}", key=name)
     if source.kind is SourceKind.ENVIRONMENT:
         known: Iterable[str] = [environment_name(known) for known in BROKER_CONFIGS]
     else:

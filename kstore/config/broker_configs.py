@@ -3,7 +3,7 @@ set.
 
 The rows that only give a topic config its default (log.segment.bytes and so on) are made from the
 topic table, so each setting is written down once. Names that Kafka has and that can't matter here
-are in ignored.py.
+are in no_effect.py.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 from kstore.config.coordinator_configs import COORDINATOR_CONFIGS
 from kstore.config.definition import (
+    MAX_DOUBLE,
     MAX_INT,
     ConfigDef,
     ConfigType,
     Importance,
+    UpdateMode,
     at_least,
     non_empty,
     one_of,
@@ -24,9 +26,10 @@ from kstore.config.topic_configs import TOPIC_CONFIGS
 
 __all__ = ["ALIASES", "BROKER_CONFIGS"]
 
-_BOOLEAN, _INT = ConfigType.BOOLEAN, ConfigType.INT
+_BOOLEAN, _INT, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.DOUBLE
 _LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 # Two names of one setting: a value for the left one is kept under the right one.
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -47,7 +50,8 @@ _SERVER = (
         _HIGH,
     ),
     ConfigDef(
-        "listener.security.protocol.map", _LIST, ("PLAINTEXT:PLAINTEXT",),
+        "listener.security.protocol.map", _STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "Which security protocol each listener name speaks, each NAME:PROTOCOL; PLAINTEXT is the"
         " one there is so far.",
         _LOW,
@@ -55,6 +59,20 @@ _SERVER = (
     ConfigDef(
         "log.dirs", _LIST, None,
         "The folders that hold the data; by default kstore/data in the user's data folder.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "broker.rack", _STRING, None,
+        "The rack that this broker stands in, which clients are told.", _MEDIUM,
+    ),
+    ConfigDef(
+        "socket.send.buffer.bytes", _INT, 102_400,
+        "The size of a connection's send buffer, where it is set; else the system sizes it.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "socket.receive.buffer.bytes", _INT, 102_400,
+        "The size of a connection's receive buffer, where it is set; else the system sizes it.",
         _HIGH,
     ),
     ConfigDef(
@@ -73,10 +91,12 @@ _SERVER = (
     ConfigDef(
         "max.connections", _INT, MAX_INT,
         "How many connections the broker holds at once.", _MEDIUM, at_least(0),
+        (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "max.connections.per.ip", _INT, MAX_INT,
         "How many connections one client address may hold at once.", _MEDIUM, at_least(0),
+        (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "queued.max.request.bytes", _LONG, -1,
@@ -124,6 +144,12 @@ _TOPICS = (
     ConfigDef(
         "log.cleaner.backoff.ms", _LONG, 15_000,
         "How long the cleaner rests when there is nothing to clean.", _MEDIUM, at_least(0),
+        (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "log.cleaner.io.max.bytes.per.second", _DOUBLE, MAX_DOUBLE,
+        "How much the cleaner reads and writes per second, on average.", _MEDIUM, None,
+        (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "fetch.max.bytes", _INT, 55 * 2**20,
@@ -140,23 +166,23 @@ def _topic_defaults() -> Iterator[ConfigDef]:
     """Make the broker rows that set the topic configs' defaults.
 
     Where one default has several units (retention in ms, minutes and hours), the coarsest carries
-    the default and the finer ones, which win when given, are unset.
+    the default and the finer ones, which win when given, are unset. The finest can be changed while
+    the broker runs.
     """
     for topic in TOPIC_CONFIGS.values():
-        *finer, (coarsest, factor) = topic.synonyms
-        for name, _ in finer:
+        for name, factor in topic.synonyms:
+            coarsest, _ = topic.synonyms[-1]
+            finest, _ = topic.synonyms[0]
+            default = topic.default if factor == 1 else topic.default // factor
+            words = f"The default of the topic config {topic.name}. {topic.documentation}"
+            if name != coarsest:
+                default = None
+                words = f"As {coarsest}, which it overrides: the default of {topic.name}."
             yield ConfigDef(
-                name, topic.type, None,
-                f"As {topic.synonyms[-1][0]}, which it overrides: the default of {topic.name}.",
-                topic.importance, topic.validator,
+                name, topic.type if factor == 1 else ConfigType.INT, default, words,
+                topic.importance, topic.validator, (),
+                _CLUSTER_WIDE if name == finest else UpdateMode.READ_ONLY,
             )  # fmt: skip
-        default = topic.default if factor == 1 else topic.default // factor
-        kind = topic.type if factor == 1 else ConfigType.INT
-        yield ConfigDef(
-            coarsest, kind, default,
-            f"The default of the topic config {topic.name}. {topic.documentation}",
-            topic.importance, topic.validator,
-        )  # fmt: skip
 
 
 BROKER_CONFIGS: dict[str, ConfigDef] = {

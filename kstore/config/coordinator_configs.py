@@ -139,7 +139,7 @@ _CONSUMER = (
     ConfigDef(
         "group.consumer.migration.policy", _STRING, "bidirectional",
         "Which live groups may change between the classic and the consumer protocol.",
-        _MEDIUM, one_of("disabled", "downgrade", "upgrade", "bidirectional"),
+        _MEDIUM, one_of("disabled", "downgrade", "upgrade", "bidirectional", any_case=True),
     ),
     ConfigDef(
         "group.consumer.regex.refresh.interval.ms", _INT, 600_000,

@@ -7,11 +7,13 @@ no file and knows no particular setting.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 __all__ = [
+    "MAX_DOUBLE",
     "MAX_INT",
     "MAX_LONG",
     "ConfigDef",
@@ -22,13 +24,17 @@ __all__ = [
     "Validator",
     "at_least",
     "between",
+    "between_or",
     "each_one_of",
+    "matching",
     "non_empty",
     "one_of",
+    "replica_list",
 ]
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
+MAX_DOUBLE = 1.7976931348623157e308
 
 
 class ConfigType(IntEnum):
@@ -78,29 +84,75 @@ class ConfigError(ValueError):
 class Validator(NamedTuple):
     """A check on a parsed value, and the words for what it allows."""
 
-    check: Callable[[Any], bool]
+    check: Callable[[Any], object]
     allowed: str
+    complaint: Callable[[Any], str] = lambda value: ""
+    """What Kafka says of a value that it does not allow; empty for the words of ``allowed``."""
 
 
 def at_least(low: float) -> Validator:
     """Allow numbers from ``low`` up."""
-    return Validator(lambda value: value >= low, f"at least {low}")
+    return Validator(
+        lambda value: value >= low,
+        f"at least {low}",
+        lambda value: f"Value must be at least {low}",
+    )
 
 
 def between(low: float, high: float) -> Validator:
     """Allow numbers from ``low`` to ``high``, both included."""
-    return Validator(lambda value: low <= value <= high, f"from {low} to {high}")
+    return Validator(
+        lambda value: low <= value <= high,
+        f"from {low} to {high}",
+        lambda value: (
+            f"Value must be {f'at least {low}' if value < low else f'no more than {high}'}"
+        ),
+    )
 
 
-def one_of(*choices: str) -> Validator:
+def between_or(low: float, high: float, other: float) -> Validator:
+    """Allow numbers from ``low`` to ``high``, and one more."""
+    return Validator(
+        lambda value: low <= value <= high or value == other,
+        f"from {low} to {high}, or {other}",
+        lambda value: f"Value must be between {low} and {high} or equal to {other}",
+    )
+
+
+def one_of(*choices: str, any_case: bool = False) -> Validator:
     """Allow exactly the given words."""
-    return Validator(lambda value: value in choices, "one of " + ", ".join(choices))
+    words = ", ".join(choices)
+    known = {choice.lower() for choice in choices} if any_case else set(choices)
+    return Validator(
+        lambda value: (value.lower() if any_case else value) in known,
+        f"one of {words}",
+        lambda value: f"String must be one of: {words}",
+    )
 
 
 def each_one_of(*choices: str) -> Validator:
-    """Allow non-empty lists whose items are all among the given words."""
-    words = "with one or more of " + ", ".join(choices)
-    return Validator(lambda value: bool(value) and all(v in choices for v in value), words)
+    """Allow lists, empty ones too, whose items are all among the given words."""
+    words = ", ".join(choices)
+    return Validator(
+        lambda value: all(item in choices for item in value),
+        f"with any of {words}",
+        lambda value: f"String must be one of: {words}",
+    )
+
+
+def replica_list() -> Validator:
+    """Allow ``*`` or a list of partition:broker, both numbers."""
+
+    def check(value: tuple[str, ...]) -> bool:
+        pairs = (item.partition(":") for item in value)
+        return value in {(), ("*",)} or all(a.isdigit() and b.isdigit() for a, _, b in pairs)
+
+    return Validator(check, "* or partition:broker,partition:broker and so on")
+
+
+def matching(pattern: str, words: str) -> Validator:
+    """Allow what a regular expression matches as a whole."""
+    return Validator(re.compile(pattern).fullmatch, words)
 
 
 def non_empty() -> Validator:
@@ -153,20 +205,35 @@ class ConfigDef(NamedTuple):
         """Return the typed value of ``text``; ``source`` is named in the ConfigError for a bad
         one.
         """
-        try:
-            value = _PARSERS[self.type](text.strip())
-            low, high = _INTEGER_RANGE.get(self.type, (0, 0))
-            valid = high == 0 or low <= value <= high
-        except ValueError:
-            valid = False
-        if valid and self.validator is not None:
-            valid = self.validator.check(value)
-        if not valid:
+        value, problem = self._read(text)
+        if problem:
             raise ConfigError(
                 f"{self.name} ({source}) is {self.format(text)!r}; it must be {self.allowed}",
                 key=self.name,
             )
         return value
+
+    def complaint(self, text: str) -> str | None:
+        """What Kafka answers to a client that sets ``text``; None where it may be set."""
+        _, problem = self._read(text)
+        if not problem:
+            return None
+        return f"Invalid value {self.format(text)} for configuration {self.name}: {problem}"
+
+    def _read(self, text: str) -> tuple[Any, str]:
+        """The typed value, or what is wrong with the text."""
+        try:
+            value = _PARSERS[self.type](text.strip())
+            low, high = _INTEGER_RANGE.get(self.type, (0, 0))
+            if high and not low <= value <= high:
+                raise ValueError(text)
+        except ValueError:
+            if self.type is ConfigType.BOOLEAN:
+                return None, "Expected value to be either true or false"
+            return None, f"Not a number of type {self.type.name}"
+        if self.validator is None or self.validator.check(value):
+            return value, ""
+        return None, self.validator.complaint(value) or f"It must be {self.allowed}"
 
     def format(self, value: Any) -> str:
         """Write a value as Kafka shows it: ``true``, ``a,b``, a hidden password, nothing for
@@ -180,6 +247,8 @@ class ConfigDef(NamedTuple):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return repr(value).replace("e+", "E")
         return str(value)
 
 

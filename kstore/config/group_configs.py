@@ -6,7 +6,7 @@ of share groups are shown, and have no effect: there are no share groups yet.
 
 from __future__ import annotations
 
-from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, one_of
+from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, matching, one_of
 
 __all__ = ["GROUP_CONFIGS", "SHARE_PREFIX"]
 
@@ -59,7 +59,12 @@ _ROWS = (
     _row("share.record.lock.duration.ms", 30_000, _NO_SHARE, 1_000),
     _row("share.delivery.count.limit", 5, _NO_SHARE, 2),
     _row("share.partition.max.record.locks", 2_000, _NO_SHARE, 100),
-    ConfigDef("share.auto.offset.reset", _STRING, "latest", _NO_SHARE, _MEDIUM),
+    ConfigDef(
+        "share.auto.offset.reset", _STRING, "latest", _NO_SHARE, _MEDIUM, matching(
+            r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?",
+            "latest, earliest or by_duration:PnDTnHnMn.nS",
+        ),
+    ),
     ConfigDef(
         "share.isolation.level", _STRING, "read_uncommitted", _NO_SHARE, _MEDIUM,
         one_of("read_committed", "read_uncommitted"),

@@ -56,7 +56,7 @@ def parse_listeners(config: BrokerConfig, key: str, items: Iterable[str]) -> tup
 def _protocols(config: BrokerConfig) -> dict[str, str]:
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for item in config[key]:
+    for item in filter(None, config[key].split(",")):
         name, colon, protocol = item.partition(":")
         if not colon:
             raise _error(config, key, item, "must be NAME:PROTOCOL")

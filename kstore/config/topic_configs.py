@@ -1,8 +1,8 @@
 """The table of topic configs: Kafka's names, types and defaults, and the broker configs that set
 each default.
 
-A row exists only for a setting that acts. Names that Kafka has and that can't matter here are in
-ignored.py.
+All of Kafka's are here; one that can't matter says "No effect here" and why. The broker configs
+that do nothing are in no_effect.py.
 """
 
 from __future__ import annotations
@@ -15,28 +15,50 @@ from kstore.config.definition import (
     Importance,
     at_least,
     between,
+    between_or,
     each_one_of,
     one_of,
+    replica_list,
 )
 
-__all__ = ["TOPIC_CONFIGS"]
+__all__ = ["INTERNAL_SEGMENT_BYTES", "TOPIC_CONFIGS"]
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+
+_NO_REMOTE = "No effect here: there is no tiered storage."
+_NO_REPLICATION = (
+    "No effect here: it throttles replication between brokers, which comes with the cluster."
+)
 
 _ROWS = (
     ConfigDef(
         "cleanup.policy", _LIST, ("delete",),
         "What happens to old data: delete drops whole segments by age and size, compact keeps "
         "the last record of each key.",
-        Importance.HIGH, each_one_of("delete", "compact"), (("log.cleanup.policy", 1),),
+        Importance.HIGH, each_one_of("compact", "delete"), (("log.cleanup.policy", 1),),
     ),
     ConfigDef(
         "compression.type", _STRING, "producer",
         "The codec that batches are stored in; producer keeps what the producer chose.",
         Importance.MEDIUM, one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         (("compression.type", 1),),
+    ),
+    ConfigDef(
+        "compression.gzip.level", _INT, -1,
+        "How hard gzip tries, where the broker compresses by compression.type; -1 is gzip's own.",
+        Importance.MEDIUM, between_or(1, 9, -1), (("compression.gzip.level", 1),),
+    ),
+    ConfigDef(
+        "compression.lz4.level", _INT, 9,
+        "How hard lz4 tries, where the broker compresses by compression.type.",
+        Importance.MEDIUM, between(1, 17), (("compression.lz4.level", 1),),
+    ),
+    ConfigDef(
+        "compression.zstd.level", _INT, 3,
+        "How hard zstd tries, where the broker compresses by compression.type.",
+        Importance.MEDIUM, between(-131_072, 22), (("compression.zstd.level", 1),),
     ),
     ConfigDef(
         "delete.retention.ms", _LONG, _DAY_MS,
@@ -58,7 +80,8 @@ _ROWS = (
     ConfigDef(
         "flush.ms", _LONG, MAX_LONG,
         "Force data to disk when the oldest unforced record is this old.",
-        Importance.LOW, at_least(0), (("log.flush.interval.ms", 1),),
+        Importance.LOW, at_least(0),
+        (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     ),
     ConfigDef(
         "index.interval.bytes", _INT, 4096,
@@ -130,12 +153,19 @@ _ROWS = (
     ConfigDef(
         "segment.bytes", _INT, 2**30,
         "The size at which a new segment is begun.",
-        Importance.MEDIUM, between(14, MAX_INT), (("log.segment.bytes", 1),),
+        Importance.MEDIUM, at_least(2**20), (("log.segment.bytes", 1),),
     ),
     ConfigDef(
         "segment.index.bytes", _INT, 10 * 2**20,
         "The size of the offset index at which a new segment is begun.",
         Importance.LOW, at_least(4), (("log.index.size.max.bytes", 1),),
+    ),
+    ConfigDef(
+        "segment.jitter.ms", _LONG, 0,
+        "Up to so much, by chance, is taken off segment.ms, so that many logs do not begin new "
+        "segments at once.",
+        Importance.MEDIUM, at_least(0),
+        (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
     ),
     ConfigDef(
         "segment.ms", _LONG, 7 * _DAY_MS,
@@ -148,6 +178,41 @@ _ROWS = (
         " data.",
         Importance.MEDIUM, None, (("unclean.leader.election.enable", 1),),
     ),
+    ConfigDef(
+        "leader.replication.throttled.replicas", _LIST, (), _NO_REPLICATION,
+        Importance.MEDIUM, replica_list(),
+    ),
+    ConfigDef(
+        "follower.replication.throttled.replicas", _LIST, (), _NO_REPLICATION,
+        Importance.MEDIUM, replica_list(),
+    ),
+    ConfigDef(
+        "remote.storage.enable", _BOOLEAN, False,
+        "Whether old segments are moved to tiered storage; there is none, so true is refused.",
+        Importance.MEDIUM,
+    ),
+    ConfigDef(
+        "remote.log.copy.disable", _BOOLEAN, False, _NO_REMOTE, Importance.MEDIUM
+    ),
+    ConfigDef(
+        "remote.log.delete.on.disable", _BOOLEAN, False, _NO_REMOTE, Importance.MEDIUM
+    ),
+    ConfigDef(
+        "local.retention.bytes", _LONG, -2, _NO_REMOTE,
+        Importance.MEDIUM, at_least(-2), (("log.local.retention.bytes", 1),),
+    ),
+    ConfigDef(
+        "local.retention.ms", _LONG, -2, _NO_REMOTE,
+        Importance.MEDIUM, at_least(-2), (("log.local.retention.ms", 1),),
+    ),
 )  # fmt: skip
 
 TOPIC_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}
+
+# Kafka takes this one too, and shows it only where it is set: segments smaller than segment.bytes
+# allows, which tests use.
+INTERNAL_SEGMENT_BYTES = ConfigDef(
+    "internal.segment.bytes", _INT, None,
+    "As segment.bytes, which it overrides, without its lower bound.",
+    Importance.LOW, between(14, MAX_INT),
+)  # fmt: skip

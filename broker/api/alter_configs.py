@@ -1,0 +1,279 @@
+"""AlterConfigs 0-2, IncrementalAlterConfigs 0-1 and ListConfigResources 0-1 (KIP-133, KIP-226,
+KIP-339, KIP-714, KIP-1142): settings of topics, brokers, groups, client metrics and loggers, in a
+running broker.
+
+What may be set is in state/config_rules.py and topic_rules.py; each resource stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.api import RequestContext
+from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kstore.broker.state import config_rules
+from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
+from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
+from kstore.config import ConfigType
+from kstore.errors import ErrorCode
+from kstore.protocol import config_resources as replacing
+from kstore.protocol import configs as incremental
+from kstore.protocol.config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_alter_configs",
+    "handle_incremental_alter_configs",
+    "handle_list_config_resources",
+]
+
+# The changes of one resource, once what is set now is known.
+_Changes = Callable[[dict[str, str]], Sequence[Change]]
+# The resource types of IncrementalAlterConfigs, and of AlterConfigs.
+_ALTERABLE = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+_REPLACEABLE = _ALTERABLE - {BROKER_LOGGER}
+
+
+async def handle_incremental_alter_configs(
+    broker: Broker, request: incremental.IncrementalAlterConfigsRequest, ctx: RequestContext
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Set, delete, append to and subtract from single settings."""
+    response = incremental.IncrementalAlterConfigsResponse()
+    counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
+    for resource in request.resources:
+        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
+        code, message = await _try(
+            broker, resource, counts, _whatever_is_set(changes), request.validate_only
+        )
+        response.responses.append(
+            incremental.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return response
+
+
+async def handle_alter_configs(
+    broker: Broker, request: replacing.AlterConfigsRequest, ctx: RequestContext
+) -> replacing.AlterConfigsResponse:
+    """Replace all that is set for each resource."""
+    response = replacing.AlterConfigsResponse()
+    counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
+    for resource in request.resources:
+        given = [(config.name, config.value) for config in resource.configs]
+        code, message = await _try(
+            broker, resource, counts, _replacing(given), request.validate_only, _REPLACEABLE
+        )
+        response.responses.append(
+            replacing.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return response
+
+
+def _whatever_is_set(changes: Sequence[Change]) -> _Changes:
+    return lambda now: changes
+
+
+def _replacing(given: Sequence[tuple[str, str | None]]) -> _Changes:
+    return lambda now: config_rules.replacing_changes(now, given)
+
+
+async def _try(
+    broker: Broker,
+    resource: Any,
+    counts: Counter[Any],
+    changes: _Changes,
+    validate_only: bool,
+    kinds: Container[int] = _ALTERABLE,
+) -> tuple[int, str | None]:
+    """Change one resource; Kafka's error code and words, 0 and None when all went well."""
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        if kind not in kinds:
+            raise _invalid(f"Unknown resource type {kind}")
+        if counts[kind, name] > 1:
+            raise _invalid("Each resource must appear at most once.")
+        async with broker.configs.lock:
+            await _KINDS[kind](broker, name, changes, validate_only)
+    except (TopicError, ConfigRefusedError) as problem:
+        return problem.code, problem.message
+    return ErrorCode.NONE, None
+
+
+async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    if not name:
+        raise _invalid("Default topic resources are not allowed.")
+    check_name(name)
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        raise ConfigRefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+
+    def list_default(config: str) -> str | None:
+        row = topic_row(config)
+        if row is None or row.type is not ConfigType.LIST:
+            return None
+        return broker.config.topic_default(config)[0]
+
+    made = changes(dict(topic.configs))
+    configs = config_rules.apply_changes(topic.configs, made, list_default)
+    await broker.topics.set_configs(name, configs, validate_only=validate_only)
+    if not validate_only:
+        for change in made:
+            row = topic_row(change.name)
+            if row is not None and change.operation != Operation.DELETE:
+                broker.configs.say_if_without_effect(change.name, row.documentation)
+
+
+async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    _check_node(broker, name, "Unexpected broker id, expected {}, but received {}")
+    mine = broker.configs.brokers.get(str(broker.node_id), {})
+    current = mine if name else broker.configs.cluster
+
+    def list_default(config: str) -> str | None:
+        row = config_rules.broker_row(config)
+        if row is None or row.type is not ConfigType.LIST:
+            return None
+        return broker.config.given.get(config, row.format(row.default))
+
+    made = changes(current)
+    configs = config_rules.apply_changes(current, made, list_default)
+    now = {**broker.config.given, **broker.configs.cluster, **mine}
+    config_rules.check_broker(made, configs, now, cluster=not name)
+    if not name:
+        config_rules.check_cluster_default(configs)
+    if validate_only:
+        return
+    await broker.configs.set_broker(name, configs)
+    for change in made:
+        if change.operation != Operation.DELETE:
+            row = config_rules.broker_row(change.name)
+            words = "No effect here: no broker has such a config."
+            broker.configs.say_if_without_effect(change.name, row.documentation if row else words)
+
+
+async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    if not name:
+        raise _invalid("Default group resources are not allowed.")
+    current = broker.configs.groups.get(name, {})
+    configs = config_rules.apply_changes(current, changes(current), _no_list)
+
+    def in_force(config: str) -> Any:
+        if config in broker.config:
+            return broker.config[config]
+        row = config_rules.broker_row(config)
+        return None if row is None else row.default
+
+    config_rules.check_group(configs, in_force)
+    if not validate_only:
+        await broker.configs.set_group(name, configs)
+
+
+async def _alter_client_metrics(
+    broker: Broker, name: str, changes: _Changes, validate_only: bool
+) -> None:
+    if not name:
+        raise _invalid("Subscription name can't be empty")
+    current = broker.configs.subscriptions.get(name, {})
+    configs = config_rules.apply_changes(current, changes(current), _no_list)
+    config_rules.check_client_metrics(configs)
+    if not validate_only:
+        await broker.configs.set_client_metrics(name, configs)
+
+
+async def _alter_loggers(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    from kstore.broker.runtime import log_levels
+
+    if not name:
+        raise _invalid("Node id must be an integer, but it is: ")
+    _check_node(broker, name, "Unexpected node id. Expected {}, but received {}")
+    made = changes({})
+    for change in made:
+        if change.operation in {Operation.APPEND, Operation.SUBTRACT}:
+            word = Operation(change.operation).name
+            raise _invalid(f"{word} operation is not allowed for the BROKER_LOGGER resource")
+    config_rules.apply_changes({}, made, _no_list)
+    for change in made:
+        problem = log_levels.check(change.name, change.value, change.operation == Operation.DELETE)
+        if problem is not None:
+            raise ConfigRefusedError(*problem)
+    if not validate_only:
+        for change in made:
+            log_levels.set_level(
+                change.name, None if change.operation == Operation.DELETE else change.value
+            )
+
+
+_KINDS = {
+    TOPIC: _alter_topic,
+    BROKER: _alter_broker,
+    BROKER_LOGGER: _alter_loggers,
+    CLIENT_METRICS: _alter_client_metrics,
+    GROUP: _alter_group,
+}
+
+
+def _no_list(name: str) -> None:
+    """No setting of this kind can be appended to."""
+
+
+def _check_node(broker: Broker, name: str, sentence: str) -> None:
+    if name in {"", str(broker.node_id)}:
+        return
+    if not name.removeprefix("-").isdigit():
+        raise _invalid(f"Node id must be an integer, but it is: {name}")
+    raise _invalid(sentence.format(broker.node_id, name))
+
+
+def _invalid(message: str) -> ConfigRefusedError:
+    return ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
+
+
+# Resource types that can be listed, in the order of the answer.
+_LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+
+
+def handle_list_config_resources(
+    broker: Broker, request: ListConfigResourcesRequest, ctx: RequestContext
+) -> ListConfigResourcesResponse:
+    """What can be described, of the types asked for, of all where none is named; version 0 lists
+    client metrics only.
+    """
+    asked = set(request.resource_types) or set(_LISTED)
+    if ctx.api_version == 0:
+        asked = {CLIENT_METRICS}
+    if not asked <= set(_LISTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    nodes = [str(node) for node in sorted(broker.image.brokers)]
+    names: dict[int, Sequence[str]] = {
+        GROUP: sorted(broker.configs.groups),
+        CLIENT_METRICS: sorted(broker.configs.subscriptions),
+        BROKER_LOGGER: nodes,
+        BROKER: nodes,
+        TOPIC: sorted(broker.image.topics),
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _LISTED
+            if kind in asked
+            for name in names[kind]
+        ]
+    )

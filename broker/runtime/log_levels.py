@@ -1,0 +1,68 @@
+"""The levels of this process's loggers, under Kafka's words for them: what BROKER_LOGGER resources
+show and change. A change lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kstore.errors import ErrorCode
+
+__all__ = ["check", "levels", "set_level"]
+
+ROOT = "root"
+LEVELS = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def levels() -> dict[str, str]:
+    """Every logger of the broker, and the root, with the level that is in force for it."""
+    found = {ROOT: _word(logging.getLogger().getEffectiveLevel())}
+    for name in sorted(_names()):
+        found[name] = _word(logging.getLogger(name).getEffectiveLevel())
+    return found
+
+
+def check(name: str, level: str | None, removed: bool) -> tuple[int, str] | None:
+    """Kafka's error code and words for a change that can't be made; None if it can."""
+    if name != ROOT and name not in _names():
+        return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
+    if removed:
+        if name == ROOT:
+            return (
+                ErrorCode.INVALID_REQUEST,
+                "Removing the log level of the root logger is not allowed",
+            )
+        return None
+    if level not in LEVELS:
+        return (
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(LEVELS))}",
+        )
+    return None
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Set a logger's level; None takes its own away, so that its parent's holds."""
+    logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
+    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+
+
+def _names() -> list[str]:
+    known = logging.getLogger().manager.loggerDict
+    return [
+        name
+        for name, logger in known.items()
+        if isinstance(logger, logging.Logger) and name.split(".")[0] == "kstore"
+    ]
+
+
+def _word(level: int) -> str:
+    return next((word for word, value in LEVELS.items() if level <= value), "FATAL")

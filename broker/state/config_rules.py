@@ -1,0 +1,267 @@
+"""What may be set for brokers, groups and client metrics, with Kafka's error for each breach
+(KIP-133, KIP-226, KIP-339, KIP-714, KIP-848).
+
+Pure: it works out what would be set, it sets nothing. Topics' own rules are in topic_rules.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kstore.config import BROKER_CONFIGS, ConfigDef, UpdateMode
+from kstore.errors import ErrorCode
+
+__all__ = [
+    "Change",
+    "ConfigRefusedError",
+    "Operation",
+    "apply_changes",
+    "broker_row",
+    "check_broker",
+    "check_client_metrics",
+    "check_cluster_default",
+    "check_group",
+    "replacing_changes",
+]
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class ConfigRefusedError(Exception):
+    """Why something can't be set: Kafka's error code and a sentence."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Operation(IntEnum):
+    """What a change does, by its number in IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One change of one setting, as a client asks for it."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def apply_changes(
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+    list_default: Callable[[str], str | None],
+) -> dict[str, str]:
+    """What would be set after the changes.
+
+    ``list_default`` gives the value that an append or subtract starts from where nothing is set;
+    None for a name that is no list, which can't be appended to.
+    """
+    names = [change.name for change in changes]
+    if len(set(names)) != len(names):
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    configs = dict(current)
+    for change in changes:
+        if change.operation == Operation.DELETE:
+            configs.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise ConfigRefusedError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}"
+            )
+        if change.operation == Operation.SET:
+            configs[change.name] = change.value
+        else:
+            configs[change.name] = _changed_list(configs, change, list_default(change.name))
+    return configs
+
+
+def _changed_list(configs: Mapping[str, str], change: Change, default: str | None) -> str:
+    if change.operation not in {Operation.APPEND, Operation.SUBTRACT}:
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_CONFIG, f"Unknown config operation: {change.operation}"
+        )
+    word = Operation(change.operation).name
+    if default is None:
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {word} to key {change.name} because its type is not LIST.",
+        )
+    items = [item for item in configs.get(change.name, default).split(",") if item]
+    given = [item.strip() for item in (change.value or "").split(",") if item.strip()]
+    if change.operation == Operation.APPEND:
+        items += [item for item in dict.fromkeys(given) if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def replacing_changes(
+    current: Mapping[str, str], given: Sequence[tuple[str, str | None]]
+) -> list[Change]:
+    """The changes by which exactly the given settings remain (AlterConfigs before KIP-339)."""
+    changes = [Change(name, Operation.SET, value) for name, value in given]
+    named = {name for name, _ in given}
+    changes += [Change(name, Operation.DELETE, None) for name in current if name not in named]
+    return changes
+
+
+def broker_row(name: str) -> ConfigDef | None:
+    """Kafka's or kstore's row of a broker config, also of one that does nothing here."""
+    row = BROKER_CONFIGS.get(name)
+    if row is not None:
+        return row
+    from kstore.config.no_effect import DYNAMIC_ONLY, NO_EFFECT, REFUSED
+
+    refused = REFUSED.get(name)
+    return refused[0] if refused else NO_EFFECT.get(name) or DYNAMIC_ONLY.get(name)
+
+
+def check_broker(
+    changes: Sequence[Change], configs: Mapping[str, str], now: Mapping[str, str], *, cluster: bool
+) -> None:
+    """Refuse what a running broker can't take over; a name that nobody knows is taken, as by Kafka.
+
+    ``cluster``: for all brokers. ``now`` has what is set for this broker by whatever means.
+    """
+    if not cluster and any(change.name == MIN_INSYNC_REPLICAS for change in changes):
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.",
+        )
+    for change in changes:
+        if change.operation != Operation.DELETE:
+            _check_broker_change(change.name, configs[change.name], now, cluster=cluster)
+
+
+def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluster: bool) -> None:
+    from kstore.config.no_effect import REFUSED, THREAD_COUNTS
+
+    row = broker_row(name)
+    if row is None:
+        return
+    problem = row.complaint(text)
+    if row.update is UpdateMode.READ_ONLY:
+        problem = f"Cannot update these configs dynamically: [{name}]"
+    elif name.startswith(("ssl.", "sasl.")):
+        problem = (
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: [{name}]"
+        )
+    elif cluster and row.update is UpdateMode.PER_BROKER:
+        problem = (
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{name}]"
+        )
+    elif name in REFUSED and text.strip() != row.format(row.default):
+        problem = f"{name} can't be set: {REFUSED[name][1]}"
+    elif problem is None and name in THREAD_COUNTS:
+        known = now.get(name, "")
+        problem = _check_threads(name, int(text), int(known) if _is_number(known) else row.default)
+    if problem is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _check_threads(name: str, asked: int, now: int) -> str | None:
+    if asked > 2 * now:
+        return f"{name}={asked} is more than twice the {now} of now; let it grow in steps."
+    if asked < now // 2:
+        return f"{name}={asked} is less than half of the {now} of now; let it shrink in steps."
+    return None
+
+
+def check_cluster_default(configs: Mapping[str, str]) -> None:
+    """What must stay set for the cluster as a whole (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in configs:
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.",
+        )
+
+
+def check_group(configs: Mapping[str, str], broker: Callable[[str], Any]) -> None:
+    """Refuse a group's settings that are unknown, malformed, or outside of the broker's bounds.
+
+    ``broker`` gives a broker config's value in force; None where there is none.
+    """
+    from kstore.config.group_configs import GROUP_CONFIGS
+
+    values: dict[str, Any] = {}
+    for name, text in configs.items():
+        row = GROUP_CONFIGS.get(name)
+        if row is None:
+            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+        _refuse(row.complaint(text))
+        values[name] = row.parse(text, "group config")
+    for name, value in values.items():
+        prefix, _, rest = name.partition(".")
+        if name == "streams.num.standby.replicas":
+            rest = "standby.replicas"
+        low, high = f"group.{prefix}.min.{rest}", f"group.{prefix}.max.{rest}"
+        if (bound := broker(low)) is not None and value < bound:
+            _refuse(f"{name} must be greater than or equal to {low}")
+        if (bound := broker(high)) is not None and value > bound:
+            _refuse(f"{name} must be less than or equal to {high}")
+    _check_heartbeats(values, broker)
+
+
+def _check_heartbeats(values: Mapping[str, Any], broker: Callable[[str], Any]) -> None:
+    for kind in ("consumer", "streams", "share"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if session in values or heartbeat in values:
+            longest = values.get(session, broker(f"group.{session}"))
+            between = values.get(heartbeat, broker(f"group.{heartbeat}"))
+            if longest is not None and between is not None and longest <= between:
+                _refuse(f"{session} must be greater than {heartbeat}")
+
+
+def check_client_metrics(configs: Mapping[str, str]) -> None:
+    """Refuse a client metrics subscription that is malformed."""
+    from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS, MATCH_KEYS
+
+    for name, text in configs.items():
+        row = CLIENT_METRICS_CONFIGS.get(name)
+        if row is None:
+            raise ConfigRefusedError(
+                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
+            )
+        complaint = row.complaint(text)
+        if complaint is not None and row.validator is not None and _is_number(text):
+            raise ConfigRefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {text} for {name}, interval must be between 100 and 3600000 "
+                "(1 hour)",
+            )
+        _refuse(complaint)
+        if name == "match":
+            for item in row.parse(text, name):
+                _check_match(item, MATCH_KEYS)
+
+
+def _check_match(item: str, known: Sequence[str]) -> None:
+    parts = item.split("=")
+    try:
+        if len(parts) == 2 and parts[0].strip() in known:
+            re.compile(parts[1].strip())
+            return
+    except re.error:
+        pass
+    _refuse(f"Illegal client matching pattern: {item}")
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().removeprefix("-").isdigit()
+
+
+def _refuse(message: str | None) -> None:
+    if message is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)

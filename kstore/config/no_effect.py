@@ -1,0 +1,544 @@
+"""Kafka's broker configs that do nothing here, each with the reason, and those that are refused.
+
+A name stands among the first only if ignoring it can't make a promise false, so that a Kafka file
+starts as it is; it is shown by DescribeConfigs with Kafka's type and default. One that would matter
+and is not supported is refused unless it has its default. The table is large, and read only when
+somebody names one of them or asks for all: the broker's start does not import it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.config.definition import (
+    MAX_INT,
+    MAX_LONG,
+    ConfigDef,
+    ConfigType,
+    Importance,
+    UpdateMode,
+    Validator,
+    at_least,
+    between,
+    each_one_of,
+    one_of,
+)
+
+__all__ = ["DYNAMIC_ONLY", "NO_EFFECT", "REFUSED", "THREAD_COUNTS"]
+
+_BOOLEAN, _SHORT, _INT, _LONG = (
+    ConfigType.BOOLEAN,
+    ConfigType.SHORT,
+    ConfigType.INT,
+    ConfigType.LONG,
+)
+_DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
+_CLASS, _PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+_PER_BROKER, _CLUSTER_WIDE = UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE
+
+
+def _row(
+    name: str,
+    kind: ConfigType,
+    default: Any,
+    validator: Validator | None = None,
+    update: UpdateMode = UpdateMode.READ_ONLY,
+) -> ConfigDef:
+    return ConfigDef(name, kind, default, "", Importance.LOW, validator, (), update)
+
+
+# (why they do nothing, the configs)
+_NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
+    (
+        "one event loop serves all connections and requests",
+        (
+            _row("background.threads", _INT, 10, at_least(1), _CLUSTER_WIDE),
+            _row("group.coordinator.background.threads", _INT, 2, at_least(1)),
+            _row("group.coordinator.threads", _INT, 4, at_least(1)),
+            _row("num.io.threads", _INT, 8, at_least(1), _CLUSTER_WIDE),
+            _row("num.network.threads", _INT, 3, at_least(1), _CLUSTER_WIDE),
+            _row("queued.max.requests", _INT, 500, at_least(1)),
+            _row("request.timeout.ms", _INT, 30_000),
+        ),
+    ),
+    (
+        "a request that waits is answered by what it waits for, and nothing is purged",
+        (
+            _row("delete.records.purgatory.purge.interval.requests", _INT, 1),
+            _row("fetch.purgatory.purge.interval.requests", _INT, 1000),
+            _row("producer.purgatory.purge.interval.requests", _INT, 1000),
+            _row("share.fetch.purgatory.purge.interval.requests", _INT, 1000),
+        ),
+    ),
+    (
+        "coordinators write each change at once, uncompressed, and load in pieces of one size",
+        (
+            _row("group.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
+            _row(
+                "group.coordinator.cached.buffer.max.bytes",
+                _INT,
+                1_048_588,
+                at_least(524_288),
+                _CLUSTER_WIDE,
+            ),
+            _row("offsets.commit.timeout.ms", _INT, 5000, at_least(1)),
+            _row("offsets.load.buffer.size", _INT, 5_242_880, at_least(1)),
+            _row("offsets.topic.compression.codec", _INT, 0),
+            _row("transaction.state.log.load.buffer.size", _INT, 5_242_880, at_least(1)),
+        ),
+    ),
+    (
+        "this broker coordinates its own transactions and has nobody to retry with",
+        (
+            _row("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100, at_least(0)),
+            _row("add.partitions.to.txn.retry.backoff.ms", _INT, 20, at_least(1)),
+        ),
+    ),
+    (
+        "this broker connects to nobody",
+        (
+            _row("socket.connection.setup.timeout.max.ms", _LONG, 30_000),
+            _row("socket.connection.setup.timeout.ms", _LONG, 10_000),
+        ),
+    ),
+    (
+        "checkpoints are written together every second, and recovery reads only what follows them",
+        (
+            _row("log.dir.failure.timeout.ms", _LONG, 30_000, at_least(1)),
+            _row("log.flush.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
+            _row("log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
+            _row("num.recovery.threads.per.data.dir", _INT, 2, at_least(1), _CLUSTER_WIDE),
+            _row("num.replica.alter.log.dirs.threads", _INT, None),
+            _row("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000),
+        ),
+    ),
+    (
+        "the cleaner is one thread that sizes its table and buffers by the log",
+        (
+            _row("log.cleaner.dedupe.buffer.size", _LONG, 134_217_728, update=_CLUSTER_WIDE),
+            _row("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, update=_CLUSTER_WIDE),
+            _row("log.cleaner.io.buffer.size", _INT, 524_288, at_least(0), _CLUSTER_WIDE),
+            _row("log.cleaner.threads", _INT, 1, at_least(0), _CLUSTER_WIDE),
+        ),
+    ),
+    (
+        "JMX and reporter plug-ins are the JVM's",
+        (
+            _row("kafka.metrics.polling.interval.secs", _INT, 10, at_least(1)),
+            _row("kafka.metrics.reporters", _LIST, ()),
+            _row(
+                "metric.reporters",
+                _LIST,
+                ("org.apache.kafka.common.metrics.JmxReporter",),
+                update=_CLUSTER_WIDE,
+            ),
+            _row("metrics.num.samples", _INT, 2, at_least(1)),
+            _row("metrics.recording.level", _STRING, "INFO"),
+            _row("metrics.sample.window.ms", _LONG, 30_000, at_least(1)),
+        ),
+    ),
+    (
+        "no quota is measured in samples",
+        (
+            _row("alter.log.dirs.replication.quota.window.num", _INT, 11, at_least(1)),
+            _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, at_least(1)),
+            _row("controller.quota.window.num", _INT, 11, at_least(1)),
+            _row("controller.quota.window.size.seconds", _INT, 1, at_least(1)),
+            _row("quota.window.num", _INT, 11, at_least(1)),
+            _row("quota.window.size.seconds", _INT, 1, at_least(1)),
+            _row("replication.quota.window.num", _INT, 11, at_least(1)),
+            _row("replication.quota.window.size.seconds", _INT, 1, at_least(1)),
+        ),
+    ),
+    (
+        "it limits what is not limited yet",
+        (
+            _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
+            _row("connections.max.reauth.ms", _LONG, 0),
+            _row("max.connection.creation.rate", _INT, MAX_INT, at_least(0), _CLUSTER_WIDE),
+            _row("max.connections.per.ip.overrides", _STRING, "", update=_CLUSTER_WIDE),
+            _row("max.request.partition.size.limit", _INT, 2000, at_least(1)),
+            _row("telemetry.max.bytes", _INT, 1_048_576, at_least(1)),
+        ),
+    ),
+    (
+        "metadata is in the coordination store, not in a KRaft quorum",
+        (
+            _row("broker.heartbeat.interval.ms", _INT, 2000),
+            _row("broker.session.timeout.ms", _INT, 9000),
+            _row("controller.listener.names", _LIST, ()),
+            _row("controller.quorum.append.linger.ms", _INT, 25, at_least(0)),
+            _row("controller.quorum.auto.join.enable", _BOOLEAN, False),
+            _row("controller.quorum.bootstrap.servers", _LIST, ()),
+            _row("controller.quorum.election.backoff.max.ms", _INT, 1000, at_least(0)),
+            _row("controller.quorum.election.timeout.ms", _INT, 1000, at_least(0)),
+            _row("controller.quorum.fetch.max.bytes", _INT, 1_048_576, at_least(1)),
+            _row("controller.quorum.fetch.snapshot.max.bytes", _INT, 1_048_576, at_least(1)),
+            _row("controller.quorum.fetch.timeout.ms", _INT, 2000, at_least(0)),
+            _row("controller.quorum.request.timeout.ms", _INT, 2000, at_least(0)),
+            _row("controller.quorum.retry.backoff.ms", _INT, 20, at_least(0)),
+            _row("controller.quorum.voters", _LIST, ()),
+            _row("controller.socket.timeout.ms", _INT, 30_000),
+            _row("early.start.listeners", _LIST, None),
+            _row("initial.broker.registration.timeout.ms", _INT, 60_000),
+            _row("metadata.log.dir", _STRING, None),
+            _row("metadata.log.max.record.bytes.between.snapshots", _LONG, 20_971_520, at_least(1)),
+            _row("metadata.log.max.snapshot.interval.ms", _LONG, 3_600_000, at_least(0)),
+            _row("metadata.log.segment.bytes", _INT, 1_073_741_824, at_least(8_388_608)),
+            _row("metadata.log.segment.ms", _LONG, 604_800_000),
+            _row("metadata.max.idle.interval.ms", _INT, 500, at_least(0)),
+            _row("metadata.max.retention.bytes", _LONG, 104_857_600),
+            _row("metadata.max.retention.ms", _LONG, 604_800_000),
+            _row("process.roles", _LIST, (), each_one_of("broker", "controller")),
+        ),
+    ),
+    (
+        "it is about replication between brokers, which comes with the cluster",
+        (
+            _row("auto.leader.rebalance.enable", _BOOLEAN, True),
+            _row("controlled.shutdown.enable", _BOOLEAN, True),
+            _row("inter.broker.listener.name", _STRING, None),
+            _row("leader.imbalance.check.interval.seconds", _LONG, 300, at_least(1)),
+            _row("num.replica.fetchers", _INT, 1, at_least(1), _CLUSTER_WIDE),
+            _row("replica.fetch.backoff.ms", _INT, 1000, at_least(0)),
+            _row("replica.fetch.max.bytes", _INT, 1_048_576, at_least(0)),
+            _row("replica.fetch.min.bytes", _INT, 1),
+            _row("replica.fetch.response.max.bytes", _INT, 10_485_760, at_least(0)),
+            _row("replica.fetch.wait.max.ms", _INT, 500),
+            _row("replica.lag.time.max.ms", _LONG, 30_000),
+            _row("replica.selector.class", _STRING, None),
+            _row("replica.socket.receive.buffer.bytes", _INT, 65_536),
+            _row("replica.socket.timeout.ms", _INT, 30_000),
+            _row(
+                "security.inter.broker.protocol",
+                _STRING,
+                "PLAINTEXT",
+                one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+            ),
+        ),
+    ),
+    (
+        "there is no tiered storage",
+        (
+            _row("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, update=_CLUSTER_WIDE),
+            _row("remote.fetch.max.wait.ms", _INT, 500, at_least(1), _CLUSTER_WIDE),
+            _row(
+                "remote.list.offsets.request.timeout.ms", _LONG, 30_000, at_least(1), _CLUSTER_WIDE
+            ),
+            _row(
+                "remote.log.index.file.cache.total.size.bytes",
+                _LONG,
+                1_073_741_824,
+                at_least(1),
+                _CLUSTER_WIDE,
+            ),
+            _row(
+                "remote.log.manager.copier.thread.pool.size", _INT, 10, at_least(1), _CLUSTER_WIDE
+            ),
+            _row(
+                "remote.log.manager.copy.max.bytes.per.second",
+                _LONG,
+                MAX_LONG,
+                at_least(1),
+                _CLUSTER_WIDE,
+            ),
+            _row("remote.log.manager.copy.quota.window.num", _INT, 11, at_least(1)),
+            _row("remote.log.manager.copy.quota.window.size.seconds", _INT, 1, at_least(1)),
+            _row(
+                "remote.log.manager.expiration.thread.pool.size",
+                _INT,
+                10,
+                at_least(1),
+                _CLUSTER_WIDE,
+            ),
+            _row(
+                "remote.log.manager.fetch.max.bytes.per.second",
+                _LONG,
+                MAX_LONG,
+                at_least(1),
+                _CLUSTER_WIDE,
+            ),
+            _row("remote.log.manager.fetch.quota.window.num", _INT, 11, at_least(1)),
+            _row("remote.log.manager.fetch.quota.window.size.seconds", _INT, 1, at_least(1)),
+            _row(
+                "remote.log.manager.follower.thread.pool.size", _INT, 2, at_least(1), _CLUSTER_WIDE
+            ),
+            _row("remote.log.manager.task.interval.ms", _LONG, 30_000, at_least(1)),
+            _row("remote.log.manager.thread.pool.size", _INT, 2, at_least(1)),
+            _row("remote.log.metadata.custom.metadata.max.bytes", _INT, 128, at_least(0)),
+            _row(
+                "remote.log.metadata.manager.class.name",
+                _STRING,
+                "org.apache.kafka.server.log.remote.metadata.storage."
+                "TopicBasedRemoteLogMetadataManager",
+            ),
+            _row("remote.log.metadata.manager.class.path", _STRING, None),
+            _row("remote.log.metadata.manager.impl.prefix", _STRING, "rlmm.config."),
+            _row("remote.log.metadata.manager.listener.name", _STRING, None),
+            _row("remote.log.reader.max.pending.tasks", _INT, 100, at_least(1)),
+            _row("remote.log.reader.threads", _INT, 10, at_least(1), _CLUSTER_WIDE),
+            _row("remote.log.storage.manager.class.name", _STRING, None),
+            _row("remote.log.storage.manager.class.path", _STRING, None),
+            _row("remote.log.storage.manager.impl.prefix", _STRING, "rsm.config."),
+        ),
+    ),
+    (
+        "there are no share groups",
+        (
+            _row("group.share.assignment.interval.ms", _INT, 1000, at_least(0), _CLUSTER_WIDE),
+            _row("group.share.assignors", _LIST, ("simple",)),
+            _row("group.share.delivery.count.limit", _INT, 5, between(2, 10)),
+            _row("group.share.heartbeat.interval.ms", _INT, 5000, at_least(1)),
+            _row("group.share.max.assignment.interval.ms", _INT, 15_000, at_least(0)),
+            _row("group.share.max.delivery.count.limit", _INT, 10, between(5, 25)),
+            _row("group.share.max.heartbeat.interval.ms", _INT, 15_000, at_least(1)),
+            _row("group.share.max.partition.max.record.locks", _INT, 4000, between(2000, 10_000)),
+            _row(
+                "group.share.max.record.lock.duration.ms", _INT, 60_000, between(30_000, 3_600_000)
+            ),
+            _row("group.share.max.session.timeout.ms", _INT, 60_000, at_least(1)),
+            _row("group.share.max.share.sessions", _INT, 2000, at_least(1)),
+            _row("group.share.max.size", _INT, 200, between(1, 1000)),
+            _row("group.share.min.assignment.interval.ms", _INT, 0, at_least(0)),
+            _row("group.share.min.delivery.count.limit", _INT, 2, between(2, 5)),
+            _row("group.share.min.heartbeat.interval.ms", _INT, 5000, at_least(1)),
+            _row("group.share.min.partition.max.record.locks", _INT, 100, between(100, 2000)),
+            _row("group.share.min.record.lock.duration.ms", _INT, 15_000, between(1000, 30_000)),
+            _row("group.share.min.session.timeout.ms", _INT, 45_000, at_least(1)),
+            _row("group.share.partition.max.record.locks", _INT, 2000, between(100, 10_000)),
+            _row("group.share.record.lock.duration.ms", _INT, 30_000, between(1000, 3_600_000)),
+            _row("group.share.session.timeout.ms", _INT, 45_000, at_least(1)),
+            _row("share.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
+            _row(
+                "share.coordinator.cached.buffer.max.bytes",
+                _INT,
+                1_048_588,
+                at_least(524_288),
+                _CLUSTER_WIDE,
+            ),
+            _row("share.coordinator.load.buffer.size", _INT, 5_242_880, at_least(1)),
+            _row(
+                "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500, between(0, 500)
+            ),
+            _row("share.coordinator.state.topic.compression.codec", _INT, 0),
+            _row("share.coordinator.state.topic.min.isr", _SHORT, 2, at_least(1)),
+            _row("share.coordinator.state.topic.num.partitions", _INT, 50, at_least(1)),
+            _row("share.coordinator.state.topic.replication.factor", _SHORT, 3, at_least(1)),
+            _row("share.coordinator.state.topic.segment.bytes", _INT, 104_857_600, at_least(1)),
+            _row("share.coordinator.threads", _INT, 1, at_least(1)),
+            _row("share.coordinator.write.timeout.ms", _INT, 5000, at_least(1)),
+        ),
+    ),
+    (
+        "there are no delegation tokens",
+        (
+            _row("delegation.token.expiry.check.interval.ms", _LONG, 3_600_000, at_least(1)),
+            _row("delegation.token.expiry.time.ms", _LONG, 86_400_000, at_least(1)),
+            _row("delegation.token.max.lifetime.ms", _LONG, 604_800_000, at_least(1)),
+        ),
+    ),
+    (
+        "there is no authentication yet",
+        (
+            _row("sasl.client.callback.handler.class", _CLASS, None),
+            _row("sasl.jaas.config", _PASSWORD, None, update=_PER_BROKER),
+            _row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", update=_PER_BROKER),
+            _row("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, update=_PER_BROKER),
+            _row("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), update=_PER_BROKER),
+            _row("sasl.kerberos.service.name", _STRING, None, update=_PER_BROKER),
+            _row("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, update=_PER_BROKER),
+            _row("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, update=_PER_BROKER),
+            _row("sasl.login.callback.handler.class", _CLASS, None),
+            _row("sasl.login.class", _CLASS, None),
+            _row("sasl.login.connect.timeout.ms", _INT, None),
+            _row("sasl.login.read.timeout.ms", _INT, None),
+            _row("sasl.login.refresh.buffer.seconds", _SHORT, 300, update=_PER_BROKER),
+            _row("sasl.login.refresh.min.period.seconds", _SHORT, 60, update=_PER_BROKER),
+            _row("sasl.login.refresh.window.factor", _DOUBLE, 0.8, update=_PER_BROKER),
+            _row("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, update=_PER_BROKER),
+            _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000),
+            _row("sasl.login.retry.backoff.ms", _LONG, 100),
+            _row("sasl.mechanism.controller.protocol", _STRING, "GSSAPI"),
+            _row("sasl.mechanism.inter.broker.protocol", _STRING, "GSSAPI", update=_PER_BROKER),
+            _row(
+                "sasl.oauthbearer.assertion.algorithm",
+                _STRING,
+                "RS256",
+                one_of("ES256", "RS256", any_case=True),
+            ),
+            _row("sasl.oauthbearer.assertion.claim.aud", _STRING, None),
+            _row("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, between(0, 86_400)),
+            _row("sasl.oauthbearer.assertion.claim.iss", _STRING, None),
+            _row("sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False),
+            _row("sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, between(0, 3600)),
+            _row("sasl.oauthbearer.assertion.claim.sub", _STRING, None),
+            _row("sasl.oauthbearer.assertion.file", _STRING, None),
+            _row("sasl.oauthbearer.assertion.private.key.file", _STRING, None),
+            _row("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None),
+            _row("sasl.oauthbearer.assertion.template.file", _STRING, None),
+            _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None),
+            _row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None),
+            _row("sasl.oauthbearer.clock.skew.seconds", _INT, 30),
+            _row("sasl.oauthbearer.expected.audience", _LIST, ()),
+            _row("sasl.oauthbearer.expected.issuer", _STRING, None),
+            _row("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000),
+            _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000),
+            _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100),
+            _row("sasl.oauthbearer.jwks.endpoint.url", _STRING, None),
+            _row(
+                "sasl.oauthbearer.jwt.retriever.class",
+                _CLASS,
+                "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+            ),
+            _row(
+                "sasl.oauthbearer.jwt.validator.class",
+                _CLASS,
+                "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+            ),
+            _row("sasl.oauthbearer.scope", _STRING, None),
+            _row("sasl.oauthbearer.scope.claim.name", _STRING, "scope"),
+            _row("sasl.oauthbearer.sub.claim.name", _STRING, "sub"),
+            _row("sasl.oauthbearer.token.endpoint.url", _STRING, None),
+            _row("sasl.server.callback.handler.class", _CLASS, None),
+            _row("sasl.server.max.receive.size", _INT, 524_288),
+        ),
+    ),
+    (
+        "there is no TLS yet",
+        (
+            _row("security.providers", _STRING, None),
+            _row("ssl.allow.dn.changes", _BOOLEAN, False),
+            _row("ssl.allow.san.changes", _BOOLEAN, False),
+            _row("ssl.cipher.suites", _LIST, (), update=_PER_BROKER),
+            _row("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), update=_PER_BROKER),
+            _row("ssl.endpoint.identification.algorithm", _STRING, "https", update=_PER_BROKER),
+            _row("ssl.key.password", _PASSWORD, None, update=_PER_BROKER),
+            _row("ssl.keymanager.algorithm", _STRING, "SunX509", update=_PER_BROKER),
+            _row("ssl.keystore.certificate.chain", _PASSWORD, None, update=_PER_BROKER),
+            _row("ssl.keystore.password", _PASSWORD, None, update=_PER_BROKER),
+            _row("ssl.keystore.type", _STRING, "JKS", update=_PER_BROKER),
+            _row("ssl.principal.mapping.rules", _STRING, "DEFAULT"),
+            _row("ssl.protocol", _STRING, "TLSv1.3", update=_PER_BROKER),
+            _row("ssl.provider", _STRING, None, update=_PER_BROKER),
+            _row("ssl.secure.random.implementation", _STRING, None, update=_PER_BROKER),
+            _row("ssl.trustmanager.algorithm", _STRING, "PKIX", update=_PER_BROKER),
+            _row("ssl.truststore.certificates", _PASSWORD, None, update=_PER_BROKER),
+            _row("ssl.truststore.location", _STRING, None, update=_PER_BROKER),
+            _row("ssl.truststore.password", _PASSWORD, None, update=_PER_BROKER),
+            _row("ssl.truststore.type", _STRING, "JKS", update=_PER_BROKER),
+        ),
+    ),
+)
+
+# (what to do instead, the config)
+_REFUSED: tuple[tuple[str, ConfigDef], ...] = (
+    (
+        "access control is not supported yet: remove it and restrict the listener to localhost",
+        _row("authorizer.class.name", _STRING, ""),
+    ),
+    (
+        "authentication is not supported yet: remove it and restrict the listener to localhost",
+        _row("sasl.enabled.mechanisms", _LIST, ("GSSAPI",), update=_PER_BROKER),
+    ),
+    (
+        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
+        _row("ssl.keystore.location", _STRING, None, update=_PER_BROKER),
+    ),
+    (
+        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
+        _row("ssl.keystore.key", _PASSWORD, None, update=_PER_BROKER),
+    ),
+    (
+        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
+        _row(
+            "ssl.client.auth", _STRING, "none", one_of("required", "requested", "none"), _PER_BROKER
+        ),
+    ),
+    (
+        "a Java class can't be loaded here: remove it",
+        _row(
+            "principal.builder.class",
+            _CLASS,
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            update=_PER_BROKER,
+        ),
+    ),
+    (
+        "a Java class can't be loaded here: remove it, and topics will be made without that policy",
+        _row("create.topic.policy.class.name", _CLASS, None),
+    ),
+    (
+        "a Java class can't be loaded here: remove it, and configs will change without that policy",
+        _row("alter.config.policy.class.name", _CLASS, None),
+    ),
+    (
+        "a Java class can't be loaded here: remove it",
+        _row("client.quota.callback.class", _CLASS, None),
+    ),
+    (
+        "tiered storage is not supported: remove it and give the logs room on the disk",
+        _row("remote.log.storage.system.enable", _BOOLEAN, False),
+    ),
+    (
+        "delegation tokens are not supported yet: remove it",
+        _row("delegation.token.secret.key", _PASSWORD, None),
+    ),
+    (
+        "a Java class can't be loaded here: write the values themselves into the file",
+        _row("config.providers", _LIST, (), update=_CLUSTER_WIDE),
+    ),
+    (
+        "log dirs can't be cordoned yet: take the folder out of log.dirs",
+        _row("cordoned.log.dirs", _LIST, (), update=_PER_BROKER),
+    ),
+    (
+        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
+        _row("ssl.engine.factory.class", _CLASS, None, update=_PER_BROKER),
+    ),
+)
+
+NO_EFFECT: dict[str, ConfigDef] = {
+    row.name: row._replace(documentation=f"No effect here: {why}.")
+    for why, rows in _NO_EFFECT
+    for row in rows
+}
+
+# Config to what to do instead.
+REFUSED: dict[str, tuple[ConfigDef, str]] = {
+    row.name: (
+        row._replace(documentation=f"Refused, unless it has its default: {instead}."),
+        instead,
+    )
+    for instead, row in _REFUSED
+}
+
+# Kafka has these only as settings of a running broker; they are shown only where they are set.
+DYNAMIC_ONLY: dict[str, ConfigDef] = {
+    name: ConfigDef(
+        name,
+        _LONG,
+        MAX_LONG,
+        "No effect here: it throttles replication between brokers, which comes with the cluster.",
+        Importance.MEDIUM,
+        at_least(0),
+        (),
+        _CLUSTER_WIDE,
+    )
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+
+# A running broker lets these grow to twice and shrink to half of what they are (KIP-226).
+THREAD_COUNTS = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
