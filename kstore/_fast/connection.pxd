@@ -26,11 +26,14 @@ cdef class Connection(AnswerSink):
     cdef bint rest_in_transport             # the socket did not take all: the transport has it
     cdef bint write_paused
     cdef bint read_paused
+    cdef bint muted                         # no request is handled until unmute()
+    cdef readonly int64_t last_active_ms
+    cdef readonly bytes hello               # body of the last ApiVersions request
+    cdef readonly int16_t hello_version
     cdef bint draining                      # drain() is scheduled
     cdef uint8_t* own                       # what is read of a request that came in pieces
     cdef Py_ssize_t own_capacity, own_end
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
-    cdef int64_t last_active_ms
     cdef list slots                         # Slot, in the order of their requests
     cdef int64_t held_bytes                 # answers that wait for an earlier one
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1

@@ -12,6 +12,10 @@ class Connection(AnswerSink):
     listener: str
     client_host: str
     peer: str
+    last_active_ms: int
+    hello: bytes | None
+    """The body of the last ApiVersions request, which names the client's software."""
+    hello_version: int
     def __init__(self, plane: DataPlane, listener: str) -> None: ...
     def connection_made(self, transport: Any) -> None:
         """The peer is connected: ask the server whether it may stay."""
@@ -47,6 +51,12 @@ class Connection(AnswerSink):
 
     def drain(self) -> None:
         """Send the answers that are complete and next in order; go on with what had to wait."""
+
+    def mute(self) -> None:
+        """Handle no request until `unmute`; what comes meanwhile waits."""
+
+    def unmute(self) -> None:
+        """Go on with what has come since `mute`."""
 
     @property
     def parked(self) -> int:

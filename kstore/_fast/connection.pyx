@@ -154,6 +154,15 @@ cdef class Connection(AnswerSink):
         else:
             self.regulate()
 
+    def mute(self):
+        """Handle no request until `unmute`; what comes meanwhile waits."""
+        self.muted = True
+
+    def unmute(self):
+        """Go on with what has come since `mute`."""
+        self.muted = False
+        self.resume()
+
     @property
     def parked(self):
         """How many requests of this connection wait for their answer."""
@@ -292,6 +301,9 @@ cdef class Connection(AnswerSink):
         cdef bint cached = self.plane.apis[head.api_key].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
         answer = None
+        if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:
+            self.hello = body
+            self.hello_version = head.api_version
         if cached:
             key = (head.api_key, head.api_version, self.listener, body)
             answer = self.plane.answers.get(key)
@@ -466,7 +478,7 @@ cdef class Connection(AnswerSink):
     cdef bint may_handle(self) noexcept:
         """Whether a further request may be handled now; otherwise it stays where it was read to."""
         return (
-            not self.write_paused and len(self.slots) < self.plane.max_parked
+            not self.write_paused and not self.muted and len(self.slots) < self.plane.max_parked
             and self.held_bytes < MAX_HELD_BYTES)
 
     cdef int regulate(self) except -1:
