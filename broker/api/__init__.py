@@ -110,6 +110,8 @@ API_TABLE: dict[int, ApiRow] = {
     61: ApiRow("transaction_admin:handle_describe_producers", 0, 0),
     65: ApiRow("transaction_admin:handle_describe_transactions", 0, 0),
     66: ApiRow("transaction_admin:handle_list_transactions", 0, 2),
+    68: ApiRow("consumer_groups:handle_consumer_group_heartbeat", 0, 1),
+    69: ApiRow("consumer_groups:handle_consumer_group_describe", 0, 1),
     74: ApiRow("alter_configs:handle_list_config_resources", 0, 1),
     75: ApiRow("metadata:handle_describe_topic_partitions", 0, 0),
     88: ApiRow("streams_groups:handle_streams_group_heartbeat", 0, 0),

@@ -188,7 +188,7 @@ class GroupPartition:
         for change in result.timers:
             if change.event is None:
                 self._timers.cancel(change.key)
-            else:
+            elif not (change.only_if_absent and change.key in self._timers):
                 self._timers.set(change.key, change.delay_ms, change.event)
         self._answer_some(result.completions)
 
@@ -231,6 +231,8 @@ class GroupCoordinator:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
         self.settings = _settings(broker.config)
+        self.internal_topics: Any = None
+        """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
         self._partitions: list[GroupPartition] = []
         self._loading: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
@@ -344,9 +346,7 @@ class GroupCoordinator:
         )
 
     def _group_config(self, group_id: str, name: str) -> Any:
-        """What was set for a group, or None."""
-        find = getattr(self.broker, "group_config", None)
-        return None if find is None else find(group_id, name)
+        return self.broker.configs.group(group_id)[name]
 
     def _new_id(self) -> str:
         return str(uuid4())
@@ -384,4 +384,9 @@ def _settings(config: Any) -> GroupSettings:
         max_size=config["group.max.size"],
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
+        streams_max_size=config["group.streams.max.size"],
+        consumer_max_size=config["group.consumer.max.size"],
+        consumer_assignors=tuple(config["group.consumer.assignors"]),
+        consumer_migration_policy=config["group.consumer.migration.policy"].lower(),
+        consumer_regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
     )

@@ -39,6 +39,10 @@ class TimerTable(Generic[K, E]):
     def __len__(self) -> int:
         return len(self._timers)
 
+    def __contains__(self, key: K) -> bool:
+        """Whether a timer of the key is set."""
+        return key in self._timers
+
     def set(self, key: K, delay_ms: int, event: E) -> None:
         """Set a timer, or replace the one of the same key."""
         deadline = self._loop.time() + delay_ms / 1000

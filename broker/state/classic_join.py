@@ -17,12 +17,12 @@ from kstore.broker.state.classic_group import (
     metadata_record,
 )
 from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step
-from kstore.broker.state.group_contract import ShardState
+from kstore.broker.state.group_contract import Group, ShardState
 from kstore.broker.state.group_result import GroupContext, GroupSettings, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
-__all__ = ["join_group"]
+__all__ = ["join_emptied_group", "join_group"]
 
 FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
@@ -47,6 +47,18 @@ def join_group(
         empty = ClassicGroup(request.group_id, ctx.now_ms)
         step.records.append(metadata_record(empty))
     return step.result(response)
+
+
+def join_emptied_group(
+    shard: ShardState, group: Group, request: JoinGroupRequest, ctx: GroupContext
+) -> Result:
+    """Join a group of another kind: one without members becomes a classic group."""
+    if not group.is_empty:
+        return Result(_failure(UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    result = join_group(shard, None, request, ctx)
+    if not result.records:
+        return result
+    return result._replace(records=(*group.tombstones(), *result.records))
 
 
 def _request_error(

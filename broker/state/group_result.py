@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kstore.config.group_configs import GROUP_CONFIGS
+
 if TYPE_CHECKING:
     from kstore.broker.state.group_contract import Group
     from kstore.broker.state.image import MetadataImage
@@ -22,7 +24,11 @@ __all__ = [
     "HeartbeatExpired",
     "InitialRebalanceExpired",
     "JoinExpired",
+    "RebalanceExpired",
+    "RegexesDue",
     "Result",
+    "SessionExpired",
+    "StreamsDelayExpired",
     "SyncExpired",
     "TimerChange",
     "TimerEvent",
@@ -49,10 +55,15 @@ class GroupSettings(NamedTuple):
     max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    streams_max_size: int = 2_147_483_647
+    consumer_max_size: int = 2_147_483_647
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"
+    consumer_regex_refresh_interval_ms: int = 600_000
 
 
-def _no_group_config(group_id: str, name: str) -> None:
-    return None
+def _default_group_config(group_id: str, name: str) -> Any:
+    return GROUP_CONFIGS[name].default
 
 
 class GroupContext(NamedTuple):
@@ -67,9 +78,9 @@ class GroupContext(NamedTuple):
     client_host: str = ""
     image: MetadataImage | None = None
     """Topics, their ids, partitions and racks as of now; to be read only."""
-    group_config: Callable[[str, str], Any] = _no_group_config
-    """``group_config(group_id, name)``: what was set for a group (config resource GROUP), or
-    None.
+    group_config: Callable[[str, str], Any] = _default_group_config
+    """``group_config(group_id, name)``: a setting of a group (config resource GROUP), the broker's
+    where it has none of its own.
     """
 
     @property
@@ -107,7 +118,45 @@ class SyncExpired(NamedTuple):
     generation_id: int
 
 
-TimerEvent: TypeAlias = HeartbeatExpired | InitialRebalanceExpired | JoinExpired | SyncExpired
+class SessionExpired(NamedTuple):
+    """A member of a consumer or streams group was not heard of for its session timeout."""
+
+    group_id: str
+    member_id: str
+
+
+class RebalanceExpired(NamedTuple):
+    """A member of a consumer group did not give up its partitions in time, or, a classic one, did
+    not join or sync in time. It matters only in ``member_epoch``, if that is not -1.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int = -1
+
+
+class RegexesDue(NamedTuple):
+    """A consumer group's regular expressions are to be resolved."""
+
+    group_id: str
+
+
+class StreamsDelayExpired(NamedTuple):
+    """The initial rebalance delay of a streams group is over."""
+
+    group_id: str
+
+
+TimerEvent: TypeAlias = (
+    HeartbeatExpired
+    | InitialRebalanceExpired
+    | JoinExpired
+    | SyncExpired
+    | SessionExpired
+    | RebalanceExpired
+    | RegexesDue
+    | StreamsDelayExpired
+)
 
 
 class TimerChange(NamedTuple):
@@ -118,6 +167,8 @@ class TimerChange(NamedTuple):
     key: TimerKey
     delay_ms: int
     event: TimerEvent | None
+    only_if_absent: bool = False
+    """Leave a timer of this key that is set already."""
 
 
 class GroupRecord(NamedTuple):
@@ -143,6 +194,8 @@ class Result(NamedTuple):
     """The successors of the groups that changed; they replace the live ones after the append."""
     producer: tuple[int, int] | None = None
     """The producer id and epoch in whose transaction the records are written."""
+    marks: tuple[tuple[str, str, Any], ...] = ()
+    """Soft state that no record holds: (group id, attribute, value), set after the append."""
 
 
 def heartbeat_key(group_id: str, member_id: str) -> TimerKey:

@@ -78,6 +78,9 @@ class GroupShard:
             self.replay(record, record_offset=offset, producer_id=producer_id)
         for group in result.groups:
             self.groups[group.group_id] = group
+        for group_id, attribute, value in result.marks:
+            if group_id in self.groups:
+                setattr(self.groups[group_id], attribute, value)
 
     def replay(
         self,

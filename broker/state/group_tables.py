@@ -25,19 +25,29 @@ REQUESTS: dict[str, dict[str, str]] = {
     "JoinGroupRequest": {
         NO_GROUP: "classic_join:join_group",
         "classic": "classic_join:join_group",
+        "streams": "streams_classic:join_group",
+        "consumer": "consumer_classic:join",
     },
     "SyncGroupRequest": {
         NO_GROUP: "classic_sync:sync_group",
         "classic": "classic_sync:sync_group",
+        "streams": "streams_classic:sync_group",
+        "consumer": "consumer_classic:sync",
     },
     "HeartbeatRequest": {
         NO_GROUP: "classic_sync:heartbeat",
         "classic": "classic_sync:heartbeat",
+        "streams": "streams_classic:heartbeat",
+        "consumer": "consumer_classic:heartbeat",
     },
     "LeaveGroupRequest": {
         NO_GROUP: "classic_sync:leave_group",
         "classic": "classic_sync:leave_group",
+        "streams": "streams_classic:leave_group",
+        "consumer": "consumer_classic:leave",
     },
+    "StreamsGroupHeartbeatRequest": {OTHERS: "streams_heartbeat:heartbeat"},
+    "ConsumerGroupHeartbeatRequest": {OTHERS: "consumer_heartbeat:heartbeat"},
     "OffsetCommitRequest": {OTHERS: "offset_commit:commit_offsets"},
     "TxnOffsetCommitRequest": {OTHERS: "txn_offset_commit:commit_transactional_offsets"},
     "OffsetDeleteRequest": {OTHERS: "offset_commit:delete_offsets"},
@@ -48,6 +58,19 @@ REQUESTS: dict[str, dict[str, str]] = {
 RECORDS: dict[int, str] = {
     1: "offset_commit:replay_commit",
     2: "classic_group:replay_metadata",
+    3: "consumer_records:replay_epoch",
+    4: "consumer_records:replay_partition_metadata",
+    5: "consumer_records:replay_member",
+    6: "consumer_records:replay_target_epoch",
+    7: "consumer_records:replay_target",
+    8: "consumer_records:replay_assignment",
+    16: "consumer_records:replay_regex",
+    17: "streams_records:replay",
+    19: "streams_records:replay",
+    20: "streams_records:replay",
+    21: "streams_records:replay",
+    22: "streams_records:replay",
+    23: "streams_records:replay",
 }
 """A record's type to ``f(shard, key, value, record_offset, producer_id) -> None``."""
 
@@ -56,14 +79,32 @@ TIMERS: dict[str, dict[str, str]] = {
     "InitialRebalanceExpired": {"classic": "classic_sync:expire"},
     "JoinExpired": {"classic": "classic_sync:expire"},
     "SyncExpired": {"classic": "classic_sync:expire"},
+    "SessionExpired": {
+        "consumer": "consumer_heartbeat:expire_member",
+        "streams": "streams_timers:session_expired",
+    },
+    "RebalanceExpired": {
+        "consumer": "consumer_heartbeat:expire_member",
+        "streams": "streams_timers:rebalance_expired",
+    },
+    "RegexesDue": {"consumer": "consumer_heartbeat:resolve_regexes"},
+    "StreamsDelayExpired": {"streams": "streams_timers:delay_expired"},
 }
 """A timer event's class name to the kind to ``f(shard, group, event, ctx) -> Result``. An event for
 a group that is gone, or of another kind now, came too late and does nothing."""
 
-RESUME: dict[str, str] = {"classic": "classic_step:resume"}
+RESUME: dict[str, str] = {
+    "classic": "classic_step:resume",
+    "consumer": "consumer_heartbeat:resume",
+    "streams": "streams_timers:resume",
+}
 """The kind to ``f(shard, group, ctx) -> Result``: what follows the replay of the log."""
 
-PARKED: dict[str, str] = {"classic": "classic_step:parked_answers"}
+PARKED: dict[str, str] = {
+    "classic": "classic_step:parked_answers",
+    "consumer": "consumer_heartbeat:parked_answers",
+    "streams": "streams_timers:parked_answers",
+}
 """The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
 
 

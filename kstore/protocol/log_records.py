@@ -30,6 +30,19 @@ RECORD_TYPES: dict[int, tuple[str, str]] = {
     0: ("log_records_classic", "OffsetCommit"),
     1: ("log_records_classic", "OffsetCommit"),
     2: ("log_records_classic", "GroupMetadata"),
+    3: ("log_records_consumer", "ConsumerGroupMetadata"),
+    4: ("log_records_consumer", "ConsumerGroupPartitionMetadata"),
+    5: ("log_records_consumer", "ConsumerGroupMemberMetadata"),
+    6: ("log_records_consumer", "ConsumerGroupTargetAssignmentMetadata"),
+    7: ("log_records_consumer", "ConsumerGroupTargetAssignmentMember"),
+    8: ("log_records_consumer", "ConsumerGroupCurrentMemberAssignment"),
+    16: ("log_records_consumer", "ConsumerGroupRegularExpression"),
+    17: ("log_records_streams", "StreamsGroupMetadata"),
+    19: ("log_records_streams", "StreamsGroupMemberMetadata"),
+    20: ("log_records_streams", "StreamsGroupTargetAssignmentMetadata"),
+    21: ("log_records_streams", "StreamsGroupTargetAssignmentMember"),
+    22: ("log_records_streams", "StreamsGroupCurrentMemberAssignment"),
+    23: ("log_records_streams", "StreamsGroupTopology"),
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from uuid import UUID
 
 from kstore.broker.state.group_result import (
     GroupContext,
@@ -19,6 +20,7 @@ from kstore.broker.state.group_result import (
     TimerKey,
 )
 from kstore.broker.state.group_shard import GroupShard
+from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.protocol.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -54,8 +56,9 @@ def snapshot(shard: GroupShard) -> dict[str, Any]:
 class GroupDriver:
     """A shard with time, timers and a log. Member ids end in 1, 2, 3..."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.shard = GroupShard(GroupSettings(**settings))
+        self.image = MetadataImage("cluster", lambda: None)
         self.now_ms = 1_000_000
         self.log: list[GroupRecord] = []
         self.last_records: list[GroupRecord] = []
@@ -72,6 +75,7 @@ class GroupDriver:
             api_version=version,
             client_id=client_id,
             client_host=host,
+            image=self.image,
         )
 
     def send(self, request: Message, *, version: int = -1, client_id: str = "c") -> Any:
@@ -87,6 +91,14 @@ class GroupDriver:
         if result.response is not None:
             return result.response
         return parked if parked.response is None else parked.response
+
+    def topic(self, name: str, partitions: int) -> UUID:
+        """Make a topic, or change its partition count; its id."""
+        known = self.image.topics.get(name)
+        topic_id = UUID(int=1000 + next(self._ids)) if known is None else known.topic_id
+        parts = tuple(PartitionImage(1, 0, (1,), (1,)) for _ in range(partitions))
+        self.image.put_topic(TopicImage(name, topic_id, parts, {}))
+        return topic_id
 
     def advance(self, ms: int) -> None:
         """Let time pass, firing the timers on the way in their order."""
@@ -129,6 +141,8 @@ class GroupDriver:
             assert token.response is None, "answered twice"
             token.response = response
         for change in result.timers:
+            if change.only_if_absent and change.key in self.timers:
+                continue
             self.timers.pop(change.key, None)
             if change.event is not None:
                 when = self.now_ms + change.delay_ms

@@ -39,6 +39,11 @@ SETTINGS: dict[str, Any] = {
     "group.min.session.timeout.ms": 1,
     "group.max.session.timeout.ms": 1_800_000,
     "group.max.size": 100,
+    "group.consumer.max.size": 100,
+    "group.streams.max.size": 100,
+    "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
+    "group.consumer.regex.refresh.interval.ms": 600_000,
     "offset.metadata.max.bytes": 4096,
     "offsets.retention.minutes": 10_080,
     "offsets.retention.check.interval.ms": 600_000,
@@ -313,7 +318,7 @@ def test_records_of_other_kinds_are_left_alone(tmp_path: Path) -> None:
     async def write(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.handle("g", commit(7), ASKED)
         place = TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
-        host.logs[place].append(b"\x00\x00x", key=b"\x00\x03a consumer group of KIP-848")
+        host.logs[place].append(b"\x00\x00x", key=b"\x00\x0ba share group of KIP-932")
 
     async def read(host: Host, coordinator: GroupCoordinator) -> None:
         shard = (await coordinator.loaded_partition("g")).shard

@@ -1,0 +1,68 @@
+"""ConsumerGroupHeartbeat 0-1 and ConsumerGroupDescribe 0-1 (KIP-848). What a group decides is
+broker/state's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.api.groups import GROUP_OPERATIONS
+from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.state.consumer_describe import describe_consumer_group
+from kstore.broker.state.consumer_heartbeat import request_problem
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedGroup,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
+
+
+async def handle_consumer_group_heartbeat(
+    broker: Broker, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
+    """Join, stay in or leave a consumer group."""
+    coordinator = coordinator_of(broker)
+    assignors = coordinator.settings.consumer_assignors
+    problem = request_problem(request, ctx.api_version, assignors)
+    if problem is not None:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=problem.error_code, error_message=problem.message
+        )
+    try:
+        answer = await coordinator.handle(request.group_id, request, ctx)
+        return cast(ConsumerGroupHeartbeatResponse, answer)
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+
+async def handle_consumer_group_describe(
+    broker: Broker, request: ConsumerGroupDescribeRequest, ctx: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Members, assignments and target assignments of the groups asked for."""
+    response = ConsumerGroupDescribeResponse()
+    coordinator = coordinator_of(broker)
+    default = coordinator.settings.consumer_assignors[0]
+    for group_id in request.group_ids:
+        if not group_id:
+            response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
+            continue
+        try:
+            partition = await coordinator.loaded_partition(group_id)
+        except KafkaError as error:
+            response.groups.append(DescribedGroup(group_id=group_id, error_code=error.code))
+            continue
+        group = partition.shard.groups.get(group_id)
+        described = describe_consumer_group(group, group_id, broker.image, default)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response

@@ -1,0 +1,37 @@
+"""The `range` assignor: every topic is cut into one range per subscriber, in the same order of
+members for all topics, so that topics with equal subscribers and counts are co-partitioned.
+
+Static members come first, by instance id, and keep their place when they come back under another
+member id.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kstore.broker.state.assignor_spec import Assignments, GroupSpec
+
+__all__ = ["assign_range"]
+
+
+def assign_range(spec: GroupSpec) -> Assignments:
+    """Give each member its range of each of its topics; the first ones get one partition more."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance_id = spec.members[member_id].instance_id
+        return instance_id is None, member_id if instance_id is None else instance_id
+
+    assigned: Assignments = {member_id: {} for member_id in sorted(spec.members, key=place)}
+    subscribers: dict[UUID, list[str]] = {}
+    for member_id in assigned:
+        for topic_id in spec.members[member_id].topic_ids:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    for topic_id, member_ids in subscribers.items():
+        least, extra = divmod(spec.partitions[topic_id], len(member_ids))
+        start = 0
+        for index, member_id in enumerate(member_ids):
+            end = start + least + (index < extra)
+            if end > start:
+                assigned[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return assigned

@@ -1,0 +1,163 @@
+"""The `uniform` assignor: every member gets as many partitions as any other, give or take one, and
+keeps as much as it can of what it had. It looks at numbers only, not at ranges.
+
+With equal subscriptions the quota is known from the start. With unequal ones, partitions go to the
+least loaded subscriber, topic by topic, and are then moved from loaded to less loaded subscribers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from uuid import UUID
+
+from kstore.broker.state.assignor_spec import Assignments, GroupSpec
+
+__all__ = ["assign_uniform"]
+
+MAX_ROUNDS = 16
+"""Overlapping subscriptions may need many rounds to be balanced to the last partition; each halves
+what is left, so these are enough.
+"""
+
+
+def assign_uniform(spec: GroupSpec) -> Assignments:
+    """Balance the subscribed partitions over the members."""
+    if not spec.members:
+        return {}
+    if spec.homogeneous:
+        return _by_quota(spec)
+    return _Balancer(spec).balanced()
+
+
+def _kept(spec: GroupSpec, member_id: str) -> dict[UUID, list[int]]:
+    """What a member had and may keep: of topics that it subscribes to, partitions that exist."""
+    member = spec.members[member_id]
+    return {
+        topic_id: sorted(p for p in partitions if p < spec.partitions[topic_id])
+        for topic_id, partitions in member.target.items()
+        if topic_id in member.topic_ids
+    }
+
+
+def _by_quota(spec: GroupSpec) -> Assignments:
+    topic_ids = next(iter(spec.members.values())).topic_ids
+    total = sum(spec.partitions[topic_id] for topic_id in topic_ids)
+    quota, extras = divmod(total, len(spec.members))
+    had = {member_id: _kept(spec, member_id) for member_id in spec.members}
+    sizes = {member_id: sum(map(len, kept.values())) for member_id, kept in had.items()}
+    # Who has more than its quota keeps one extra partition, as long as there are extra ones.
+    limits = dict.fromkeys(spec.members, quota)
+    for member_id, size in sizes.items():
+        if extras and size > quota:
+            limits[member_id] += 1
+            extras -= 1
+    # The others go to the last members, as in Kafka.
+    for member_id in reversed(list(spec.members)):
+        if extras and limits[member_id] == quota:
+            limits[member_id] += 1
+            extras -= 1
+    assigned: dict[str, dict[UUID, set[int]]] = {}
+    owned: set[tuple[UUID, int]] = set()
+    taken_away: list[tuple[UUID, int]] = []
+    for member_id, kept in had.items():
+        places = [(topic_id, index) for topic_id, indexes in kept.items() for index in indexes]
+        limit = limits[member_id]
+        taken_away += places[limit:]
+        owned.update(places)
+        mine = assigned[member_id] = {}
+        for topic_id, index in places[:limit]:
+            mine.setdefault(topic_id, set()).add(index)
+        limits[member_id] = limit - min(limit, len(places))
+    fresh = [
+        (topic_id, index)
+        for topic_id in topic_ids
+        for index in range(spec.partitions[topic_id])
+        if (topic_id, index) not in owned
+    ]
+    free = iter(fresh + taken_away)
+    for member_id, room in limits.items():
+        for _, (topic_id, index) in zip(range(room), free, strict=False):
+            assigned[member_id].setdefault(topic_id, set()).add(index)
+    return _frozen(assigned)
+
+
+class _Balancer:
+    """The assignment of members with unequal subscriptions, while it is being worked out."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self.spec = spec
+        self.order = {member_id: index for index, member_id in enumerate(spec.members)}
+        self.load = dict.fromkeys(spec.members, 0)
+        self.subscribers: dict[UUID, list[str]] = {}
+        for member_id, member in spec.members.items():
+            for topic_id in member.topic_ids:
+                self.subscribers.setdefault(topic_id, []).append(member_id)
+        self.owners: dict[UUID, dict[int, str]] = {topic_id: {} for topic_id in self.subscribers}
+        for member_id in spec.members:
+            for topic_id, indexes in _kept(spec, member_id).items():
+                for index in indexes:
+                    if index not in self.owners[topic_id]:
+                        self.owners[topic_id][index] = member_id
+                        self.load[member_id] += 1
+
+    def balanced(self) -> Assignments:
+        """Hand out what nobody has, then move what can be moved for the better."""
+        topics = sorted(self.subscribers, key=self._difficulty)
+        for topic_id in topics:
+            self._hand_out(topic_id)
+        shared = [topic_id for topic_id in topics if len(self.subscribers[topic_id]) > 1]
+        for _ in range(MAX_ROUNDS):
+            if not sum(self._level(topic_id) for topic_id in shared):
+                break
+        assigned: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in self.load}
+        for topic_id, owners in self.owners.items():
+            for index, member_id in owners.items():
+                assigned[member_id].setdefault(topic_id, set()).add(index)
+        return _frozen(assigned)
+
+    def _difficulty(self, topic_id: UUID) -> tuple[float, int, UUID]:
+        """Topics with many partitions per subscriber first: the others can even out later."""
+        subscribers = len(self.subscribers[topic_id])
+        return -self.spec.partitions[topic_id] / subscribers, subscribers, topic_id
+
+    def _hand_out(self, topic_id: UUID) -> None:
+        """Give each partition that nobody has to the least loaded subscriber."""
+        owners = self.owners[topic_id]
+        heap = [(self.load[m], self.order[m], m) for m in self.subscribers[topic_id]]
+        heapq.heapify(heap)
+        for index in range(self.spec.partitions[topic_id]):
+            if index in owners:
+                continue
+            load, order, member_id = heap[0]
+            owners[index] = member_id
+            self.load[member_id] = load + 1
+            heapq.heapreplace(heap, (load + 1, order, member_id))
+
+    def _level(self, topic_id: UUID) -> int:
+        """Move partitions of a topic from its most to its least loaded subscribers; how many."""
+        owners = self.owners[topic_id]
+        held: dict[str, list[int]] = {}
+        for index in sorted(owners):
+            held.setdefault(owners[index], []).append(index)
+        moved = 0
+        while held:
+            giver = max(held, key=lambda m: (self.load[m], self.order[m]))
+            taker = min(self.subscribers[topic_id], key=lambda m: (self.load[m], self.order[m]))
+            if self.load[giver] - self.load[taker] <= 1:
+                break
+            index = held[giver].pop()
+            if not held[giver]:
+                del held[giver]
+            owners[index] = taker
+            held.setdefault(taker, []).append(index)
+            self.load[giver] -= 1
+            self.load[taker] += 1
+            moved += 1
+        return moved
+
+
+def _frozen(assigned: dict[str, dict[UUID, set[int]]]) -> Assignments:
+    return {
+        member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
+        for member_id, topics in assigned.items()
+    }

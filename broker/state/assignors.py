@@ -1,0 +1,19 @@
+"""The table of server-side assignors (KIP-848). Their rules are in assignor_range and
+assignor_uniform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kstore.broker.state.assignor_range import assign_range
+from kstore.broker.state.assignor_spec import Assignments, GroupSpec
+from kstore.broker.state.assignor_uniform import assign_uniform
+
+__all__ = ["ASSIGNORS"]
+
+ASSIGNORS: Mapping[str, Callable[[GroupSpec], Assignments]] = {
+    "range": assign_range,
+    "uniform": assign_uniform,
+}
+"""Name to rule. Each is a pure function, and gives every member an entry."""

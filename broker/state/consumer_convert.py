@@ -1,0 +1,255 @@
+"""A live group changes its protocol: a classic group becomes a consumer group when the first member
+of the consumer protocol joins, and back when the last one leaves (KIP-848).
+
+Nobody loses a partition by it: the last assignment is taken along, and a rebalance follows.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kstore.broker.state.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+    metadata_record,
+)
+from kstore.broker.state.classic_step import Step
+from kstore.broker.state.consumer_group import ConsumerGroup, Target
+from kstore.broker.state.consumer_member import (
+    ClassicMetadata,
+    Member,
+    current_assignment_record,
+    member_record,
+)
+from kstore.broker.state.consumer_records import epoch_record, target_epoch_record, target_record
+from kstore.broker.state.consumer_step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
+from kstore.broker.state.image import MetadataImage
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from kstore.protocol.groups import JoinGroupResponse, SyncGroupResponse
+from kstore.protocol.schema import Message
+
+__all__ = ["assignment_bytes", "downgrade", "may_downgrade", "subscription_of", "upgrade"]
+
+VERSION_BYTES = 2
+
+
+def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    """A consumer's subscription; None if it is malformed."""
+    try:
+        return ConsumerProtocolSubscription.decode(
+            metadata, _version(metadata, ConsumerProtocolSubscription), offset=VERSION_BYTES,
+            allow_trailing=True,
+        )  # fmt: skip
+    except ProtocolError:
+        return None
+
+
+def assignment_bytes(target: Target, image: MetadataImage, metadata: bytes) -> bytes:
+    """An assignment as a classic consumer reads it, in the version of its subscription."""
+    topics = ((image.topic_by_id(topic_id), indexes) for topic_id, indexes in target.items())
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignmentTopicPartition(topic=topic.name, partitions=sorted(indexes))
+            for topic, indexes in topics
+            if topic is not None
+        ]
+    )
+    version = _version(metadata, ConsumerProtocolAssignment)
+    return version.to_bytes(VERSION_BYTES, "big") + assignment.encode(version)
+
+
+def _version(data: bytes, message: type[Message]) -> int:
+    """The version that embedded data begins with; a newer one is read as the newest known."""
+    if len(data) < VERSION_BYTES:
+        raise ProtocolError(f"a consumer's metadata has only {len(data)} bytes")
+    version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
+    if version < message.MIN_VERSION:
+        raise ProtocolError(f"a consumer's metadata has version {version}")
+    return min(version, message.MAX_VERSION)
+
+
+def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
+    """What a classic member was assigned, or why that can't be taken along."""
+    if not member.assignment:
+        return {}
+    try:
+        version = _version(member.assignment, ConsumerProtocolAssignment)
+        assignment = ConsumerProtocolAssignment.decode(
+            member.assignment, version, offset=VERSION_BYTES, allow_trailing=True
+        )
+    except ProtocolError:
+        return "because the embedded consumer protocol is malformed."
+    if assignment.user_data:
+        return (
+            "because an unsupported custom assignor is in use. Please refer to the documentation "
+            "or switch to a default assignor before re-attempting the upgrade."
+        )
+    target: dict[UUID, frozenset[int]] = {}
+    for topic in assignment.assigned_partitions:
+        known = image.topics.get(topic.topic)
+        if known is not None:
+            target[known.topic_id] = frozenset(topic.partitions)
+    return target
+
+
+def upgrade(
+    classic: ClassicGroup, ctx: GroupContext, settings: GroupSettings
+) -> ConsumerStep | Refusal:
+    """A step on the consumer group that a classic group with members becomes."""
+    why_not = ""
+    if settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
+        why_not = "because online upgrade is disabled."
+    elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        why_not = "because the group does not use the consumer embedded protocol."
+    elif len(classic.members) > settings.consumer_max_size:
+        why_not = "because the group size exceeds the consumer group maximum size."
+    group = ConsumerGroup(classic.group_id)
+    group.epoch = group.assignment_epoch = classic.generation_id
+    for old in () if why_not else classic.members.values():
+        target = _assigned_to(old, ctx.topics)
+        subscription = subscription_of(_metadata(old, classic))
+        if isinstance(target, str) or subscription is None:
+            malformed = "because the embedded consumer protocol is malformed."
+            why_not = target if isinstance(target, str) else malformed
+            break
+        group.target[old.member_id] = target
+        group.put(_converted(old, subscription, target, classic.generation_id))
+    if why_not:
+        text = f"Cannot upgrade classic group {classic.group_id} to consumer group {why_not}"
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    known = group.subscribed_topics(group.members.values())
+    group.metadata_hash = metadata_hash(ctx.topics, known)
+    step = ConsumerStep(group, ctx, settings)
+    step.records += classic.tombstones()
+    step.records += _records(group)
+    _answer_parked(step, classic)
+    for member in group.members.values():
+        assert member.classic is not None
+        step.keep_session(member.member_id, member.classic.session_timeout_ms)
+    return step
+
+
+def _metadata(member: ClassicMember, classic: ClassicGroup) -> bytes:
+    return member.metadata(classic.protocol_name) or member.protocols[0][1]
+
+
+def _converted(
+    old: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+    target: Target,
+    generation_id: int,
+) -> Member:
+    return Member(
+        member_id=old.member_id,
+        instance_id=old.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=old.client_id,
+        client_host=old.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        classic=ClassicMetadata(old.session_timeout_ms, old.protocols),
+        epoch=generation_id,
+        previous_epoch=generation_id,
+        assigned={topic: dict.fromkeys(parts, generation_id) for topic, parts in target.items()},
+    )
+
+
+def _records(group: ConsumerGroup) -> list[GroupRecord]:
+    group_id = group.group_id
+    members = group.members.values()
+    records = [member_record(group_id, member) for member in members]
+    records.append(epoch_record(group_id, group.epoch, group.metadata_hash))
+    records += [target_record(group_id, name, target) for name, target in group.target.items()]
+    records.append(target_epoch_record(group_id, group.assignment_epoch, 0))
+    records += [current_assignment_record(group_id, member) for member in members]
+    return records
+
+
+def _answer_parked(step: ConsumerStep, classic: ClassicGroup) -> None:
+    """Who waits in a rebalance is told of the next one, and comes back to the consumer group."""
+    again = ErrorCode.REBALANCE_IN_PROGRESS
+    for member in classic.members.values():
+        if member.awaiting_join is not None:
+            response = JoinGroupResponse(member_id=member.member_id, error_code=again)
+            step.completions.append((member.awaiting_join, response))
+        if member.awaiting_sync is not None:
+            step.completions.append((member.awaiting_sync, SyncGroupResponse(error_code=again)))
+
+
+def may_downgrade(group: ConsumerGroup, leaving: list[Member], settings: GroupSettings) -> bool:
+    """Whether only classic members are left when ``leaving`` are gone, and may be a classic group
+    again.
+    """
+    left = {member.member_id for member in leaving}
+    staying = [member for name, member in group.members.items() if name not in left]
+    return (
+        bool(staying)
+        and all(member.classic is not None for member in staying)
+        and settings.consumer_migration_policy in ("bidirectional", "downgrade")
+        and len(staying) <= settings.max_size
+    )
+
+
+def downgrade(
+    group: ConsumerGroup,
+    leaving: list[Member],
+    joining: Member | None,
+    ctx: GroupContext,
+    settings: GroupSettings,
+    *,
+    rebalance: bool,
+    answer: Message | None,
+    before: tuple[GroupRecord, ...] = (),
+) -> Result:
+    """Make the group a classic one. ``joining`` is a static member that takes the place of the last
+    member of the consumer protocol; the records ``before`` have put it there.
+    """
+    replaced = None if joining is None else group.static_member(joining.instance_id)
+    renamed = {}
+    if joining is not None and replaced is not None:
+        renamed[replaced.member_id] = joining.member_id
+    gone = {member.member_id for member in leaving} | renamed.keys()
+    classic = ClassicGroup(group.group_id, ctx.now_ms)
+    classic.generation_id = group.epoch
+    staying = [member for name, member in group.members.items() if name not in gone]
+    for member in [*staying, *([] if joining is None else [joining])]:
+        classic.add(_classic_member(member))
+    classic.state = STABLE
+    classic.protocol_name = classic.select_protocol()
+    classic.subscribed_topics = classic.compute_subscribed_topics()
+    for restored in list(classic.members.values()):
+        owner_id = restored.member_id
+        if replaced is not None and owner_id in renamed.values():
+            owner_id = replaced.member_id
+        metadata = restored.metadata(classic.protocol_name)
+        assignment = assignment_bytes(group.target_of(owner_id), ctx.topics, metadata)
+        classic.replace(restored._replace(assignment=assignment))
+    step = Step(classic, ctx, settings)
+    step.records += [*before, *group.tombstones(renamed), metadata_record(classic)]
+    for restored in classic.members.values():
+        step.expect_heartbeat(restored)
+    if rebalance:
+        step.prepare_rebalance()
+    return step.result(answer)
+
+
+def _classic_member(member: Member) -> ClassicMember:
+    assert member.classic is not None, member
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols=member.classic.protocols,
+    )

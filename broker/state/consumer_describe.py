@@ -1,0 +1,80 @@
+"""ConsumerGroupDescribe: a consumer group as administrators see it. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.broker.state.consumer_member import Member
+from kstore.broker.state.group_contract import Group
+from kstore.broker.state.image import MetadataImage
+from kstore.errors import ErrorCode
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    DescribedGroup,
+)
+from kstore.protocol.consumer_groups import Member as DescribedMember
+
+__all__ = ["describe_consumer_group"]
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def describe_consumer_group(
+    group: Group | None, group_id: str, image: MetadataImage, default_assignor: str
+) -> DescribedGroup:
+    """Epochs, members, what they own and what they are to own; topics that are gone left out."""
+    if not isinstance(group, ConsumerGroup):
+        reason = "not found" if group is None else "is not a consumer group"
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+        )
+    named = [member.assignor for member in group.members.values() if member.assignor]
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=max(named, key=named.count) if named else default_assignor,
+        members=[_described(group, member, image) for member in group.members.values()],
+    )
+
+
+def _described(group: ConsumerGroup, member: Member, image: MetadataImage) -> DescribedMember:
+    # What it has yet to give up is still its own.
+    owned: dict[UUID, list[int]] = {}
+    for part in (member.assigned, member.revoking):
+        for topic_id, partitions in part.items():
+            owned.setdefault(topic_id, []).extend(partitions)
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(owned, image),
+        target_assignment=_assignment(group.target_of(member.member_id), image),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(
+    partitions: Mapping[UUID, Collection[int]], image: MetadataImage
+) -> ConsumerGroupDescribeResponseAssignment:
+    topics = ((image.topic_by_id(topic_id), indexes) for topic_id, indexes in partitions.items())
+    return ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic.topic_id, topic_name=topic.name, partitions=sorted(indexes)
+            )
+            for topic, indexes in topics
+            if topic is not None
+        ]
+    )

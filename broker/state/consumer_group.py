@@ -1,0 +1,308 @@
+"""A consumer group (KIP-848) as a value: epochs, members, target assignment, resolved regular
+expressions. It makes no decisions: it is what its records say.
+
+What is derived (who subscribes to what) is computed when asked for, because it is only asked for
+when something changes. The one thing kept up to date is who owns each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.broker.state.consumer_member import (
+    Member,
+    current_assignment_tombstone,
+    member_tombstone,
+)
+from kstore.broker.state.group_contract import CommitClaim
+from kstore.broker.state.group_result import GroupRecord, TimerChange
+from kstore.errors import ErrorCode
+from kstore.protocol.log_records_consumer import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+__all__ = [
+    "CONSUMER_KIND",
+    "ConsumerGroup",
+    "Resolved",
+    "Target",
+    "partition_metadata_tombstone",
+    "regex_tombstone",
+    "target_tombstone",
+]
+
+CONSUMER_KIND = "consumer"
+PROTOCOL_TYPE = "consumer"
+FIRST_EPOCH = 1
+FIRST_COMMIT_VERSION = 9
+
+Target = Mapping[UUID, frozenset[int]]
+"""Topic id to the partitions that a member is to own."""
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched, at a version of the metadata, and when."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """The group. Invariants: assignment epoch of a partition <= member epoch <= target assignment
+    epoch <= group epoch, for every member that has not left; a partition has one owner.
+    """
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp_ms",
+        "epoch",
+        "group_id",
+        "has_partition_metadata",
+        "members",
+        "metadata_hash",
+        "owned",
+        "regexes",
+        "regexes_image_version",
+        "seen_image_version",
+        "static_members",
+        "target",
+    )
+    kind = CONSUMER_KIND
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id to member id."""
+        self.target: dict[str, Target] = {}
+        self.regexes: dict[str, Resolved] = {}
+        self.has_partition_metadata = False
+        """Whether a broker before 4.1 left its record of the topics, which is to be deleted."""
+        self.owned: dict[tuple[UUID, int], int] = {}
+        """Every partition that a member owns, or has yet to give up, and that member's epoch."""
+        self.seen_image_version = -1
+        """The metadata's version for which `metadata_hash` was compared last. Soft."""
+        self.regexes_image_version = -1
+        """The metadata's version for which the regular expressions were resolved last. Soft."""
+
+    # ---- what it is, as every group ----
+
+    @property
+    def state(self) -> str:
+        """The state's name in ListGroups and ConsumerGroupDescribe."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        reconciled = (m.is_reconciled_to(self.assignment_epoch) for m in self.members.values())
+        return "Stable" if all(reconciled) else "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it may go as soon as it has no offsets left."""
+        return not self.members
+
+    def commit_error(self, claim: CommitClaim) -> int:
+        """Whether the member may commit at all: it is one, and its epoch is not from the future."""
+        if claim.epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        if claim.transactional and claim.epoch == -1 and claim.is_anonymous:
+            return ErrorCode.NONE
+        member = self.members.get(claim.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if (
+            not claim.transactional
+            and member.classic is None
+            and claim.api_version < FIRST_COMMIT_VERSION
+        ):
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if claim.epoch <= member.epoch else _stale(member, claim)
+
+    def partition_commit_error(
+        self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
+    ) -> int:
+        """KAFKA-19779: the commit is fenced if it may come from before the partition was assigned
+        to this member, or after it was taken away.
+        """
+        member = self.members.get(claim.member_id)
+        if member is None:  # nobody's commit, that commit_error let through
+            return ErrorCode.NONE
+        if member.assignment_epoch(topic_id, partition) <= claim.epoch <= member.epoch:
+            return ErrorCode.NONE
+        return _stale(member, claim)
+
+    def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
+        """Only heartbeats keep a session."""
+        return ()
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
+        """Members read offsets in their epoch; who names no member may read too."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_epoch == member.epoch:
+            return ErrorCode.NONE
+        fenced = ErrorCode.STALE_MEMBER_EPOCH
+        return fenced if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member names the topic, or an expression of one matched it."""
+        return any(topic in member.topics for member in self.members.values()) or any(
+            topic in resolved.topics for resolved in self.regexes.values()
+        )
+
+    def retained_since(self, commit_timestamp: int) -> int | None:
+        """Offsets of topics that nobody consumes expire by their own age."""
+        return commit_timestamp
+
+    def delete_error(self) -> int:
+        """Only a group without members can be deleted."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def delete_offsets_error(self) -> int:
+        """What is subscribed is known, so there is always something to say by topic."""
+        return ErrorCode.NONE
+
+    def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
+        """The records that delete the group; ``renamed`` gives member ids new ones that a batch
+        has given before.
+        """
+        group_id = self.group_id
+        ids = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
+        records = [current_assignment_tombstone(group_id, member_id) for member_id in ids]
+        records += [target_tombstone(group_id, member_id) for member_id in ids]
+        key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
+        records.append(GroupRecord(key, None))
+        records += [member_tombstone(group_id, member_id) for member_id in ids]
+        records += [regex_tombstone(group_id, regex) for regex in self.regexes]
+        records.append(partition_metadata_tombstone(group_id))
+        records.append(GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None))
+        return records
+
+    # ---- what follows from members ----
+
+    def is_owned(self, topic_id: UUID, partition: int) -> bool:
+        """Whether a member owns a partition, or has yet to give it up."""
+        return (topic_id, partition) in self.owned
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """The member of an instance id."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target_of(self, member_id: str | None) -> Target:
+        """What a member is to own."""
+        return self.target.get(member_id or "", {})
+
+    def with_member(self, old: Member, new: Member) -> list[Member]:
+        """The members if ``new`` replaced ``old``, which need not be a member yet."""
+        others = [
+            member
+            for member in self.members.values()
+            if member.member_id not in (old.member_id, new.member_id)
+            and (new.instance_id is None or member.instance_id != new.instance_id)
+        ]
+        return [*others, new]
+
+    def subscribers(self, regex: str) -> int:
+        """How many members subscribe with a regular expression."""
+        return sum(member.regex == regex for member in self.members.values())
+
+    def subscribed_regexes(self) -> set[str]:
+        """All regular expressions that members subscribe with."""
+        return {member.regex for member in self.members.values() if member.regex}
+
+    def subscribed_topics(self, members: Iterable[Member]) -> set[str]:
+        """What these members subscribe to, by name or by resolved regular expression."""
+        topics: set[str] = set()
+        regexes: set[str] = set()
+        for member in members:
+            topics |= member.topics
+            if member.regex:
+                regexes.add(member.regex)
+        for regex in regexes:
+            if regex in self.regexes:
+                topics |= self.regexes[regex].topics
+        return topics
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        """What one member subscribes to; an unresolved regular expression matches nothing."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    # ---- replay ----
+
+    def put(self, member: Member) -> None:
+        """Insert or replace a member, and keep count of what is owned."""
+        self._disown(self.members.get(member.member_id))
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        for part in (member.assigned, member.revoking):
+            for topic_id, partitions in part.items():
+                for partition in partitions:
+                    self.owned[topic_id, partition] = member.epoch
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        member = self.members.pop(member_id, None)
+        self._disown(member)
+        if (
+            member is not None
+            and member.instance_id is not None
+            and self.static_members.get(member.instance_id) == member_id
+        ):
+            del self.static_members[member.instance_id]
+
+    def _disown(self, member: Member | None) -> None:
+        """Forget what the member owns, except what somebody else has taken over since."""
+        if member is None:
+            return
+        for part in (member.assigned, member.revoking):
+            for topic_id, partitions in part.items():
+                for partition in partitions:
+                    if self.owned.get((topic_id, partition)) == member.epoch:
+                        del self.owned[topic_id, partition]
+
+
+def target_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that deletes a member's target assignment."""
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return GroupRecord(key, None)
+
+
+def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
+    """The record that deletes a resolved regular expression."""
+    key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    return GroupRecord(key, None)
+
+
+def partition_metadata_tombstone(group_id: str) -> GroupRecord:
+    """The record that deletes what older brokers stored of the topics."""
+    return GroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def _stale(member: Member, claim: CommitClaim) -> int:
+    if claim.transactional or member.classic is not None:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,433 @@
+"""ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving; and the timers of members.
+
+The order of the checks and the words of the errors are Kafka's, since both are seen by clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kstore.broker.state.classic_group import ClassicGroup
+from kstore.broker.state.consumer_convert import downgrade, may_downgrade, upgrade
+from kstore.broker.state.consumer_group import ConsumerGroup, Resolved
+from kstore.broker.state.consumer_member import (
+    LEFT_EPOCH,
+    NOTHING,
+    STATIC_LEFT_EPOCH,
+    UNKNOWN_STATE,
+    UNREVOKED_PARTITIONS,
+    Assigned,
+    Member,
+    current_assignment_record,
+)
+from kstore.broker.state.consumer_reconcile import Owned
+from kstore.broker.state.consumer_records import regex_record
+from kstore.broker.state.consumer_step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_result import (
+    GroupContext,
+    RebalanceExpired,
+    RegexesDue,
+    Result,
+    SessionExpired,
+    Token,
+)
+from kstore.broker.state.topic_regex import TopicRegex
+from kstore.errors import ErrorCode
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from kstore.protocol.schema import Message
+
+__all__ = [
+    "expire_member",
+    "fence",
+    "heartbeat",
+    "parked_answers",
+    "request_problem",
+    "resolve_regexes",
+    "resume",
+    "subscribe_dynamic",
+    "subscribe_static",
+]
+
+FIRST_VERSION_WITH_CLIENT_IDS = 1
+"""From here on the client makes its member id."""
+
+
+def request_problem(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
+) -> Refusal | None:
+    """What is wrong with a request, whatever the group."""
+    epoch = request.member_epoch
+    needs_id = api_version >= FIRST_VERSION_WITH_CLIENT_IDS or epoch > 0 or epoch == LEFT_EPOCH
+    problem = ""
+    if needs_id and not request.member_id.strip():
+        problem = "MemberId can't be empty."
+    elif not request.group_id.strip():
+        problem = "GroupId can't be empty."
+    elif request.instance_id is not None and not request.instance_id.strip():
+        problem = "InstanceId can't be empty."
+    elif request.rack_id is not None and not request.rack_id.strip():
+        problem = "RackId can't be empty."
+    elif epoch == 0:
+        problem = _join_problem(request)
+    elif epoch == STATIC_LEFT_EPOCH and request.instance_id is None:
+        problem = "InstanceId can't be null."
+    elif epoch < STATIC_LEFT_EPOCH:
+        problem = "MemberEpoch is invalid."
+    if problem:
+        return Refusal(ErrorCode.INVALID_REQUEST, problem)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        known = ", ".join(assignors)
+        text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors"
+        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{text}: {known}.")
+    return None
+
+
+def _join_problem(request: ConsumerGroupHeartbeatRequest) -> str:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return (
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+    return ""
+
+
+def heartbeat(
+    shard: ShardState,
+    group: Group | None,
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: GroupContext,
+) -> Result:
+    """Join (epoch 0), stay, or leave (epochs -1 and -2) a consumer group."""
+    if request.member_epoch in (LEFT_EPOCH, STATIC_LEFT_EPOCH):
+        result = _leave(shard, group, request, ctx)
+    else:
+        result = _stay(shard, group, request, ctx)
+    if isinstance(result, Refusal):
+        return Result(
+            ConsumerGroupHeartbeatResponse(
+                error_code=result.error_code, error_message=result.message
+            )
+        )
+    return result
+
+
+def _stay(
+    shard: ShardState,
+    group: Group | None,
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: GroupContext,
+) -> Result | Refusal:
+    step = _open(shard, group, request, ctx)
+    if isinstance(step, Refusal):
+        return step
+    member = _subscribe(step, request)
+    if isinstance(member, Refusal):
+        return member
+    updated = _updated(member, request, ctx)
+    topics_changed = step.update_member(member, updated)
+    regex = step.update_regex(member, updated)
+    if isinstance(regex, Refusal):
+        return regex
+    bump = topics_changed or regex[1]
+    if bump or step.topics_may_differ():
+        step.update_metadata(step.group.with_member(member, updated), bump=bump)
+    owned = _owned(request.topic_partitions)
+    target = step.update_target(member, updated)
+    if updated.state == UNKNOWN_STATE and owned != {}:
+        text = "The consumer group member is in a unknown state. "
+        return _fenced(text + "The member must abandon all its partitions and rejoin.")
+    changed = topics_changed or regex[0]
+    updated = step.reconcile(updated, target, changed=changed, owned=owned)
+    step.keep_session(updated.member_id)
+    group_id = step.group.group_id
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=updated.member_id,
+        member_epoch=updated.epoch,
+        heartbeat_interval_ms=ctx.group_config(group_id, "consumer.heartbeat.interval.ms"),
+    )
+    if _is_full(request) or member.assigned != updated.assigned:
+        response.assignment = _assignment(updated.assigned)
+    return step.result(response)
+
+
+def _open(
+    shard: ShardState,
+    group: Group | None,
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: GroupContext,
+) -> ConsumerStep | Refusal:
+    """A step on the group, which is made or converted if somebody joins it."""
+    joining = request.member_epoch == 0
+    group_id = request.group_id
+    settings = shard.settings
+    if isinstance(group, ConsumerGroup):
+        step = ConsumerStep(group, ctx, settings)
+    elif group is None:
+        if not joining:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        step = ConsumerStep(ConsumerGroup(group_id), ctx, settings)
+    elif joining and isinstance(group, ClassicGroup) and group.is_empty:
+        step = ConsumerStep(ConsumerGroup(group_id), ctx, settings)
+        step.records += group.tombstones()
+    elif joining and isinstance(group, ClassicGroup):
+        upgraded = upgrade(group, ctx, settings)
+        if isinstance(upgraded, Refusal):
+            return upgraded
+        step = upgraded
+    else:
+        return _not_consumer(group_id)
+    is_new = request.member_id not in step.group.members
+    if is_new and len(step.group.members) >= settings.consumer_max_size:
+        text = "The consumer group has reached its maximum capacity of"
+        return Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"{text} {settings.consumer_max_size} members."
+        )
+    return step
+
+
+def _not_consumer(group_id: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+def _fenced(message: str) -> Refusal:
+    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def _subscribe(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> Member | Refusal:
+    """The member as it was before this request, or a new one; fenced if its epoch is not right."""
+    joining = request.member_epoch == 0
+    member_id = request.member_id or step.ctx.new_id()
+    if request.instance_id is None:
+        member = subscribe_dynamic(step, member_id, create=joining)
+    else:
+        member = subscribe_static(step, member_id, request.instance_id, create=joining)
+    if isinstance(member, Refusal) or joining:
+        return member
+    return _check_epoch(member, request) or member
+
+
+def subscribe_dynamic(step: ConsumerStep, member_id: str, *, create: bool) -> Member | Refusal:
+    """The member of an id, made if it may be."""
+    member = step.group.members.get(member_id)
+    if member is not None:
+        return member
+    if create:
+        return Member(member_id)
+    text = f"Member {member_id} is not a member of group {step.group.group_id}."
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+
+def subscribe_static(
+    step: ConsumerStep, member_id: str, instance_id: str, *, create: bool, classic: bool = False
+) -> Member | Refusal:
+    """The member of an instance id. Who joins takes the place of one that has left; a member of
+    the classic protocol takes it from anybody, and gives it to anybody.
+    """
+    present = step.group.static_member(instance_id)
+    if not create:
+        if present is None:
+            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        return static_fence(present, member_id, instance_id) or present
+    if present is None:
+        return step.group.members.get(member_id) or Member(member_id)
+    if not classic and present.classic is None and present.epoch != STATIC_LEFT_EPOCH:
+        text = f"Static member {member_id} with instance id {instance_id} cannot join the group"
+        return Refusal(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"{text} because the instance id is owned by {present.member_id} member.",
+        )
+    return step.replace_static(present, member_id)
+
+
+def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal | None:
+    """A refusal if somebody else has the instance id."""
+    if present.member_id == member_id:
+        return None
+    text = f"Static member {member_id} with instance id {instance_id} was fenced by member"
+    return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{text} {present.member_id}.")
+
+
+def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
+    """The epoch has to be the member's, or the one before if the answer with the new one was lost;
+    then the client can't own more than what was given to it.
+    """
+    epoch = request.member_epoch
+    if epoch == member.epoch:
+        return None
+    if epoch > member.epoch:
+        size = "greater"
+    else:
+        owned = _owned(request.topic_partitions)
+        if epoch == member.previous_epoch and owned is not None and _is_subset(owned, member):
+            return None
+        size = "smaller"
+    text = f"The consumer group member has a {size} member epoch ({epoch}) than the one known by"
+    return _fenced(
+        f"{text} the group coordinator ({member.epoch}). "
+        "The member must abandon all its partitions and rejoin."
+    )
+
+
+def _is_subset(owned: Owned, member: Member) -> bool:
+    return all(
+        topic in member.assigned and indexes <= member.assigned[topic].keys()
+        for topic, indexes in owned.items()
+    )
+
+
+def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, ctx: GroupContext) -> Member:
+    """The member with what the request says anew of it; null or -1 is what was said before."""
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        client_id=ctx.client_id,
+        client_host=ctx.client_host,
+        classic=None,
+    )
+
+
+def _owned(
+    partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None,
+) -> Owned | None:
+    if partitions is None:
+        return None
+    return {topic.topic_id: frozenset(topic.partitions) for topic in partitions}
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the client says everything, and so may not know its assignment."""
+    return request.member_epoch == 0 or (
+        request.rebalance_timeout_ms != -1
+        and (
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+        )
+        and request.topic_partitions is not None
+    )
+
+
+def _assignment(assigned: Assigned) -> ConsumerGroupHeartbeatResponseAssignment:
+    return ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponseTopicPartitions(
+                topic_id=topic_id, partitions=sorted(partitions)
+            )
+            for topic_id, partitions in assigned.items()
+        ]
+    )
+
+
+def _leave(
+    shard: ShardState,
+    group: Group | None,
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: GroupContext,
+) -> Result | Refusal:
+    group_id = request.group_id
+    if group is None:
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ConsumerGroup):
+        return _not_consumer(group_id)
+    step = ConsumerStep(group, ctx, shard.settings)
+    if request.instance_id is None:
+        member = subscribe_dynamic(step, request.member_id, create=False)
+    else:
+        member = subscribe_static(step, request.member_id, request.instance_id, create=False)
+    if isinstance(member, Refusal):
+        return member
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id, member_epoch=request.member_epoch
+    )
+    if request.instance_id is None or request.member_epoch == LEFT_EPOCH:
+        return fence(shard, group, [member], ctx, response)
+    # It will be back, under another id: what it owns waits for it, and counts as assigned anew.
+    assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
+    away = member._replace(epoch=STATIC_LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
+    step.records.append(current_assignment_record(group_id, away))
+    return step.result(response)
+
+
+def fence(
+    shard: ShardState,
+    group: ConsumerGroup,
+    members: list[Member],
+    ctx: GroupContext,
+    response: Message | None = None,
+) -> Result:
+    """Remove members; what is left becomes a classic group if only classic members are left."""
+    if not members:
+        return Result(response)
+    if may_downgrade(group, members, shard.settings):
+        return downgrade(group, members, None, ctx, shard.settings, rebalance=True, answer=response)
+    step = ConsumerStep(group, ctx, shard.settings)
+    step.remove_members(members)
+    return step.result(response)
+
+
+def expire_member(
+    shard: ShardState,
+    group: ConsumerGroup,
+    event: SessionExpired | RebalanceExpired,
+    ctx: GroupContext,
+) -> Result:
+    """A member was silent, or did not do what it had to, for too long: it is removed."""
+    member = group.members.get(event.member_id)
+    if member is None:
+        return Result()
+    in_time = isinstance(event, RebalanceExpired) and event.member_epoch not in (-1, member.epoch)
+    return Result() if in_time else fence(shard, group, [member], ctx)
+
+
+def resolve_regexes(
+    shard: ShardState, group: ConsumerGroup, event: RegexesDue, ctx: GroupContext
+) -> Result:
+    """Match the group's regular expressions against the topics that there are; what is new bumps
+    the group epoch.
+    """
+    step = ConsumerStep(group, ctx, shard.settings)
+    image = ctx.topics
+    differs = False
+    topics = set().union(*(member.topics for member in group.members.values()))
+    for regex in sorted(group.subscribed_regexes()):
+        found = TopicRegex(regex).filter(image.topics)
+        known = group.regexes.get(regex)
+        differs = differs or found != (known.topics if known is not None else frozenset())
+        topics |= found
+        resolved = Resolved(found, image.version, ctx.now_ms)
+        step.records.append(regex_record(group.group_id, regex, resolved))
+    known_hash = metadata_hash(image, topics)
+    if differs or known_hash != group.metadata_hash:
+        step.bump_epoch(known_hash)
+    step.mark_regexes_resolved()
+    return step.result()
+
+
+def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Result:
+    """After the log was replayed: sessions begin anew, and the time to give up partitions."""
+    step = ConsumerStep(group, ctx, shard.settings)
+    for member in group.members.values():
+        step.keep_session(member.member_id)
+        if member.state == UNREVOKED_PARTITIONS:
+            step.set_rebalance_timer(member)
+    return step.result()
+
+
+def parked_answers(group: ConsumerGroup) -> list[tuple[Token, Message]]:
+    """Nobody ever waits in a consumer group."""
+    return []

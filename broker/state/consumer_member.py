@@ -1,0 +1,228 @@
+"""A member of a consumer group (KIP-848) as a value, and the records that it is stored in.
+
+An assignment maps topic ids to partitions, and each partition to its assignment epoch: the member
+epoch in which this member got it (KAFKA-19779). Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.broker.state.group_result import GroupRecord
+from kstore.protocol.log_records_consumer import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    TopicPartitions,
+)
+
+__all__ = [
+    "LEFT_EPOCH",
+    "NOTHING",
+    "STABLE",
+    "STATIC_LEFT_EPOCH",
+    "UNASSIGNED_EPOCH",
+    "UNRELEASED_PARTITIONS",
+    "UNREVOKED_PARTITIONS",
+    "Assigned",
+    "ClassicMetadata",
+    "Member",
+    "current_assignment_record",
+    "current_assignment_tombstone",
+    "member_record",
+    "member_tombstone",
+    "with_assignment",
+    "with_metadata",
+]
+
+Assigned = Mapping[UUID, Mapping[int, int]]
+"""Topic id to partition to assignment epoch."""
+
+NOTHING: Assigned = {}
+
+STABLE = 0
+"""The member has what its target says."""
+UNREVOKED_PARTITIONS = 1
+"""It has to give up partitions before it can go to the next epoch."""
+UNRELEASED_PARTITIONS = 2
+"""It is in the next epoch, and waits for partitions that others have not given up yet."""
+UNKNOWN_STATE = 127
+
+LEFT_EPOCH = -1
+STATIC_LEFT_EPOCH = -2
+"""A static member that left for a while; its partitions wait for it."""
+UNASSIGNED_EPOCH = 2_147_483_647
+"""The assignment epoch of a partition that the member does not own: no epoch reaches it."""
+
+
+class ClassicMetadata(NamedTuple):
+    """What a member of the classic protocol brought with JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class Member(NamedTuple):
+    """One member. Its fields up to ``classic`` are what it says of itself, the others what the
+    coordinator gave it.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str | None = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMetadata | None = None
+    """None: it speaks the consumer protocol."""
+    epoch: int = 0
+    previous_epoch: int = -1
+    """The epoch before, which the member may still use if the answer with the new one was lost."""
+    state: int = STABLE
+    assigned: Assigned = NOTHING
+    revoking: Assigned = NOTHING
+    """Partitions that it still owns and has to give up."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has reached the target assignment of an epoch."""
+        return self.state == STABLE and self.epoch == epoch
+
+    def assignment_epoch(self, topic_id: UUID, partition: int) -> int:
+        """When it got a partition that it owns, or has yet to give up."""
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        if epoch is None:
+            epoch = self.revoking.get(topic_id, {}).get(partition, UNASSIGNED_EPOCH)
+        return epoch
+
+    def moved_to(self, epoch: int, state: int, assigned: Assigned, revoking: Assigned) -> Member:
+        """The member with another assignment, in ``epoch``."""
+        return self._replace(
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            state=state,
+            assigned=assigned,
+            revoking=revoking,
+        )
+
+
+def member_record(group_id: str, member: Member) -> GroupRecord:
+    """The record of what a member says of itself."""
+    classic = None
+    if member.classic is not None:
+        classic = ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in member.classic.protocols
+            ],
+        )
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=classic,
+    )
+    key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    return GroupRecord(key, value)
+
+
+def member_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that deletes a member."""
+    return GroupRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def with_metadata(member: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
+    """The member as a record of itself says."""
+    classic = None
+    if value.classic_member_metadata is not None:
+        stored = value.classic_member_metadata
+        classic = ClassicMetadata(
+            stored.session_timeout_ms,
+            tuple((item.name, bytes(item.metadata)) for item in stored.supported_protocols),
+        )
+    return member._replace(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+        regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=classic,
+    )
+
+
+def current_assignment_record(group_id: str, member: Member) -> GroupRecord:
+    """The record of what a member owns now."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_stored(member.assigned),
+        partitions_pending_revocation=_stored(member.revoking),
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return GroupRecord(key, value)
+
+
+def current_assignment_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that takes all from a member."""
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return GroupRecord(key, None)
+
+
+def with_assignment(
+    member: Member, value: ConsumerGroupCurrentMemberAssignmentValue | None
+) -> Member:
+    """The member with what a record says that it owns; None: nothing, it is on its way out."""
+    if value is None:
+        return member._replace(
+            epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING, revoking=NOTHING
+        )
+    known = (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS)
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=value.state if value.state in known else UNKNOWN_STATE,
+        assigned=_restored(value.assigned_partitions, value.member_epoch),
+        revoking=_restored(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _stored(assigned: Assigned) -> list[TopicPartitions]:
+    stored = []
+    for topic_id, epochs in assigned.items():
+        partitions = sorted(epochs)
+        stored.append(
+            TopicPartitions(
+                topic_id=topic_id,
+                partitions=partitions,
+                assignment_epochs=[epochs[partition] for partition in partitions],
+            )
+        )
+    return stored
+
+
+def _restored(stored: list[TopicPartitions], member_epoch: int) -> Assigned:
+    """Brokers before 4.3 stored no assignment epochs; then the member's epoch is the bound."""
+    assigned = {}
+    for topic in stored:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [member_epoch] * len(topic.partitions)
+        assigned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return assigned

@@ -1,0 +1,327 @@
+"""One step on a consumer group: the records and timers that it collects, and the moves that
+heartbeats, classic members' joins and departures share. It changes nothing: the group is what it
+was until the records are replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from kstore.broker.state.assignor_spec import GroupSpec, MemberSpec
+from kstore.broker.state.assignors import ASSIGNORS
+from kstore.broker.state.consumer_group import (
+    ConsumerGroup,
+    Target,
+    partition_metadata_tombstone,
+    regex_tombstone,
+    target_tombstone,
+)
+from kstore.broker.state.consumer_member import (
+    UNREVOKED_PARTITIONS,
+    Member,
+    current_assignment_record,
+    current_assignment_tombstone,
+    member_record,
+    member_tombstone,
+)
+from kstore.broker.state.consumer_reconcile import Goal, Owned, reconcile
+from kstore.broker.state.consumer_records import epoch_record, target_epoch_record, target_record
+from kstore.broker.state.group_result import (
+    GroupContext,
+    GroupRecord,
+    GroupSettings,
+    RebalanceExpired,
+    RegexesDue,
+    Result,
+    SessionExpired,
+    TimerChange,
+    TimerEvent,
+    TimerKey,
+    Token,
+)
+from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.topic_regex import regex_error
+from kstore.errors import ErrorCode
+from kstore.protocol.schema import Message
+
+__all__ = ["ConsumerStep", "Refusal", "metadata_hash", "timer_key"]
+
+REGEX_REFRESH_MIN_MS = 10_000
+TIMERS_OF_MEMBER = ("session", "rebalance", "rejoin", "sync")
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused."""
+
+    error_code: int
+    message: str
+
+
+def timer_key(what: str, group_id: str, member_id: str) -> TimerKey:
+    """A timer of a member: of its session, its rebalance, a classic member's rejoin or sync."""
+    return (f"consumer {what}", group_id, member_id)
+
+
+def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
+    """What a group knows of its topics in 64 bits: ids, partition counts, racks; 0 of no topic."""
+    digest = blake2b(digest_size=8)
+    found = False
+    for name in sorted(names):
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        found = True
+        racks = [
+            sorted(
+                {str(image.brokers[node].rack) for node in part.replicas if node in image.brokers}
+            )
+            for part in topic.partitions
+        ]
+        digest.update(f"{topic.topic_id}:{name}:{racks};".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+class ConsumerStep:
+    """The step. ``epoch`` is the group's epoch as it will be."""
+
+    def __init__(self, group: ConsumerGroup, ctx: GroupContext, settings: GroupSettings) -> None:
+        self.group = group
+        self.ctx = ctx
+        self.settings = settings
+        self.epoch = group.epoch
+        self.records: list[GroupRecord] = []
+        self.completions: list[tuple[Token, Message]] = []
+        self._timers: dict[TimerKey, TimerChange] = {}
+        self._marks: dict[str, object] = {}
+
+    def result(self, response: Message | None = None) -> Result:
+        """What the step decided."""
+        marks = tuple((self.group.group_id, name, value) for name, value in self._marks.items())
+        return Result(
+            response,
+            tuple(self.records),
+            tuple(self.completions),
+            tuple(self._timers.values()),
+            marks=marks,
+        )
+
+    # ---- timers ----
+
+    def set_timer(
+        self, key: TimerKey, delay_ms: int, event: TimerEvent, *, only_if_absent: bool = False
+    ) -> None:
+        """Set a timer."""
+        self._timers[key] = TimerChange(key, delay_ms, event, only_if_absent)
+
+    def cancel_timer(self, what: str, member_id: str) -> None:
+        """Cancel a timer of a member."""
+        key = timer_key(what, self.group.group_id, member_id)
+        self._timers[key] = TimerChange(key, 0, None)
+
+    def keep_session(self, member_id: str, timeout_ms: int | None = None) -> None:
+        """Start a member's session anew; the timeout is the group's, or a classic member's own."""
+        group_id = self.group.group_id
+        if timeout_ms is None:
+            timeout_ms = self.ctx.group_config(group_id, "consumer.session.timeout.ms")
+        key = timer_key("session", group_id, member_id)
+        self.set_timer(key, timeout_ms, SessionExpired(group_id, member_id))
+
+    def set_rebalance_timer(self, member: Member) -> None:
+        """Let a member that has to give up partitions be removed if it does not."""
+        group_id = self.group.group_id
+        event = RebalanceExpired(group_id, member.member_id, member.epoch)
+        key = timer_key("rebalance", group_id, member.member_id)
+        self.set_timer(key, member.rebalance_timeout_ms, event)
+
+    # ---- subscriptions ----
+
+    def update_member(self, old: Member, new: Member) -> bool:
+        """Persist what a member says of itself; whether the topics that it names changed."""
+        if new == old:
+            return False
+        self.records.append(member_record(self.group.group_id, new))
+        return new.topics != old.topics
+
+    def update_regex(self, old: Member, new: Member) -> tuple[bool, bool] | Refusal:
+        """Follow a member's regular expression: (it changed, the group epoch is to be bumped).
+
+        A new expression is resolved right after this step, and bumps the epoch then.
+        """
+        group = self.group
+        changed = (old.regex or "") != (new.regex or "")
+        bump = False
+        resolve = False
+        if changed:
+            if old.regex and group.subscribers(old.regex) == 1:
+                self.records.append(regex_tombstone(group.group_id, old.regex))
+            if not new.regex:
+                bump = True
+            elif not group.subscribers(new.regex):
+                problem = regex_error(new.regex)
+                if problem is not None:
+                    text = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression"
+                    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{text}: {problem}.")
+                resolve = True
+            else:
+                bump = new.regex in group.regexes
+        if resolve or group.subscribed_regexes():
+            self._refresh_regexes(old, new, resolve)
+        return changed, bump
+
+    def _refresh_regexes(self, old: Member, new: Member, resolve: bool) -> None:
+        group = self.group
+        refreshed_ms = next((r.timestamp_ms for r in group.regexes.values()), None)
+        now_ms = self.ctx.now_ms
+        if refreshed_ms is not None and now_ms <= refreshed_ms + REGEX_REFRESH_MIN_MS:
+            return
+        wanted = {member.regex for member in group.with_member(old, new) if member.regex}
+        resolve = (
+            resolve
+            or len(wanted) != len(group.regexes)
+            or group.regexes_image_version != self.ctx.topics.version
+            or refreshed_ms is None
+            or now_ms > refreshed_ms + self.settings.consumer_regex_refresh_interval_ms
+        )
+        if resolve and wanted:
+            self.set_timer(("regexes", group.group_id), 0, RegexesDue(group.group_id))
+
+    def topics_may_differ(self) -> bool:
+        """Whether the metadata changed since the group last looked at its topics."""
+        return self.group.seen_image_version != self.ctx.topics.version
+
+    def update_metadata(self, members: Iterable[Member], *, bump: bool) -> None:
+        """Compare the topics that the members subscribe to with what the group knows of them, and
+        bump the group epoch if they differ, or anyway.
+        """
+        group = self.group
+        names = group.subscribed_topics(members)
+        known = metadata_hash(self.ctx.topics, names)
+        if bump or known != group.metadata_hash:
+            self.bump_epoch(known)
+        self._marks["seen_image_version"] = self.ctx.topics.version
+        if group.has_partition_metadata:
+            self.records.append(partition_metadata_tombstone(group.group_id))
+
+    def bump_epoch(self, known: int) -> None:
+        """Persist the next group epoch, with the hash of what is known of the topics."""
+        self.epoch += 1
+        self.records.append(epoch_record(self.group.group_id, self.epoch, known))
+
+    def mark_regexes_resolved(self) -> None:
+        """Note for which metadata the regular expressions were resolved."""
+        self._marks["regexes_image_version"] = self.ctx.topics.version
+
+    # ---- assignment ----
+
+    def update_target(self, old: Member, new: Member) -> tuple[int, Target]:
+        """The target assignment's epoch, and ``new``'s target: computed anew if the group epoch is
+        ahead, but not more often than the assignment interval allows.
+        """
+        group = self.group
+        previous_id = group.static_members.get(new.instance_id or "", new.member_id)
+        if group.assignment_epoch >= self.epoch or not self._may_assign():
+            owner_id = new.member_id if new.instance_id is None else previous_id
+            return group.assignment_epoch, group.target_of(owner_id)
+        members = group.with_member(old, new)
+        topics = self.ctx.topics.topics
+        specs = {}
+        for member in members:
+            present = [topics[name] for name in group.topics_of(member) if name in topics]
+            owner_id = previous_id if member is new else member.member_id
+            specs[member.member_id] = MemberSpec(
+                member.instance_id,
+                frozenset(topic.topic_id for topic in present),
+                group.target_of(owner_id),
+            )
+        subscribed = {topic_id for spec in specs.values() for topic_id in spec.topic_ids}
+        partitions = {
+            topic.topic_id: len(topic.partitions)
+            for topic in topics.values()
+            if topic.topic_id in subscribed
+        }
+        spec = GroupSpec(specs, partitions, _is_homogeneous(members))
+        targets = ASSIGNORS[self._assignor_name(members)](spec)
+        for member_id, target in targets.items():
+            if target != group.target.get(member_id):
+                self.records.append(target_record(group.group_id, member_id, target))
+        self.records.append(target_epoch_record(group.group_id, self.epoch, self.ctx.now_ms))
+        return self.epoch, targets[new.member_id]
+
+    def _may_assign(self) -> bool:
+        """KIP-1263: a burst of changes leads to few computations."""
+        assigned_ms = self.group.assignment_timestamp_ms
+        interval_ms = self.ctx.group_config(self.group.group_id, "consumer.assignment.interval.ms")
+        return not assigned_ms or not interval_ms or self.ctx.now_ms >= assigned_ms + interval_ms
+
+    def _assignor_name(self, members: list[Member]) -> str:
+        """What most of the members who name an assignor name."""
+        named = [member.assignor for member in members if member.assignor]
+        chosen = max(named, key=named.count) if named else self.settings.consumer_assignors[0]
+        return chosen if chosen in ASSIGNORS else "uniform"
+
+    def reconcile(
+        self, member: Member, target: tuple[int, Target], *, changed: bool, owned: Owned | None
+    ) -> Member:
+        """Bring a member a step nearer to its target, and persist that."""
+        topics = self.ctx.topics.topics
+        goal = Goal(
+            *target,
+            {topics[name].topic_id for name in self.group.topics_of(member) if name in topics},
+            changed,
+            self.group.is_owned,
+        )
+        moved = reconcile(member, goal, owned)
+        if moved != member:
+            self.records.append(current_assignment_record(self.group.group_id, moved))
+            if moved.classic is None:
+                if moved.state == UNREVOKED_PARTITIONS:
+                    self.set_rebalance_timer(moved)
+                else:
+                    self.cancel_timer("rebalance", moved.member_id)
+        return moved
+
+    # ---- departures ----
+
+    def remove_members(self, leaving: list[Member]) -> None:
+        """Remove members and bump the group epoch, so that others get what they owned."""
+        group = self.group
+        for member in leaving:
+            self.remove_records(member.member_id)
+        left = {member.member_id for member in leaving}
+        staying = [m for m in group.members.values() if m.member_id not in left]
+        still = {member.regex for member in staying}
+        for regex in sorted({m.regex for m in leaving if m.regex} - still):
+            self.records.append(regex_tombstone(group.group_id, regex))
+        self.bump_epoch(metadata_hash(self.ctx.topics, group.subscribed_topics(staying)))
+        for member in leaving:
+            for what in TIMERS_OF_MEMBER:
+                self.cancel_timer(what, member.member_id)
+
+    def remove_records(self, member_id: str) -> None:
+        """The tombstones of one member."""
+        group_id = self.group.group_id
+        self.records.append(current_assignment_tombstone(group_id, member_id))
+        self.records.append(target_tombstone(group_id, member_id))
+        self.records.append(member_tombstone(group_id, member_id))
+
+    def replace_static(self, old: Member, new_member_id: str) -> Member:
+        """A static member came back under another id: it takes over all of the old one."""
+        new = old._replace(member_id=new_member_id, epoch=0, previous_epoch=0)
+        group_id = self.group.group_id
+        self.remove_records(old.member_id)
+        self.records.append(member_record(group_id, new))
+        target = self.group.target_of(old.member_id)
+        self.records.append(target_record(group_id, new_member_id, target))
+        self.records.append(current_assignment_record(group_id, new))
+        return new
+
+
+def _is_homogeneous(members: list[Member]) -> bool:
+    """Whether all members name the same topics, or all the same regular expression and no topic."""
+    first = members[0]
+    return not (first.regex and first.topics) and all(
+        member.topics == first.topics and (member.regex or "") == (first.regex or "")
+        for member in members
+    )
