@@ -1,10 +1,12 @@
 """The cases that probe.py tells to both brokers, one module per family of APIs."""
 
 from tests.conformance.probes.admin import ADMIN_CASES
+from tests.conformance.probes.configs import CONFIG_CASES
 from tests.conformance.probes.data import DATA_CASES
 from tests.conformance.probes.groups import GROUP_CASES
+from tests.conformance.probes.streams_groups import STREAMS_GROUP_CASES
 from tests.conformance.probes.topics import TOPIC_CASES
 
 __all__ = ["CASES"]
 
-CASES = [*TOPIC_CASES, *DATA_CASES, *GROUP_CASES, *ADMIN_CASES]
+CASES = [*TOPIC_CASES, *CONFIG_CASES, *DATA_CASES, *GROUP_CASES, *STREAMS_GROUP_CASES, *ADMIN_CASES]

@@ -1,0 +1,119 @@
+"""StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071), version 0 of both.
+
+A heartbeat that finds internal topics missing has them made, and does not wait for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.api.api_versions import finalized_features
+from kstore.broker.api.groups import GROUP_OPERATIONS
+from kstore.broker.runtime.internal_topics import InternalTopics
+from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
+from kstore.broker.state.streams_describe import describe_streams_group
+from kstore.broker.state.streams_group import StreamsGroup
+from kstore.broker.state.streams_requests import check_heartbeat
+from kstore.broker.state.streams_target import configured_topology
+from kstore.broker.state.streams_topics import MISSING_INTERNAL_TOPICS
+from kstore.broker.state.streams_topology import StreamsError
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.streams_groups import (
+    DescribedGroup,
+    Status,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_streams_group_describe", "handle_streams_group_heartbeat"]
+
+STREAMS_PROTOCOL = "streams"
+STREAMS_FEATURE = "streams.version"
+ERRORS_SHOWN = 3
+
+
+async def handle_streams_group_heartbeat(
+    broker: Broker, request: StreamsGroupHeartbeatRequest, ctx: RequestContext
+) -> StreamsGroupHeartbeatResponse:
+    """A member joins, stays or leaves."""
+    if not _is_enabled(broker):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        check_heartbeat(request)
+        coordinator = coordinator_of(broker)
+        answer = await coordinator.handle(request.group_id, request, ctx)
+    except StreamsError as refused:
+        return StreamsGroupHeartbeatResponse(error_code=refused.code, error_message=refused.message)
+    except KafkaError as error:
+        return StreamsGroupHeartbeatResponse(error_code=error.code)
+    response = cast(StreamsGroupHeartbeatResponse, answer)
+    for status in response.status or ():
+        if status.status_code == MISSING_INTERNAL_TOPICS:
+            await _make_internal_topics(coordinator, request.group_id, status)
+    return response
+
+
+def _is_enabled(broker: Broker) -> bool:
+    protocols = broker.config["group.coordinator.rebalance.protocols"]
+    return STREAMS_PROTOCOL in protocols and bool(
+        finalized_features(broker).levels.get(STREAMS_FEATURE)
+    )
+
+
+async def _make_internal_topics(
+    coordinator: GroupCoordinator, group_id: str, status: Status
+) -> None:
+    """Have the missing topics made; the status tells why some could not be."""
+    broker = coordinator.broker
+    group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
+    if not isinstance(group, StreamsGroup) or group.topology is None:
+        return
+    missing = configured_topology(group.topology, broker.image).missing_topics
+    if coordinator.internal_topics is None:
+        coordinator.internal_topics = InternalTopics(broker)
+    maker: InternalTopics = coordinator.internal_topics
+    errors = maker.errors(missing)
+    interval_ms = broker.configs.group(group_id)["streams.heartbeat.interval.ms"]
+    maker.create(missing, 2 * interval_ms / 1000)
+    if errors:
+        told = ", ".join(f"{name} ({why})" for name, why in list(errors.items())[:ERRORS_SHOWN])
+        more = len(errors) - ERRORS_SHOWN
+        told += f" and {more} more" if more > 0 else ""
+        status.status_detail += f"; Creation failed: {told}."
+
+
+async def handle_streams_group_describe(
+    broker: Broker, request: StreamsGroupDescribeRequest, ctx: RequestContext
+) -> StreamsGroupDescribeResponse:
+    """Members, tasks and topology of groups."""
+    if not _is_enabled(broker):
+        refused = ErrorCode.UNSUPPORTED_VERSION
+        return StreamsGroupDescribeResponse(
+            groups=[
+                DescribedGroup(group_id=group_id, error_code=refused)
+                for group_id in request.group_ids
+            ]
+        )
+    response = StreamsGroupDescribeResponse()
+    for group_id in request.group_ids:
+        described = await _describe(broker, group_id)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
+    try:
+        partition = await coordinator_of(broker).loaded_partition(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    return describe_streams_group(partition.shard.groups.get(group_id), group_id)

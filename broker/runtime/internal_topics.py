@@ -1,0 +1,63 @@
+"""Makes the internal topics of streams groups, on behalf of the member whose heartbeat found them
+missing. What is missing, and how it has to be, is broker/state's to say.
+
+A heartbeat does not wait: the topics are there at one of the next. Why one could not be made is
+remembered for a while, told to the members, and only then tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.streams_topics import InternalTopic
+from kstore.broker.state.topic_rules import NewTopic, TopicError
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["InternalTopics"]
+
+LOGGER = logging.getLogger(__name__)
+DEFAULT_REPLICATION_FACTOR = -1
+
+
+class InternalTopics:
+    """Topics being made, and those that could not be."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._errors: dict[str, tuple[str, float]] = {}
+
+    def errors(self, names: Iterable[str]) -> dict[str, str]:
+        """Why some of the topics could not be made."""
+        now = self._broker.loop.time()
+        self._errors = {name: item for name, item in self._errors.items() if item[1] > now}
+        return {name: self._errors[name][0] for name in names if name in self._errors}
+
+    def create(self, topics: Mapping[str, InternalTopic], retry_s: float) -> None:
+        """Begin to make the topics, without those that are being made and those that failed less
+        than ``retry_s`` ago.
+        """
+        failed = self.errors(topics)
+        for name, topic in topics.items():
+            if name not in self._tasks and name not in failed:
+                self._tasks[name] = self._broker.loop.create_task(self._create(topic, retry_s))
+
+    async def _create(self, topic: InternalTopic, retry_s: float) -> None:
+        new = NewTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor or DEFAULT_REPLICATION_FACTOR,
+            configs=topic.configs,
+        )
+        try:
+            await self._broker.topics.ensure(new)
+        except (TopicError, OSError) as error:
+            LOGGER.warning("internal topic %s can't be made: %s", topic.name, error)
+            self._errors[topic.name] = (str(error), self._broker.loop.time() + retry_s)
+        finally:
+            del self._tasks[topic.name]

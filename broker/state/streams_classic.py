@@ -1,0 +1,52 @@
+"""What the classic group requests meet in a streams group: an empty one gives way to a classic
+group, any other does not know the member.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state import classic_sync
+from kstore.broker.state.classic_join import join_group as join_classic_group
+from kstore.broker.state.group_contract import ShardState
+from kstore.broker.state.group_result import GroupContext, Result
+from kstore.broker.state.streams_group import StreamsGroup
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+__all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
+
+
+def join_group(
+    shard: ShardState, group: StreamsGroup, request: JoinGroupRequest, ctx: GroupContext
+) -> Result:
+    """Join what becomes a classic group, with the offsets of the streams group."""
+    if not group.is_empty:
+        return Result(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    joined = join_classic_group(shard, None, request, ctx)
+    return joined._replace(records=(*group.tombstones(), *joined.records))
+
+
+def sync_group(
+    shard: ShardState, group: StreamsGroup, request: SyncGroupRequest, ctx: GroupContext
+) -> Result:
+    """As if there were no group."""
+    return classic_sync.sync_group(shard, None, request, ctx)
+
+
+def heartbeat(
+    shard: ShardState, group: StreamsGroup, request: HeartbeatRequest, ctx: GroupContext
+) -> Result:
+    """As if there were no group."""
+    return classic_sync.heartbeat(shard, None, request, ctx)
+
+
+def leave_group(
+    shard: ShardState, group: StreamsGroup, request: LeaveGroupRequest, ctx: GroupContext
+) -> Result:
+    """As if there were no group."""
+    return classic_sync.leave_group(shard, None, request, ctx)

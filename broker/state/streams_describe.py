@@ -1,0 +1,131 @@
+"""A streams group for others to read: StreamsGroupDescribe's rows, and which partitions can be
+queried at which member's user endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.streams_group import StreamsGroup, StreamsMember
+from kstore.broker.state.streams_tasks import NO_TASKS, AssignedTasks, TaskId, Tasks, by_subtopology
+from kstore.broker.state.streams_topics import (
+    ConfiguredSubtopology,
+    ConfiguredTopology,
+    described_configuration,
+)
+from kstore.broker.state.streams_topology import described_topology
+from kstore.errors import ErrorCode
+from kstore.protocol.streams_groups import (
+    Assignment,
+    DescribedGroup,
+    EndpointToPartitions,
+    Member,
+    StreamsGroupDescribeResponseEndpoint,
+    StreamsGroupDescribeResponseKeyValue,
+    StreamsGroupDescribeResponseTaskIds,
+    StreamsGroupHeartbeatResponseEndpoint,
+    StreamsGroupHeartbeatResponseTaskIds,
+    TopicPartition,
+)
+
+__all__ = ["describe_streams_group", "endpoint_partitions"]
+
+
+def describe_streams_group(group: object, group_id: str) -> DescribedGroup:
+    """One group of StreamsGroupDescribe; what is no streams group is not found."""
+    if not isinstance(group, StreamsGroup):
+        problem = "not found" if group is None else "not a streams group"
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} is {problem}.",
+        )
+    configured, topology = group.soft.configured, group.topology
+    described = None
+    if configured is not None and configured.is_ready:
+        described = described_configuration(configured)
+    elif topology is not None:
+        described = described_topology(topology)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=described,
+        members=[
+            _member(member, group.targets.get(member_id, NO_TASKS))
+            for member_id, member in group.members.items()
+        ],
+    )
+
+
+def _member(member: StreamsMember, target: Tasks) -> Member:
+    endpoint = member.user_endpoint
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=(
+            None
+            if endpoint is None
+            else StreamsGroupDescribeResponseEndpoint(host=endpoint[0], port=endpoint[1])
+        ),
+        client_tags=[
+            StreamsGroupDescribeResponseKeyValue(key=key, value=value)
+            for key, value in member.client_tags
+        ],
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(target),
+    )
+
+
+def _assignment(tasks: Tasks | AssignedTasks) -> Assignment:
+    return Assignment(
+        active_tasks=by_subtopology(tasks.active, StreamsGroupDescribeResponseTaskIds),
+        standby_tasks=by_subtopology(tasks.standby, StreamsGroupDescribeResponseTaskIds),
+        warmup_tasks=by_subtopology(tasks.warmup, StreamsGroupDescribeResponseTaskIds),
+    )
+
+
+def endpoint_partitions(
+    members: Iterable[StreamsMember], configured: ConfiguredTopology, image: MetadataImage
+) -> list[EndpointToPartitions]:
+    """For each member that has a user endpoint: the partitions whose state it holds."""
+    subtopologies = configured.subtopologies or {}
+    return [
+        EndpointToPartitions(
+            user_endpoint=StreamsGroupHeartbeatResponseEndpoint(
+                host=member.user_endpoint[0], port=member.user_endpoint[1]
+            ),
+            active_partitions=_partitions(member.assigned.active, subtopologies, image),
+            standby_partitions=_partitions(member.assigned.standby, subtopologies, image),
+        )
+        for member in members
+        if member.user_endpoint is not None
+    ]
+
+
+def _partitions(
+    tasks: Iterable[TaskId],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    image: MetadataImage,
+) -> list[TopicPartition]:
+    found = []
+    for entry in by_subtopology(tasks, StreamsGroupHeartbeatResponseTaskIds):
+        subtopology = subtopologies.get(entry.subtopology_id)
+        if subtopology is None:
+            continue
+        names = subtopology.source_topics | subtopology.repartition_source_topics.keys()
+        for name in sorted(names):
+            topic = image.topics.get(name)
+            if topic is not None:
+                # A topic smaller than the number of tasks has its partitions in the first ones.
+                partitions = entry.partitions[: len(topic.partitions)]
+                found.append(TopicPartition(topic=name, partitions=partitions))
+    return found

@@ -1,0 +1,288 @@
+"""A streams group as a value: members, epochs, tasks, topology. It makes no decisions.
+
+What is persisted of it comes in through `streams_records`; `SoftState` is what ends with the
+coordinator. Invariant: assignment epoch of an active task <= member epoch <= target assignment
+epoch <= group epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.broker.state.group_contract import CommitClaim
+from kstore.broker.state.group_result import GroupRecord, TimerChange
+from kstore.broker.state.streams_tasks import (
+    NO_ASSIGNED_TASKS,
+    AssignedTasks,
+    TaskId,
+    Tasks,
+)
+from kstore.broker.state.streams_topics import ConfiguredTopology
+from kstore.broker.state.streams_topology import Topology
+from kstore.errors import ErrorCode
+
+__all__ = [
+    "ASSIGNING",
+    "EMPTY",
+    "NOT_READY",
+    "RECONCILING",
+    "STABLE",
+    "MemberState",
+    "SoftState",
+    "StreamsGroup",
+    "StreamsMember",
+]
+
+EMPTY = "Empty"
+NOT_READY = "NotReady"
+ASSIGNING = "Assigning"
+RECONCILING = "Reconciling"
+STABLE = "Stable"
+
+FIRST_COMMIT_VERSION = 9
+INITIAL_EPOCH = 1
+UNASSIGNED_EPOCH = 2**31 - 1
+
+
+class MemberState:
+    """The states of a member, as its current assignment record has them."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    """It has to give tasks up before it can get on."""
+    UNRELEASED_TASKS = 3
+    """It waits for tasks that others have not given up yet."""
+    UNKNOWN = 127
+    """Written by a newer coordinator: the member has to begin anew."""
+    ALL = frozenset({STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS})
+
+
+class StreamsMember(NamedTuple):
+    """One member: a thread of an instance of the application."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: int = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    user_endpoint: tuple[str, int] | None = None
+    client_tags: tuple[tuple[str, str], ...] = ()
+    """Sorted by key."""
+    assigned: AssignedTasks = NO_ASSIGNED_TASKS
+    pending_revocation: AssignedTasks = NO_ASSIGNED_TASKS
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether it has all that the target assignment of that epoch gives it."""
+        return self.state == MemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def assignment_epoch(self, task: TaskId) -> int:
+        """The epoch in which it got the active task, also of one that it is giving up; the largest
+        int32 for a task that it does not have.
+        """
+        epoch = self.assigned.active.get(task, self.pending_revocation.active.get(task))
+        return UNASSIGNED_EPOCH if epoch is None else epoch
+
+
+class SoftState(NamedTuple):
+    """What is not in records and begins anew with another coordinator."""
+
+    configured: ConfiguredTopology | None = None
+    image_version: int = -1
+    """The version of the metadata image for which the topics were last looked at."""
+    delay_pending: bool = False
+    """The initial rebalance delay is running."""
+    shutdown_member_id: str | None = None
+    """Who asked for the whole application to stop."""
+    endpoint_epoch: int = 0
+    """Grows when the tasks of a member with a user endpoint change."""
+
+
+class StreamsGroup:
+    """The group. ``active_owners`` and the others follow from the members: tasks that are being
+    given up still have their owner.
+    """
+
+    __slots__ = (
+        "active_owners",
+        "assignment_configs",
+        "assignment_epoch",
+        "assignment_timestamp",
+        "group_epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "soft",
+        "standby_owners",
+        "targets",
+        "topology",
+        "validated_topology_epoch",
+        "warmup_owners",
+    )
+    kind = "streams"
+    protocol_type = "streams"
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = INITIAL_EPOCH
+        self.metadata_hash = 0
+        self.validated_topology_epoch = 0
+        self.assignment_configs: Mapping[str, str] = {}
+        """What the assignor was last told, by name."""
+        self.assignment_epoch = INITIAL_EPOCH
+        self.assignment_timestamp = 0
+        self.topology: Topology | None = None
+        self.members: dict[str, StreamsMember] = {}
+        self.targets: dict[str, Tasks] = {}
+        self.active_owners: dict[TaskId, str] = {}
+        """Active task to the process that has it."""
+        self.standby_owners: dict[TaskId, frozenset[str]] = {}
+        self.warmup_owners: dict[TaskId, frozenset[str]] = {}
+        self.soft = SoftState()
+
+    # ---- members ----
+
+    def put(self, member: StreamsMember) -> None:
+        """Insert or replace a member."""
+        self._disown(self.members.get(member.member_id))
+        self.members[member.member_id] = member
+        for tasks in (member.assigned, member.pending_revocation):
+            for task in tasks.active:
+                self.active_owners[task] = member.process_id
+            _own(self.standby_owners, tasks.standby, member.process_id)
+            _own(self.warmup_owners, tasks.warmup, member.process_id)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, if it is there."""
+        self._disown(self.members.pop(member_id, None))
+        if not self.members:
+            self.soft = self.soft._replace(shutdown_member_id=None)
+
+    def _disown(self, member: StreamsMember | None) -> None:
+        if member is None:
+            return
+        for tasks in (member.assigned, member.pending_revocation):
+            for task in tasks.active:
+                if self.active_owners.get(task) == member.process_id:
+                    del self.active_owners[task]
+            _release(self.standby_owners, tasks.standby, member.process_id)
+            _release(self.warmup_owners, tasks.warmup, member.process_id)
+
+    # ---- what every kind of group answers ----
+
+    @property
+    def state(self) -> str:
+        """The state's name."""
+        if not self.members:
+            return EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return NOT_READY
+        if self.group_epoch > self.assignment_epoch:
+            return ASSIGNING
+        members = self.members.values()
+        done = all(member.is_reconciled_to(self.assignment_epoch) for member in members)
+        return STABLE if done else RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it may go as soon as it has no offsets left."""
+        return not self.members
+
+    def commit_error(self, claim: CommitClaim) -> int:
+        """A member may commit with its epoch, or an earlier one: see partition_commit_error."""
+        if claim.epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        if claim.transactional and claim.epoch == -1 and claim.is_anonymous:
+            return ErrorCode.NONE
+        member = self.members.get(claim.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not claim.transactional and claim.api_version < FIRST_COMMIT_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if claim.epoch <= member.member_epoch else _stale(claim)
+
+    def partition_commit_error(
+        self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
+    ) -> int:
+        """KAFKA-19779: an earlier epoch will do if the member has had the partition's active task
+        since.
+        """
+        member = self.members.get(claim.member_id)
+        if member is None or claim.epoch == member.member_epoch:
+            return ErrorCode.NONE
+        sources = {} if self.topology is None else self.topology.source_topics
+        subtopology_id = sources.get(topic)
+        if subtopology_id is None:
+            return _stale(claim)
+        since = member.assignment_epoch(TaskId(subtopology_id, partition))
+        return ErrorCode.NONE if since <= claim.epoch else _stale(claim)
+
+    def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
+        """A commit does not keep a session."""
+        return ()
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
+        """Whoever names a member has to know its epoch."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        known = member.member_epoch == member_epoch
+        return ErrorCode.NONE if known else ErrorCode.STALE_MEMBER_EPOCH
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether the topology reads the topic and somebody runs it."""
+        has_topic = self.topology is not None and topic in self.topology.source_topics
+        return has_topic and bool(self.members)
+
+    def retained_since(self, commit_timestamp: int) -> int | None:
+        """An offset's retention begins with its commit."""
+        return commit_timestamp
+
+    def delete_error(self) -> int:
+        """Only a group without members can be deleted."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def delete_offsets_error(self) -> int:
+        """Offsets of topics that are not read can always be deleted."""
+        return ErrorCode.NONE
+
+    def tombstones(self) -> list[GroupRecord]:
+        """The records that delete the group."""
+        from kstore.broker.state.streams_records import group_tombstones
+
+        return group_tombstones(self)
+
+
+def _stale(claim: CommitClaim) -> int:
+    transactional = claim.transactional
+    return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _own(owners: dict[TaskId, frozenset[str]], tasks: frozenset[TaskId], process_id: str) -> None:
+    for task in tasks:
+        owners[task] = owners.get(task, frozenset()) | {process_id}
+
+
+def _release(
+    owners: dict[TaskId, frozenset[str]], tasks: frozenset[TaskId], process_id: str
+) -> None:
+    for task in tasks:
+        left = owners.get(task, frozenset()) - {process_id}
+        if left:
+            owners[task] = left
+        else:
+            owners.pop(task, None)

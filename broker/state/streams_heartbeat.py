@@ -1,0 +1,371 @@
+"""StreamsGroupHeartbeat (KIP-1071): a member joins, stays, is told its tasks, leaves.
+
+A step reads the group as it is and returns the records that change it; what is soft comes as a
+mark. The order of the decisions, and with it the order of records and statuses, is Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_result import GroupContext, GroupRecord, Result, TimerChange
+from kstore.broker.state.streams_describe import endpoint_partitions
+from kstore.broker.state.streams_group import MemberState, SoftState, StreamsGroup, StreamsMember
+from kstore.broker.state.streams_reconcile import reconcile_member
+from kstore.broker.state.streams_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    topology_record,
+)
+from kstore.broker.state.streams_requests import JOIN_EPOCH
+from kstore.broker.state.streams_target import (
+    TargetAssignment,
+    assignment_configs,
+    assignment_is_due,
+    compute_target,
+    configured_topology,
+    metadata_hash,
+)
+from kstore.broker.state.streams_tasks import NO_TASKS, TaskId, Tasks, by_subtopology, task_ids
+from kstore.broker.state.streams_timers import (
+    cancel_rebalance_timer,
+    delay_timer,
+    leave_group,
+    rebalance_timer,
+    session_timer,
+)
+from kstore.broker.state.streams_topics import (
+    ASSIGNMENT_DELAYED,
+    SHUTDOWN_APPLICATION,
+    STALE_TOPOLOGY,
+    ConfiguredTopology,
+)
+from kstore.broker.state.streams_topology import StreamsError, Topology, topology_value
+from kstore.errors import ErrorCode
+from kstore.protocol.streams_groups import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupHeartbeatResponseTaskIds,
+)
+
+__all__ = ["heartbeat"]
+
+NO_TIMEOUT = -1
+NOT_VALIDATED = -1
+
+
+def heartbeat(
+    shard: ShardState,
+    group: Group | None,
+    request: StreamsGroupHeartbeatRequest,
+    ctx: GroupContext,
+) -> Result:
+    """Decide on one heartbeat; the request has passed `streams_requests.check_heartbeat`."""
+    try:
+        if request.member_epoch < JOIN_EPOCH:
+            return leave_group(group, request)
+        return _Step(shard, group, request, ctx).run()
+    except StreamsError as problem:
+        response = StreamsGroupHeartbeatResponse(
+            error_code=problem.code, error_message=problem.message
+        )
+        return Result(response)
+
+
+class _Step:
+    """One heartbeat of a member that joins or stays."""
+
+    def __init__(
+        self,
+        shard: ShardState,
+        known: Group | None,
+        request: StreamsGroupHeartbeatRequest,
+        ctx: GroupContext,
+    ) -> None:
+        self.request = request
+        self.ctx = ctx
+        self.is_known = known is not None
+        self.records: list[GroupRecord] = []
+        self.timers: list[TimerChange] = []
+        self.statuses: list[Status] = []
+        self.group = self._group(shard, known)
+        self.soft = self.group.soft
+        self.owned = _owned_tasks(request)
+        self.bumped = False
+
+    def _group(self, shard: ShardState, known: Group | None) -> StreamsGroup:
+        group_id = self.request.group_id
+        if self.request.member_epoch != JOIN_EPOCH:
+            return _streams_group(known, group_id)
+        if known is None or (known.kind == "classic" and known.is_empty):
+            # An empty classic group gives way, its offsets stay.
+            self.records += [] if known is None else known.tombstones()
+            return StreamsGroup(group_id)
+        group = _streams_group(known, group_id)
+        if len(group.members) >= shard.settings.streams_max_size:
+            raise StreamsError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has {len(group.members)} members, which is the most it may.",
+            )
+        return group
+
+    def run(self) -> Result:
+        """Decide."""
+        group, group_id = self.group, self.group.group_id
+        member = self._member()
+        updated = self._updated(member)
+        if updated != member:
+            self.records.append(member_record(group_id, updated))
+            self.bumped = True
+        topology = self._topology()
+        if group.topology is not None and updated.topology_epoch < group.topology.epoch:
+            self._add_status(
+                STALE_TOPOLOGY,
+                f"The member's topology epoch {updated.topology_epoch} is behind the group's "
+                f"topology epoch {group.topology.epoch}.",
+            )
+        configured = self._configured(topology)
+        epoch, configs = self._epoch(topology, configured)
+        target = self._target(updated, configured, epoch, configs)
+        reconciled = reconcile_member(
+            group, updated, target.epoch, target.tasks.get(updated.member_id, NO_TASKS), self.owned
+        )
+        self._take_reconciled(updated, reconciled)
+        self.timers.append(session_timer(self.ctx, group_id, updated.member_id))
+        if self.request.shutdown_application and self.soft.shutdown_member_id is None:
+            self.soft = self.soft._replace(shutdown_member_id=updated.member_id)
+        response = self._response(member, reconciled, configured)
+        return Result(response, tuple(self.records), timers=tuple(self.timers), marks=self._marks())
+
+    # ---- the member ----
+
+    def _member(self) -> StreamsMember:
+        member_id, epoch = self.request.member_id, self.request.member_epoch
+        member = self.group.members.get(member_id)
+        if epoch == JOIN_EPOCH:
+            return member or StreamsMember(member_id)
+        if member is None:
+            raise StreamsError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group.group_id}.",
+            )
+        if epoch > member.member_epoch or (
+            epoch < member.member_epoch and not self._missed_one_answer(member)
+        ):
+            raise StreamsError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The member's epoch {epoch} is not {member.member_epoch}, which the coordinator "
+                "knows. The member must give up all its tasks and rejoin.",
+            )
+        return member
+
+    def _missed_one_answer(self, member: StreamsMember) -> bool:
+        """Whether it is only the answer with the new epoch that did not reach the member."""
+        return (
+            self.request.member_epoch == member.previous_member_epoch
+            and self.owned is not None
+            and member.assigned.contains(self.owned)
+        )
+
+    def _updated(self, member: StreamsMember) -> StreamsMember:
+        """The member with what this request says of it."""
+        told = self.request
+        updated = member._replace(
+            client_id=self.ctx.client_id,
+            client_host=self.ctx.client_host,
+            rack_id=member.rack_id if told.rack_id is None else told.rack_id,
+            process_id=member.process_id if told.process_id is None else told.process_id,
+        )
+        if told.rebalance_timeout_ms != NO_TIMEOUT:
+            updated = updated._replace(rebalance_timeout_ms=told.rebalance_timeout_ms)
+        if told.topology is not None:
+            updated = updated._replace(topology_epoch=told.topology.epoch)
+        if told.user_endpoint is not None:
+            endpoint = (told.user_endpoint.host, told.user_endpoint.port)
+            updated = updated._replace(user_endpoint=endpoint)
+        if told.client_tags is not None:
+            tags = {tag.key: tag.value for tag in told.client_tags}
+            if len(tags) != len(told.client_tags):
+                raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            updated = updated._replace(client_tags=tuple(sorted(tags.items())))
+        return updated
+
+    def _take_reconciled(self, before: StreamsMember, after: StreamsMember) -> None:
+        if after == before:
+            return
+        group_id = self.group.group_id
+        self.records.append(current_record(group_id, after))
+        if after.state == MemberState.UNREVOKED_TASKS:
+            self.timers.append(rebalance_timer(group_id, after))
+        else:
+            self.timers.append(cancel_rebalance_timer(group_id, after.member_id))
+
+    # ---- the group ----
+
+    def _topology(self) -> Topology:
+        """The group's topology; the first one that is told becomes it."""
+        present, told = self.group.topology, self.request.topology
+        if told is None:
+            if present is None:
+                raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return present
+        value = topology_value(told)
+        topology = Topology(value)
+        if present is None:
+            self.records.append(topology_record(self.group.group_id, value))
+            return topology
+        if present.epoch <= topology.epoch and present != topology:
+            raise StreamsError(
+                ErrorCode.INVALID_REQUEST, "The topology of a group can't be changed."
+            )
+        return present
+
+    def _configured(self, topology: Topology) -> ConfiguredTopology:
+        """The topology against the topics, looked at again when these have changed."""
+        image, configured = self.ctx.topics, self.soft.configured
+        is_new = self.group.topology is None
+        self.metadata_hash = self.group.metadata_hash
+        if not is_new and configured is not None and self.soft.image_version == image.version:
+            return configured
+        self.metadata_hash = metadata_hash(topology, image)
+        if self.metadata_hash != self.group.metadata_hash:
+            self.bumped = is_new = True
+        if is_new or configured is None:
+            configured = configured_topology(topology, image)
+        self.soft = self.soft._replace(configured=configured, image_version=image.version)
+        return configured
+
+    def _epoch(
+        self, topology: Topology, configured: ConfiguredTopology
+    ) -> tuple[int, dict[str, str]]:
+        """The group epoch and the assignor's settings, after a change that asks for a rebalance."""
+        group = self.group
+        validated = NOT_VALIDATED
+        if configured.is_ready:
+            validated = topology.epoch
+            self._check_owned(configured)
+        configs = assignment_configs(self.ctx, group.group_id)
+        changed = validated != group.validated_topology_epoch
+        if not (self.bumped or changed or configs != group.assignment_configs):
+            return group.group_epoch, configs
+        epoch = group.group_epoch + 1
+        self.records.append(
+            epoch_record(group.group_id, epoch, self.metadata_hash, validated, configs)
+        )
+        return epoch, configs
+
+    def _check_owned(self, configured: ConfiguredTopology) -> None:
+        subtopologies = configured.subtopologies or {}
+        for entries in (self.request.active_tasks, self.request.standby_tasks):
+            for entry in entries or ():
+                subtopology = subtopologies.get(entry.subtopology_id)
+                count = 0 if subtopology is None else subtopology.tasks
+                wrong = [part for part in entry.partitions if not 0 <= part < count]
+                if subtopology is None or wrong:
+                    raise StreamsError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Subtopology {entry.subtopology_id} has {count} tasks, not {wrong}.",
+                    )
+
+    def _target(
+        self,
+        member: StreamsMember,
+        configured: ConfiguredTopology,
+        epoch: int,
+        configs: dict[str, str],
+    ) -> TargetAssignment:
+        """The target assignment, computed anew if the epoch asks for it and the time has come."""
+        group, ctx = self.group, self.ctx
+        if group.is_empty and not self.soft.delay_pending:
+            delay_ms = ctx.group_config(group.group_id, "streams.initial.rebalance.delay.ms")
+            if delay_ms > 0:
+                self.timers.append(delay_timer(group.group_id, delay_ms))
+                self.soft = self.soft._replace(delay_pending=True)
+        if self.soft.delay_pending:
+            self._add_status(
+                ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured initial rebalance delay.",
+            )
+            return TargetAssignment(group.assignment_epoch, {})
+        if group.assignment_epoch >= epoch:
+            return TargetAssignment(group.assignment_epoch, group.targets)
+        if not assignment_is_due(group, ctx):
+            self._add_status(
+                ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured assignment interval.",
+            )
+            return TargetAssignment(group.assignment_epoch, group.targets)
+        members = {**group.members, member.member_id: member}
+        target = compute_target(group, members, configured, epoch, configs, ctx.now_ms)
+        self.records += target.records
+        return target
+
+    # ---- the answer ----
+
+    def _response(
+        self, before: StreamsMember, member: StreamsMember, configured: ConfiguredTopology
+    ) -> StreamsGroupHeartbeatResponse:
+        request, group_id = self.request, self.group.group_id
+        response = StreamsGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            heartbeat_interval_ms=self.ctx.group_config(group_id, "streams.heartbeat.interval.ms"),
+        )
+        if request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned:
+            response.active_tasks = _told(member.assigned.active)
+            response.standby_tasks = _told(member.assigned.standby)
+            response.warmup_tasks = _told(member.assigned.warmup)
+            if member.user_endpoint is not None:
+                endpoint_epoch = self.soft.endpoint_epoch + 1
+                self.soft = self.soft._replace(endpoint_epoch=endpoint_epoch)
+        if self.soft.endpoint_epoch != request.endpoint_information_epoch:
+            others = [m for m in self.group.members.values() if m.member_id != member.member_id]
+            response.partitions_by_user_endpoint = endpoint_partitions(
+                [*others, member], configured, self.ctx.topics
+            )
+        if self.is_known:
+            response.endpoint_information_epoch = self.soft.endpoint_epoch
+        if configured.problem is not None:
+            self.statuses.append(configured.problem)
+        if self.soft.shutdown_member_id is not None:
+            self._add_status(
+                SHUTDOWN_APPLICATION,
+                f"Streams group member {self.soft.shutdown_member_id} encountered a fatal error "
+                "and requested a shutdown for the entire application.",
+            )
+        response.status = self.statuses
+        return response
+
+    def _add_status(self, code: int, detail: str) -> None:
+        self.statuses.append(Status(status_code=code, status_detail=detail))
+
+    def _marks(self) -> tuple[tuple[str, str, SoftState], ...]:
+        if self.soft == self.group.soft:
+            return ()
+        soft = self.soft
+        if not self.is_known:
+            # Kafka makes a new group twice, here and on replay, and only the delay's timer lasts.
+            soft = SoftState(delay_pending=soft.delay_pending)
+        return ((self.group.group_id, "soft", soft),)
+
+
+def _streams_group(known: Group | None, group_id: str) -> StreamsGroup:
+    if isinstance(known, StreamsGroup):
+        return known
+    problem = "not found" if known is None else "not a streams group"
+    raise StreamsError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {problem}.")
+
+
+def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    """The tasks that the member says it has; None if it does not say."""
+    active, standby = request.active_tasks, request.standby_tasks
+    if active is None or standby is None or request.warmup_tasks is None:
+        return None
+    return Tasks(task_ids(active), task_ids(standby), task_ids(request.warmup_tasks))
+
+
+def _told(tasks: Iterable[TaskId]) -> list[StreamsGroupHeartbeatResponseTaskIds]:
+    return by_subtopology(tasks, StreamsGroupHeartbeatResponseTaskIds)

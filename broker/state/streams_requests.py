@@ -1,0 +1,114 @@
+"""Which StreamsGroupHeartbeat requests are refused whatever the group is like: what contradicts
+itself, and what Kafka 4.3 does not serve yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kstore.broker.state.image import INTERNAL_TOPICS
+from kstore.broker.state.streams_topology import StreamsError
+from kstore.broker.state.topic_rules import TopicError, check_name
+from kstore.errors import ErrorCode
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestTopology,
+)
+
+__all__ = ["JOIN_EPOCH", "LEAVE_EPOCH", "LEAVE_STATIC_EPOCH", "check_heartbeat"]
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+NO_TIMEOUT = -1
+
+
+def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+    """StreamsError for a request that no group would take."""
+    if request.topology is not None:
+        _check_topic_names(request.topology)
+    _check_unsupported(request)
+    _refuse_if(not request.member_id, "MemberId can't be empty.")
+    _refuse_if(not request.group_id, "GroupId can't be empty.")
+    _refuse_if(request.rack_id == "", "RackId can't be empty.")
+    if request.member_epoch == JOIN_EPOCH:
+        _check_join(request)
+    _refuse_if(
+        request.member_epoch == LEAVE_STATIC_EPOCH, "InstanceId can't be null with epoch -2."
+    )
+    _refuse_if(
+        request.member_epoch < LEAVE_STATIC_EPOCH,
+        f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.",
+    )
+    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    told = [role is not None for role in roles]
+    _refuse_if(any(told) and not all(told), "Tasks are told of all three types, or of none.")
+    _refuse_if(
+        request.member_epoch != JOIN_EPOCH and request.topology is not None,
+        "A topology is only told when (re-)joining.",
+    )
+
+
+def _refuse_if(wrong: bool, message: str) -> None:
+    if wrong:
+        raise StreamsError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
+    _refuse_if(request.instance_id is not None, "Static membership is not supported.")
+    _refuse_if(request.task_offsets is not None, "TaskOffsets are not supported.")
+    _refuse_if(request.task_end_offsets is not None, "TaskEndOffsets are not supported.")
+    _refuse_if(bool(request.warmup_tasks), "WarmupTasks are not supported.")
+    subtopologies = [] if request.topology is None else request.topology.subtopologies
+    _refuse_if(
+        any(item.source_topic_regex for item in subtopologies),
+        "Regular expressions for source topics are not supported.",
+    )
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    _refuse_if(
+        request.rebalance_timeout_ms == NO_TIMEOUT,
+        "RebalanceTimeoutMs must be provided in the first request.",
+    )
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        _refuse_if(bool(tasks), f"{name} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise StreamsError(
+            ErrorCode.INVALID_REQUEST, "Topology must be non-null when (re-)joining."
+        )
+    for item in request.topology.subtopologies:
+        for info in item.state_changelog_topics:
+            if info.partitions != 0:
+                raise StreamsError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {info.name} must have no partition count, but has "
+                    f"{info.partitions}.",
+                )
+
+
+def _check_topic_names(topology: StreamsGroupHeartbeatRequestTopology) -> None:
+    names = list(dict.fromkeys(_topic_names(topology)))
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        raise StreamsError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Kafka's internal topics {','.join(internal)} can't be used in a topology.",
+        )
+    for name in names:
+        try:
+            check_name(name)
+        except TopicError as problem:
+            raise StreamsError(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(problem)) from problem
+
+
+def _topic_names(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
+    for item in topology.subtopologies:
+        yield from item.source_topics
+        yield from item.repartition_sink_topics
+        yield from (info.name for info in item.repartition_source_topics)
+        yield from (info.name for info in item.state_changelog_topics)

@@ -1,0 +1,102 @@
+"""The target assignment of a streams group: from which topics and settings it is computed, when it
+is computed anew, and the records that say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from kstore.broker.state.group_result import GroupContext, GroupRecord
+from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.streams_assignor import MemberSpec, assign_tasks
+from kstore.broker.state.streams_group import StreamsGroup, StreamsMember
+from kstore.broker.state.streams_records import target_epoch_record, target_record
+from kstore.broker.state.streams_tasks import NO_TASKS, Tasks
+from kstore.broker.state.streams_topics import ConfiguredTopology, configure_topology
+from kstore.broker.state.streams_topology import Topology
+
+__all__ = [
+    "TargetAssignment",
+    "assignment_configs",
+    "assignment_is_due",
+    "compute_target",
+    "configured_topology",
+    "metadata_hash",
+]
+
+STANDBY_REPLICAS = "num.standby.replicas"
+HASH_BYTES = 8
+
+
+class TargetAssignment(NamedTuple):
+    """Who is to have what from which epoch on, and the records of what changed."""
+
+    epoch: int
+    tasks: Mapping[str, Tasks]
+    records: tuple[GroupRecord, ...] = ()
+
+
+def assignment_configs(ctx: GroupContext, group_id: str) -> dict[str, str]:
+    """The settings that the assignor obeys, as they are stored with the group's epoch."""
+    return {STANDBY_REPLICAS: str(ctx.group_config(group_id, "streams.num.standby.replicas"))}
+
+
+def assignment_is_due(group: StreamsGroup, ctx: GroupContext) -> bool:
+    """Whether enough time has passed since the target assignment was last computed."""
+    interval_ms: int = ctx.group_config(group.group_id, "streams.assignment.interval.ms")
+    if group.assignment_timestamp == 0 or interval_ms == 0:
+        return True
+    return ctx.now_ms >= group.assignment_timestamp + interval_ms
+
+
+def compute_target(
+    group: StreamsGroup,
+    members: Mapping[str, StreamsMember],
+    configured: ConfiguredTopology,
+    epoch: int,
+    configs: Mapping[str, str],
+    now_ms: int,
+) -> TargetAssignment:
+    """The target assignment for a group epoch; nobody has tasks while the topics are not ready."""
+    if configured.is_ready:
+        specs = {
+            member_id: MemberSpec(member.process_id, group.targets.get(member_id, NO_TASKS))
+            for member_id, member in members.items()
+        }
+        replicas = int(configs.get(STANDBY_REPLICAS, "0"))
+        tasks = assign_tasks(specs, configured.subtopologies or {}, replicas)
+    else:
+        tasks = dict.fromkeys(members, NO_TASKS)
+    records = [
+        target_record(group.group_id, member_id, assigned)
+        for member_id, assigned in tasks.items()
+        if group.targets.get(member_id) != assigned
+    ]
+    records.append(target_epoch_record(group.group_id, epoch, now_ms))
+    return TargetAssignment(epoch, tasks, tuple(records))
+
+
+def configured_topology(topology: Topology, image: MetadataImage) -> ConfiguredTopology:
+    """The topology against the topics of the image; StreamsError for one that can never work."""
+    sizes = {
+        name: len(image.topics[name].partitions)
+        for name in topology.required_topics
+        if name in image.topics
+    }
+    return configure_topology(topology, sizes)
+
+
+def metadata_hash(topology: Topology, image: MetadataImage) -> int:
+    """A number that changes when one of the topology's topics comes, goes, grows or is made anew;
+    0 while none exists.
+    """
+    found = [image.topics[name] for name in sorted(topology.required_topics & image.topics.keys())]
+    if not found:
+        return 0
+    digest = blake2b(digest_size=HASH_BYTES)
+    for topic in found:
+        digest.update(topic.topic_id.bytes)
+        digest.update(f"{topic.name}:{len(topic.partitions)};".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True)

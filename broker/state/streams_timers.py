@@ -1,0 +1,156 @@
+"""What ends a membership of a streams group, and what time does: leaving, sessions, members that do
+not give up their tasks, the initial rebalance delay, and beginning again after a replay.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_result import (
+    GroupContext,
+    GroupRecord,
+    RebalanceExpired,
+    Result,
+    SessionExpired,
+    StreamsDelayExpired,
+    TimerChange,
+)
+from kstore.broker.state.streams_group import MemberState, StreamsGroup, StreamsMember
+from kstore.broker.state.streams_records import epoch_record, member_tombstones
+from kstore.broker.state.streams_target import compute_target
+from kstore.broker.state.streams_topology import StreamsError
+from kstore.errors import ErrorCode
+from kstore.protocol.schema import Message
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+__all__ = [
+    "cancel_rebalance_timer",
+    "delay_expired",
+    "delay_timer",
+    "leave_group",
+    "parked_answers",
+    "rebalance_expired",
+    "rebalance_timer",
+    "resume",
+    "session_expired",
+    "session_timer",
+]
+
+
+def session_timer(ctx: GroupContext, group_id: str, member_id: str) -> TimerChange:
+    """A member that was heard of now may be silent for so long."""
+    timeout_ms = ctx.group_config(group_id, "streams.session.timeout.ms")
+    key = ("streams-session", group_id, member_id)
+    return TimerChange(key, timeout_ms, SessionExpired(group_id, member_id))
+
+
+def rebalance_timer(group_id: str, member: StreamsMember) -> TimerChange:
+    """A member that has to give up tasks has so long for it."""
+    key = ("streams-rebalance", group_id, member.member_id)
+    event = RebalanceExpired(group_id, member.member_id, member.member_epoch)
+    return TimerChange(key, member.rebalance_timeout_ms, event)
+
+
+def cancel_rebalance_timer(group_id: str, member_id: str) -> TimerChange:
+    """The member has given up what it had to, or is gone."""
+    return TimerChange(("streams-rebalance", group_id, member_id), 0, None)
+
+
+def delay_timer(group_id: str, delay_ms: int) -> TimerChange:
+    """The first assignment of a group waits for more members."""
+    return TimerChange(("streams-delay", group_id), delay_ms, StreamsDelayExpired(group_id))
+
+
+def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> Result:
+    """A member leaves; it may ask for the whole application to stop. StreamsError if it is none."""
+    if not isinstance(group, StreamsGroup):
+        problem = "not found" if group is None else "not a streams group"
+        raise StreamsError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is {problem}.")
+    if request.member_id not in group.members:
+        raise StreamsError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {request.member_id} is not a member of group {group.group_id}.",
+        )
+    response = StreamsGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+    )
+    result = _fence(group, request.member_id, response)
+    last = len(group.members) == 1
+    if request.shutdown_application and group.soft.shutdown_member_id is None and not last:
+        soft = group.soft._replace(shutdown_member_id=request.member_id)
+        result = result._replace(marks=((group.group_id, "soft", soft),))
+    return result
+
+
+def _fence(group: StreamsGroup, member_id: str, response: Message | None = None) -> Result:
+    """Remove a member; the next heartbeat of another computes who gets its tasks."""
+    group_id = group.group_id
+    records: list[GroupRecord] = member_tombstones(group_id, [member_id])
+    records.append(
+        epoch_record(
+            group_id,
+            group.group_epoch + 1,
+            group.metadata_hash,
+            group.validated_topology_epoch,
+            group.assignment_configs,
+        )
+    )
+    timers = (
+        TimerChange(("streams-session", group_id, member_id), 0, None),
+        cancel_rebalance_timer(group_id, member_id),
+    )
+    return Result(response, tuple(records), timers=timers)
+
+
+def session_expired(
+    shard: ShardState, group: StreamsGroup, event: SessionExpired, ctx: GroupContext
+) -> Result:
+    """A member was silent for too long."""
+    return _fence(group, event.member_id) if event.member_id in group.members else Result()
+
+
+def rebalance_expired(
+    shard: ShardState, group: StreamsGroup, event: RebalanceExpired, ctx: GroupContext
+) -> Result:
+    """A member has not given up its tasks in time, unless it has got on since."""
+    member = group.members.get(event.member_id)
+    if member is None or member.member_epoch != event.member_epoch:
+        return Result()
+    return _fence(group, event.member_id)
+
+
+def delay_expired(
+    shard: ShardState, group: StreamsGroup, event: StreamsDelayExpired, ctx: GroupContext
+) -> Result:
+    """The initial delay is over: the first target assignment."""
+    soft = group.soft._replace(delay_pending=False)
+    marks = ((group.group_id, "soft", soft),)
+    waits = group.group_epoch > group.assignment_epoch
+    if group.is_empty or soft.configured is None or not waits:
+        return Result(marks=marks)
+    target = compute_target(
+        group,
+        group.members,
+        soft.configured,
+        group.group_epoch,
+        group.assignment_configs,
+        ctx.now_ms,
+    )
+    return Result(records=target.records, marks=marks)
+
+
+def resume(shard: ShardState, group: StreamsGroup, ctx: GroupContext) -> Result:
+    """After the log was replayed: sessions begin anew, and so does the time for giving up tasks."""
+    timers: list[TimerChange] = []
+    for member in group.members.values():
+        timers.append(session_timer(ctx, group.group_id, member.member_id))
+        if member.state == MemberState.UNREVOKED_TASKS:
+            timers.append(rebalance_timer(group.group_id, member))
+    return Result(timers=tuple(timers))
+
+
+def parked_answers(group: StreamsGroup) -> list[tuple[object, Message]]:
+    """Nobody is ever parked here: every heartbeat is answered at once."""
+    return []

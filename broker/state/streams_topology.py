@@ -1,0 +1,143 @@
+"""The topology of a streams group, as its members tell it: subtopologies and the topics that they
+read, write and keep. What it means for the topics that exist is in streams_topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstore.errors import ErrorCode
+from kstore.protocol.log_records_streams import (
+    CopartitionGroup,
+    StreamsGroupTopologyValue,
+    Subtopology,
+    TopicConfig,
+    TopicInfo,
+)
+from kstore.protocol.streams_groups import (
+    StreamsGroupDescribeResponseKeyValue,
+    StreamsGroupDescribeResponseSubtopology,
+    StreamsGroupDescribeResponseTopicInfo,
+    StreamsGroupDescribeResponseTopology,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopicInfo,
+    StreamsGroupHeartbeatRequestTopology,
+)
+
+__all__ = ["StreamsError", "Topology", "described_topology", "topology_value"]
+
+
+class StreamsError(Exception):
+    """Why a streams group refuses a request: Kafka's error code, and the sentence for the
+    client.
+    """
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(message or "")
+        self.code = code
+        self.message = message
+
+
+class Topology:
+    """A topology, with look-ups. Equal when epoch and subtopologies are, in any order."""
+
+    def __init__(self, value: StreamsGroupTopologyValue) -> None:
+        """StreamsError for one that contradicts itself."""
+        self.epoch = value.epoch
+        self.value = value
+        self.subtopologies = {item.subtopology_id: item for item in value.subtopologies}
+        if value.epoch < 0 or len(self.subtopologies) != len(value.subtopologies):
+            raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.source_topics: dict[str, str] = {}
+        """Topic to the subtopology that reads it; which is what a commit's partition belongs to."""
+        for item in value.subtopologies:
+            for name in source_topics(item):
+                self.source_topics[name] = item.subtopology_id
+        self.required_topics = frozenset(self.source_topics) | {
+            info.name for item in value.subtopologies for info in item.state_changelog_topics
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topology):
+            return NotImplemented
+        return self.epoch == other.epoch and self.subtopologies == other.subtopologies
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def source_topics(subtopology: Subtopology) -> list[str]:
+    """The topics that a subtopology reads: the user's and the repartition topics."""
+    repartition = [info.name for info in subtopology.repartition_source_topics]
+    return [*subtopology.source_topics, *repartition]
+
+
+def topology_value(told: StreamsGroupHeartbeatRequestTopology) -> StreamsGroupTopologyValue:
+    """The record of the topology that a member told."""
+    return StreamsGroupTopologyValue(
+        epoch=told.epoch, subtopologies=[_subtopology(item) for item in told.subtopologies]
+    )
+
+
+def _subtopology(told: StreamsGroupHeartbeatRequestSubtopology) -> Subtopology:
+    return Subtopology(
+        subtopology_id=told.subtopology_id,
+        source_topics=told.source_topics,
+        source_topic_regex=told.source_topic_regex,
+        state_changelog_topics=_topic_infos(told.state_changelog_topics),
+        repartition_sink_topics=told.repartition_sink_topics,
+        repartition_source_topics=_topic_infos(told.repartition_source_topics),
+        copartition_groups=[
+            CopartitionGroup(
+                source_topics=group.source_topics,
+                source_topic_regex=group.source_topic_regex,
+                repartition_source_topics=group.repartition_source_topics,
+            )
+            for group in told.copartition_groups
+        ],
+    )
+
+
+def _topic_infos(told: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[
+                TopicConfig(key=config.key, value=config.value) for config in info.topic_configs
+            ],
+        )
+        for info in told
+    ]
+
+
+def described_topology(topology: Topology) -> StreamsGroupDescribeResponseTopology:
+    """The topology for StreamsGroupDescribe while it is not configured: as it was told, sorted."""
+    return StreamsGroupDescribeResponseTopology(
+        epoch=topology.epoch,
+        subtopologies=[
+            StreamsGroupDescribeResponseSubtopology(
+                subtopology_id=subtopology_id,
+                source_topics=sorted(item.source_topics),
+                repartition_sink_topics=sorted(item.repartition_sink_topics),
+                state_changelog_topics=_described_infos(item.state_changelog_topics),
+                repartition_source_topics=_described_infos(item.repartition_source_topics),
+            )
+            for subtopology_id, item in sorted(topology.subtopologies.items())
+        ],
+    )
+
+
+def _described_infos(infos: list[TopicInfo]) -> list[StreamsGroupDescribeResponseTopicInfo]:
+    return [
+        StreamsGroupDescribeResponseTopicInfo(
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[
+                StreamsGroupDescribeResponseKeyValue(key=config.key, value=config.value)
+                for config in info.topic_configs
+            ],
+        )
+        for info in sorted(infos, key=lambda info: info.name)
+    ]

@@ -1,0 +1,400 @@
+"""Probes of streams groups (KIP-1071): requests that are refused, topologies that do not fit the
+topics, a group's life with tasks moving between members, and who may commit.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from kstore.protocol.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from kstore.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.schema import Message
+from kstore.protocol.streams_groups import (
+    CopartitionGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestEndpoint,
+    StreamsGroupHeartbeatRequestKeyValue,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTaskOffset,
+    StreamsGroupHeartbeatRequestTopicInfo,
+    StreamsGroupHeartbeatRequestTopology,
+)
+from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.topics import create
+
+__all__ = ["STREAMS_GROUP_CASES"]
+
+MISSING_INTERNAL, SHUTDOWN, DELAYED = 3, 4, 5
+METADATA = struct.pack(">hii", 0, 0, -1)
+
+
+def info(name: str, partitions: int = 0, **configs: str) -> StreamsGroupHeartbeatRequestTopicInfo:
+    return StreamsGroupHeartbeatRequestTopicInfo(
+        name=name,
+        partitions=partitions,
+        topic_configs=[
+            StreamsGroupHeartbeatRequestKeyValue(key=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def sub(
+    subtopology_id: str = "0", *sources: str, **fields: Any
+) -> StreamsGroupHeartbeatRequestSubtopology:
+    return StreamsGroupHeartbeatRequestSubtopology(
+        subtopology_id=subtopology_id, source_topics=list(sources), **fields
+    )
+
+
+def topology(
+    *subs: StreamsGroupHeartbeatRequestSubtopology, epoch: int = 0
+) -> StreamsGroupHeartbeatRequestTopology:
+    return StreamsGroupHeartbeatRequestTopology(epoch=epoch, subtopologies=list(subs))
+
+
+def join(
+    group: str, told: StreamsGroupHeartbeatRequestTopology | None, member: str = "m2", **fields: Any
+) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        **{
+            "group_id": group,
+            "member_id": member,
+            "member_epoch": 0,
+            "endpoint_information_epoch": -1,
+            "rebalance_timeout_ms": 60_000,
+            "topology": told,
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+            "process_id": f"process-{member}",
+            "client_tags": [],
+            **fields,
+        }
+    )
+
+
+def beat(group: str, epoch: int, member: str = "m2", **fields: Any) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, **fields
+    )
+
+
+def owned(**tasks: list[int]) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+    return [
+        StreamsGroupHeartbeatRequestTaskIds(subtopology_id=name.lstrip("s"), partitions=partitions)
+        for name, partitions in tasks.items()
+    ]
+
+
+def having(**tasks: list[int]) -> dict[str, Any]:
+    """What a member says that it has, as fields of a heartbeat."""
+    return {"active_tasks": owned(**tasks), "standby_tasks": [], "warmup_tasks": []}
+
+
+def codes(answer: Any) -> set[int]:
+    return {status.status_code for status in answer.status or ()}
+
+
+def without(*unwanted: int) -> Callable[[Any], bool]:
+    """Until the answer has none of these statuses."""
+    return lambda answer: answer.error_code != 0 or not codes(answer) & set(unwanted)
+
+
+def settled(message: Message) -> Step:
+    """Ask until neither topics nor a delay are waited for."""
+    return Step(message, until=without(MISSING_INTERNAL, DELAYED))
+
+
+def exist(*topics: str) -> Step:
+    """Wait until the topics do, so that both brokers' coordinators meet them all at once."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=False,
+    )
+    return Step(
+        request,
+        version=12,
+        compare=False,
+        until=lambda answer: not any(row.error_code for row in answer.topics),
+    )
+
+
+def _refused(peer: Peer, version: int) -> Story:
+    group, simple = "probe-streams-refused", topology(sub("0", "probe-streams-absent"))
+    yield beat("probe-streams-no-group", 1)
+    yield beat("probe-streams-no-group", -1)
+    for fields in (
+        {"group_id": ""},
+        {"member_id": ""},
+        {"rack_id": ""},
+        {"instance_id": "i"},
+        {"instance_id": ""},
+        {"rebalance_timeout_ms": -1},
+        {"topology": None},
+        {"active_tasks": owned(s0=[0])},
+        {"standby_tasks": owned(s0=[0])},
+        {"warmup_tasks": owned(s0=[0])},
+        {"active_tasks": None},
+        {"member_epoch": -2},
+        {"member_epoch": -3},
+        {"member_epoch": 1},
+        {"task_offsets": []},
+        {"task_offsets": [StreamsGroupHeartbeatRequestTaskOffset()]},
+        {"task_end_offsets": []},
+        {"process_id": None, "client_tags": None},
+    ):
+        yield join(group, fields.pop("topology", simple), **fields)  # type: ignore[arg-type]
+    yield StreamsGroupDescribeRequest(group_ids=[group, "", "probe-streams-no-group"])
+
+
+def _bad_topologies(peer: Peer, version: int) -> Story:
+    for number, told in enumerate(
+        (
+            topology(),
+            topology(sub()),
+            topology(sub("0", "__consumer_offsets")),
+            topology(sub("0", "not a topic")),
+            topology(sub("0", "probe-streams-a", source_topic_regex=["x.*"])),
+            topology(sub("0", "probe-streams-a"), sub("0", "probe-streams-a")),
+            topology(sub("0", "probe-streams-a"), epoch=-1),
+            topology(sub("0", "probe-streams-a", state_changelog_topics=[info("c", 3)])),
+            topology(sub("0", "probe-streams-a"), sub("1", repartition_source_topics=[info("r")])),
+            topology(
+                sub(
+                    "0",
+                    repartition_source_topics=[info("r")],
+                    repartition_sink_topics=["r"],
+                )
+            ),
+            topology(
+                sub(
+                    "0",
+                    "probe-streams-a",
+                    copartition_groups=[CopartitionGroup(source_topics=[7])],
+                )
+            ),
+        )
+    ):
+        yield create("probe-streams-a", 2)
+        group = f"probe-streams-bad-{number}"
+        yield join(group, told)
+        yield StreamsGroupDescribeRequest(group_ids=[group])
+        yield beat(group, -1)
+
+
+def _topics_that_do_not_fit(peer: Peer, version: int) -> Story:
+    left, right = f"probe-streams-left-{version}", f"probe-streams-right-{version}"
+    both = [CopartitionGroup(source_topics=[0, 1])]
+    group = "probe-streams-unfit"
+    told = topology(sub("0", left, right, copartition_groups=both))
+    yield join(group, told)
+    yield create(left, 2)
+    yield Step(join(group, told), until=without(DELAYED))
+    yield create(right, 3)
+    yield Step(join(group, told), until=lambda answer: 2 in codes(answer))
+    yield settled(join(group, told))
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    fixed = sub(
+        "0",
+        left,
+        repartition_source_topics=[info("probe-streams-fixed", 5)],
+        copartition_groups=[CopartitionGroup(source_topics=[0], repartition_source_topics=[0])],
+    )
+    yield join("probe-streams-fixed", topology(fixed))
+    yield create("probe-streams-changelog", 5)
+    store = sub("0", left, state_changelog_topics=[info("probe-streams-changelog")])
+    changelog = join("probe-streams-changelog", topology(store))
+    yield Step(changelog, until=lambda answer: 2 in codes(answer))
+    for name in (group, "probe-streams-fixed", "probe-streams-changelog"):
+        yield beat(name, -1)
+
+
+def _stateful(prefix: str, source: str) -> StreamsGroupHeartbeatRequestTopology:
+    return topology(
+        sub("0", source, repartition_sink_topics=[f"{prefix}-repartition"]),
+        sub(
+            "1",
+            repartition_source_topics=[info(f"{prefix}-repartition", cleanup_policy="delete")],
+            state_changelog_topics=[info(f"{prefix}-changelog", cleanup_policy="compact")],
+        ),
+    )
+
+
+def _life(peer: Peer, version: int) -> Story:
+    source, group = "probe-streams-source", "probe-streams-life"
+    told = _stateful(group, source)
+    yield create(source, 2)
+    yield join(group, told)
+    yield StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+    yield exist(f"{group}-repartition", f"{group}-changelog")
+    answer = yield settled(join(group, told))
+    epoch = answer.member_epoch
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    tasks = having(s0=[0, 1], s1=[0, 1])
+    yield beat(group, epoch, **tasks)
+    yield beat(group, epoch)
+    yield beat(group, epoch, **having(s0=[0, 5]))
+    yield beat(group, epoch, **having(s7=[0]))
+    yield beat(group, epoch + 1)
+    yield beat(group, epoch - 1)
+    yield beat(group, epoch - 1, **tasks)
+    yield beat(group, epoch, "nobody")
+    yield join(group, topology(sub("0", source)))
+    yield join(group, topology(sub("0", source), epoch=1))
+    yield from _commits(group, source, epoch)
+    yield from _second_member(group, source, told, epoch)
+
+
+def _commits(group: str, source: str, epoch: int) -> Story:
+    for member, told in (("m2", epoch), ("m2", epoch - 1), ("m2", epoch + 1), ("nobody", epoch)):
+        yield _commit(group, source, member, told)
+    yield _commit(group, source, "m2", epoch, version=8)
+    yield _commit(group, source, "", -1)
+    for member_id, told in (("m2", epoch), ("m2", epoch - 1), ("nobody", 1), (None, -1)):
+        rows = [OffsetFetchRequestTopics(name=source, partition_indexes=[0, 1])]
+        asked = OffsetFetchRequestGroup(
+            group_id=group, member_id=member_id, member_epoch=told, topics=rows
+        )
+        yield Step(OffsetFetchRequest(groups=[asked]), version=9)
+
+
+def _commit(
+    group: str, topic: str, member: str, epoch: int, partition: int = 0, version: int = 9
+) -> Step:
+    rows = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=7)]
+    message = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=epoch,
+        member_id=member,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+    )
+    return Step(message, version=version)
+
+
+def _second_member(
+    group: str, source: str, told: StreamsGroupHeartbeatRequestTopology, epoch: int
+) -> Story:
+    yield Step(join(group, told, "m1"), until=without(DELAYED))
+    yield Step(
+        beat(group, epoch), until=lambda answer: bool(answer.active_tasks) or answer.error_code
+    )
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield beat(group, epoch, **having(s0=[0, 1], s1=[0, 1]))
+    answer = yield beat(group, epoch, **having(s0=[0], s1=[0]))
+    newer = answer.member_epoch
+    yield beat(group, newer, "m1", **having())
+    yield settled(join(group, told, "m1"))
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    # KAFKA-19779: what m2 kept may be committed with its old epoch, what it gave up may not.
+    for partition in (0, 1):
+        yield _commit(group, source, "m2", epoch, partition)
+        yield _commit(group, f"{group}-repartition", "m2", epoch, partition)
+        yield _commit(group, source, "m1", epoch, partition)
+        yield _commit(group, source, "m1", newer, partition)
+    yield _commit(group, f"{group}-changelog", "m2", epoch)
+    yield from _end(group, source, newer)
+
+
+def _end(group: str, source: str, epoch: int) -> Story:
+    yield DescribeGroupsRequest(groups=[group])
+    yield HeartbeatRequest(group_id=group, generation_id=1, member_id="m2")
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=METADATA)]
+    classic = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    yield classic
+    yield DeleteGroupsRequest(groups_names=[group])
+    for topic in (source, "probe-streams-elsewhere"):
+        rows = [OffsetDeleteRequestPartition(partition_index=0)]
+        yield OffsetDeleteRequest(
+            group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
+        )
+    yield beat(group, epoch, "m1", shutdown_application=True)
+    yield beat(group, epoch)
+    yield beat(group, -1, "nobody")
+    yield beat(group, -1, "m1")
+    yield Step(beat(group, epoch), until=lambda answer: DELAYED not in codes(answer))
+    yield beat(group, -1, shutdown_application=True)
+    yield beat(group, -1)
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield _commit(group, source, "m2", epoch)
+    yield _commit(group, source, "", -1)
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+
+
+def _endpoints(peer: Peer, version: int) -> Story:
+    source, group = "probe-streams-endpoint", "probe-streams-endpoint"
+    told = _stateful(group, source)
+    where = StreamsGroupHeartbeatRequestEndpoint(host="app", port=8080)
+    yield create(source, 2)
+    yield join(group, told, user_endpoint=where)
+    yield exist(f"{group}-repartition", f"{group}-changelog")
+    answer = yield settled(beat(group, 1))
+    epoch = answer.member_epoch
+    yield beat(group, epoch, endpoint_information_epoch=answer.endpoint_information_epoch)
+    yield beat(group, epoch, endpoint_information_epoch=-1)
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield beat(group, -1)
+
+
+def _conversions(peer: Peer, version: int) -> Story:
+    """A group id of another kind: an empty classic group gives way, and the other way round."""
+    topic, group = "probe-streams-convert", "probe-streams-convert"
+    told = topology(sub("0", topic))
+    yield create(topic, 1)
+    yield _commit(group, topic, "", -1)
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Step(join(group, told), until=without(DELAYED))
+    rows = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    asked = OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=rows)
+    yield Step(OffsetFetchRequest(groups=[asked]), version=9)
+    yield beat(group, -1)
+    classic = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+    )
+    answer = yield Step(classic, version=9)
+    classic.member_id = answer.member_id
+    yield Step(classic, version=9)
+    yield join(group, told)
+    yield StreamsGroupDescribeRequest(group_ids=[group])
+
+
+STREAMS_GROUP_CASES = [
+    Case("StreamsGroupHeartbeat refused", 88, _refused),
+    Case("StreamsGroupHeartbeat bad topologies", 88, _bad_topologies),
+    Case("StreamsGroupHeartbeat topics that do not fit", 88, _topics_that_do_not_fit),
+    Case("StreamsGroupHeartbeat life of a group", 88, _life),
+    Case("StreamsGroupHeartbeat endpoints", 88, _endpoints),
+    Case("StreamsGroupHeartbeat and other kinds of groups", 88, _conversions),
+]
