@@ -5,11 +5,12 @@ is in offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
 
 from kstore.broker.state.classic_group import ClassicGroup
 from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
-from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
+from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
 from kstore.broker.state.offsets import (
     CommittedOffset,
     commit_record,
@@ -36,11 +37,14 @@ __all__ = [
     "commit_error",
     "commit_offsets",
     "delete_offsets",
+    "is_metadata_too_long",
     "offset_commit_failure",
+    "offset_error",
     "replay_commit",
 ]
 
 FIRST_VERSION_WITH_GROUP_NOT_FOUND = 9
+NO_EPOCH = -1
 
 
 def commit_offsets(
@@ -57,32 +61,24 @@ def commit_offsets(
         (topic, partition)
         for topic in request.topics
         for partition in topic.partitions
-        if _metadata_length(partition) <= shard.settings.offset_metadata_max_bytes
+        if not is_metadata_too_long(partition.committed_metadata, shard.settings)
     ]
     error_code = commit_error(
         group,
         claim,
         ((topic.name, topic.topic_id, part.partition_index) for topic, part in wanted),
     )
+    response = offset_commit_failure(request, error_code)
     if error_code != ErrorCode.NONE:
-        return Result(offset_commit_failure(request, error_code))
-    records = [_record(request, topic, partition, ctx.now_ms) for topic, partition in wanted]
-    topics = []
-    for topic in request.topics:
-        response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        topics.append(response)
-        for partition in topic.partitions:
-            too_long = _metadata_length(partition) > shard.settings.offset_metadata_max_bytes
-            response.partitions.append(
-                OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=(
-                        ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
-                    ),
-                )
-            )
+        return Result(response)
+    records: list[GroupRecord] = []
+    for topic, answers in zip(request.topics, response.topics, strict=True):
+        for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
+            answer.error_code = offset_error(shard, request.group_id, topic.name, partition)
+            if answer.error_code == ErrorCode.NONE:
+                records.append(_record(request, topic, partition, ctx.now_ms))
     timers = () if group is None else group.commit_timers(claim)
-    return Result(OffsetCommitResponse(topics=topics), tuple(records), timers=timers)
+    return Result(response, tuple(records), timers=timers)
 
 
 def commit_error(
@@ -107,9 +103,36 @@ def commit_error(
     return ErrorCode.NONE
 
 
-def _metadata_length(partition: OffsetCommitRequestPartition) -> int:
-    """Kafka's measure: the length of a Java string, which is in UTF-16 units, not in bytes."""
-    return len((partition.committed_metadata or "").encode("utf-16-le")) // 2
+class OffsetToCommit(Protocol):
+    """A partition of OffsetCommit or TxnOffsetCommit."""
+
+    partition_index: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+    partition_epoch: int
+
+
+def offset_error(shard: ShardState, group_id: str, topic: str, asked: OffsetToCommit) -> int:
+    """What stands against one offset, whoever commits it: its metadata is too long, or (KIP-232) it
+    is of an older partition or leader than the stored one. Epoch -1 skips that.
+    """
+    if is_metadata_too_long(asked.committed_metadata, shard.settings):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if asked.partition_epoch == NO_EPOCH:
+        return ErrorCode.NONE
+    stored = shard.offsets.get(group_id, topic, asked.partition_index)
+    if stored is None or asked.partition_epoch > stored.partition_epoch:
+        return ErrorCode.NONE
+    if asked.partition_epoch < stored.partition_epoch:
+        return ErrorCode.INVALID_PARTITION_EPOCH
+    if NO_EPOCH != asked.committed_leader_epoch < stored.leader_epoch:
+        return ErrorCode.INVALID_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:
+    """By Kafka's measure: the length of a Java string, which is in UTF-16 units, not in bytes."""
+    return len((metadata or "").encode("utf-16-le")) // 2 > settings.offset_metadata_max_bytes
 
 
 def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:

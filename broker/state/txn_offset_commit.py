@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
 from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
-from kstore.broker.state.offset_commit import commit_error
+from kstore.broker.state.offset_commit import commit_error, is_metadata_too_long, offset_error
 from kstore.broker.state.offsets import CommittedOffset, commit_record
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
@@ -38,22 +38,25 @@ def commit_transactional_offsets(
         (topic.name, _topic_id(ctx, topic.name), partition)
         for topic in request.topics
         for partition in topic.partitions
-        if _metadata_length(partition) <= shard.settings.offset_metadata_max_bytes
+        if not is_metadata_too_long(partition.committed_metadata, shard.settings)
     ]
     places = ((name, topic_id, partition.partition_index) for name, topic_id, partition in wanted)
     error_code = commit_error(group, claim, places)
     if error_code != ErrorCode.NONE:
         return Result(txn_offset_commit_failure(request, error_code))
-    records = tuple(_record(request.group_id, *item, ctx.now_ms) for item in wanted)
-    accepted = {(name, partition.partition_index) for name, _, partition in wanted}
+    records = []
     response = txn_offset_commit_failure(request, ErrorCode.NONE)
-    for topic in response.topics:
-        for answer in topic.partitions:
-            if (topic.name, answer.partition_index) not in accepted:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    for topic, answers in zip(request.topics, response.topics, strict=True):
+        topic_id = _topic_id(ctx, topic.name)
+        for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
+            answer.error_code = offset_error(shard, request.group_id, topic.name, partition)
+            if answer.error_code == ErrorCode.NONE:
+                records.append(
+                    _record(request.group_id, topic.name, topic_id, partition, ctx.now_ms)
+                )
     timers = () if group is None else group.commit_timers(claim)
     producer = (request.producer_id, request.producer_epoch)
-    return Result(response, records, timers=timers, producer=producer)
+    return Result(response, tuple(records), timers=timers, producer=producer)
 
 
 def txn_offset_commit_failure(
@@ -79,11 +82,6 @@ def txn_offset_commit_failure(
 def _topic_id(ctx: GroupContext, name: str) -> UUID:
     topic = None if ctx.image is None else ctx.image.topics.get(name)
     return ZERO_UUID if topic is None else topic.topic_id
-
-
-def _metadata_length(partition: TxnOffsetCommitRequestPartition) -> int:
-    """As for OffsetCommit: in UTF-16 units."""
-    return len((partition.committed_metadata or "").encode("utf-16-le")) // 2
 
 
 def _record(
