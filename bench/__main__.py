@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import resource
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
+from types import FrameType
 
-from bench import report
-from bench.measure import Settings
+from bench import compare, report
+from bench.compare.run import run as run_compare
+from bench.measure import Settings, progress
 
 # Name, module with rows(settings), what it measures.
 GROUPS = {
@@ -19,60 +23,103 @@ GROUPS = {
     "codec": "CRC, validation and decoding: the clients' decoders",
     "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
     "opening": "index look-up, and opening 10,000 partitions",
-    "startup": "start-up time and memory of the broker: Kafka",
-    "request_cost": "broker CPU per small produce and fetch: Kafka",
-    "restart": "restart after kill -9 with a full log: Kafka",
-    "throughput": "broker CPU per GB under Java's perf tools: Kafka",
+    "compare": "the broker beside Kafka; rows may be named behind it",
 }
 RESULTS = Path(__file__).parent / "results"
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(command_line: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="GROUP",
+        help=f"of {', '.join(GROUPS)}; behind compare: rows of {', '.join(compare.ROWS)}",
+    )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="small sizes: an indication only")
-    parser.add_argument("--list", action="store_true", help="list the groups")
+    parser.add_argument("--list", action="store_true", help="list the groups and rows")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="WORDS",
+        help="of compare's rows, only cases whose names have these words; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--without-kafka", action="store_true", help="kstore alone, in compare")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
     parser.add_argument(
         "--scratch", type=Path, default=None, help="a folder on the disk to measure"
     )
-    return parser.parse_args()
+    return parser.parse_args(command_line)
 
 
-def _run(name: str, settings: Settings) -> list[report.Row]:
+def chosen(names: list[str]) -> tuple[list[str], list[str]]:
+    """The groups and compare's rows that are asked for; a row stands for compare, and compare
+    without rows for all of them. ValueError for an unknown name.
+    """
+    unknown = [name for name in names if name not in GROUPS and name not in compare.ROWS]
+    if unknown:
+        known = ", ".join([*GROUPS, *compare.ROWS])
+        raise ValueError(f"no group or row {unknown[0]!r}; there are {known}")
+    rows = [name for name in names if name in compare.ROWS]
+    groups = [name for name in GROUPS if not names or name in names or (rows and name == "compare")]
+    return groups, rows or list(compare.ROWS)
+
+
+def _run(name: str, settings: Settings, rows: list[report.Row]) -> list[str]:
     begin = time.monotonic()
-    print(f"{name}: {GROUPS[name]} ...", file=sys.stderr, flush=True)
-    rows: list[report.Row] = importlib.import_module(f"bench.{name}").rows(settings)
-    print(f"{name}: {len(rows)} rows in {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    return rows
+    progress(f"{name}: {GROUPS[name]} ...")
+    try:
+        made: list[report.Row] = importlib.import_module(f"bench.{name}").rows(settings)
+    except Exception:  # noqa: BLE001 (shown, and told by the exit code)
+        traceback.print_exc()
+        return [name]
+    rows += made
+    progress(f"{name}: {len(made)} rows in {time.monotonic() - begin:.0f} s")
+    return []
 
 
-def main() -> int:
-    """Runs what was asked for; 1 when a group failed (its error is shown, the others still run)."""
-    asked = _arguments()
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main(command_line: list[str] | None = None) -> int:
+    """Runs what was asked for; 1 when a group or row failed (its error is shown, the others still
+    run), 130 when it was interrupted. What was measured until then is written in each case.
+    """
+    asked = _arguments(sys.argv[1:] if command_line is None else command_line)
     if asked.list:
         print("\n".join(f"{name:14} {what}" for name, what in GROUPS.items()))
+        print("\n".join(f"  {name:14} {kind.what}" for name, kind in compare.ROWS.items()))
         return 0
-    unknown = [name for name in asked.groups if name not in GROUPS]
-    if unknown:
-        print(f"no group {unknown[0]!r}; there are {', '.join(GROUPS)}", file=sys.stderr)
+    try:
+        groups, wanted = chosen(asked.names)
+    except ValueError as error:
+        progress(str(error))
         return 2
+    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGINT, _terminated)  # also where a shell had it ignored
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 10,000 partitions are many files
     facts = report.machine()
+    facts["sizes"] = "quick: an indication only" if asked.quick else "full"
     rows: list[report.Row] = []
-    failed = []
-    for name in asked.groups or GROUPS:
-        with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=asked.scratch) as scratch:
-            try:
-                rows += _run(name, Settings(quick=asked.quick, scratch=Path(scratch)))
-            except Exception:  # noqa: BLE001 (shown, and told by the exit code)
-                traceback.print_exc()
-                failed.append(name)
-    facts["sizes"] = "quick" if asked.quick else "full"
+    failed: list[str] = []
+    begin = time.monotonic()
+    try:
+        for name in groups:
+            with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=asked.scratch) as scratch:
+                settings = Settings(
+                    quick=asked.quick, scratch=Path(scratch), alone=asked.without_kafka,
+                    cases=asked.case,
+                )  # fmt: skip
+                if name == "compare":
+                    failed += run_compare(wanted, settings, rows, facts)
+                else:
+                    failed += _run(name, settings, rows)
+    except KeyboardInterrupt:
+        facts["interrupted"] = "the run was ended before it was complete"
+    facts["took"] = f"{time.monotonic() - begin:.0f} s"
     if failed:
-        facts["failed groups"] = ", ".join(failed)
+        facts["failed"] = ", ".join(failed)
     print(report.write(rows, facts, asked.results))
-    print(f"written to {asked.results}/results.md, .json and .png", file=sys.stderr)
-    return 1 if failed else 0
+    progress(f"written to {asked.results}/results.md, .json and .png")
+    return 130 if "interrupted" in facts else int(bool(failed))
 
 
 if __name__ == "__main__":

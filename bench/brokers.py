@@ -1,48 +1,118 @@
-"""The two brokers side by side: `kstore serve` and a real Kafka 4.3.1, with the same topics, for
-the groups that compare them. Without Java the peer is absent and its columns stay empty.
+"""The two brokers side by side: `kstore serve` and a real Kafka 4.3.1, with the same settings and
+topics. Without Java the peer is absent and its columns stay empty.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import socket
 from pathlib import Path
+from typing import Any
 
+from bench import frames
+from bench.measure import Settings, progress
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.python_clients import ConfluentClient
+from tests.conformance.wire import exchange
 
-__all__ = ["KAFKA", "KSTORE", "Broker", "both", "create_topic", "kafka_or_none"]
+__all__ = ["KAFKA", "KSTORE", "Broker", "create_topic", "delete_topic", "exchange_once", "make"]
 
 KSTORE = "kstore"
 KAFKA = "Kafka 4.3.1"
 Broker = KstoreBroker | KafkaBroker
 
+# The same on both where it matters; everything else is each broker's default.
+SAME = {
+    "num.partitions": "1",
+    "log.segment.bytes": str(1 << 30),
+    "log.retention.hours": "168",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+# Kafka by default collects changes of a group for a second before it assigns anew; without that it
+# is quicker, and its time is that of the rebalance.
+KAFKAS = {"group.consumer.assignment.interval.ms": "0"}
+SHOWN = (
+    "log.segment.bytes",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "kstore.flush.policy",
+    "num.partitions",
+    "compression.type",
+)
+"""What the report says about both, as the brokers themselves describe it."""
 
-def kafka_or_none(folder: Path) -> KafkaBroker | None:
-    """A Kafka not yet started; None, with a word on stderr, where there is no Java."""
+
+def make(folder: Path, settings: Settings) -> dict[str, Broker]:
+    """Both brokers, below the folder, not started; kstore alone where there is no Java (with a
+    word on stderr) or where that was asked for.
+    """
+    # As a user's Python does it: the first start leaves byte code for the next ones.
+    environment = {"PYTHONDONTWRITEBYTECODE": ""}
+    ours = KstoreBroker(folder / "kstore", overrides=SAME, environment=environment)
+    brokers: dict[str, Broker] = {KSTORE: ours}
+    if settings.alone:
+        return brokers
     try:
         java_program()
         fetch_jars()
     except KafkaUnavailableError as error:
-        print(f"no Kafka to compare with: {error}", file=sys.stderr)
-        return None
-    return KafkaBroker(folder)
+        progress(f"no Kafka to compare with: {error}")
+        return brokers
+    brokers[KAFKA] = KafkaBroker(folder / "kafka", overrides=SAME | KAFKAS)
+    return brokers
 
 
-@contextmanager
-def both(scratch: Path) -> Iterator[dict[str, Broker]]:
-    """Both brokers, running; stopped at the end."""
-    with ExitStack() as stack:
-        running: dict[str, Broker] = {KSTORE: stack.enter_context(KstoreBroker(scratch / "kstore"))}
-        peer = kafka_or_none(scratch / "kafka")
-        if peer is not None:
-            running[KAFKA] = stack.enter_context(peer)
-        yield running
+def exchange_once(broker: Broker, frame: bytes, *, timeout_s: float = 30) -> bytes:
+    """One request on a connection of its own; its answer without the length."""
+    address = (broker.host, broker.port)
+    with socket.create_connection(address, timeout=timeout_s) as connection:
+        return exchange(connection, frame)
+
+
+def served(broker: Broker) -> dict[int, tuple[int, int]]:
+    """API key to the versions that the broker advertises."""
+    return frames.api_versions_answer(exchange_once(broker, frames.api_versions()))
+
+
+def _admin(broker: Broker) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
 
 def create_topic(broker: Broker, topic: str, partitions: int) -> None:
-    """Creates a topic and waits until it can be produced to."""
-    ConfluentClient(broker.bootstrap).create_topic(topic, partitions)
+    """Creates a topic and waits until every partition answers."""
+    from confluent_kafka.admin import NewTopic
+
+    admin = _admin(broker)  # it lives until the result is there
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    frame = frames.latest_offsets(topic, range(partitions))
+    for _ in range(500):
+        found = frames.latest_offsets_answer(exchange_once(broker, frame))
+        if not any(code for code, _ in found.values()):
+            return
+    raise TimeoutError(f"{topic} was created and does not answer: {found}")
+
+
+def delete_topic(broker: Broker, topic: str) -> None:
+    """Deletes a topic, so that its files do not fill the disk."""
+    admin = _admin(broker)
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def describe(broker: Broker) -> str:
+    """The settings of `SHOWN`, as the running broker describes them; what it does not know is left
+    out.
+    """
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    admin = _admin(broker)
+    (node_id,) = admin.list_topics(timeout=30).brokers
+    resource = ConfigResource(ResourceType.BROKER, str(node_id))
+    found = admin.describe_configs([resource])[resource].result(30)
+    return ", ".join(f"{name}={found[name].value}" for name in SHOWN if name in found)

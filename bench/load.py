@@ -20,6 +20,7 @@ class Load:
     """Connections that each send their own frame again and again, `depth` of them in flight.
 
     `check` sees the first and the last answer of each connection and raises where one is wrong.
+    With a depth of 1, `latencies` has the seconds that each answer of the last run took.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Load:
         depth: int = 1,
     ) -> None:
         self.depth = depth
+        self.latencies: list[float] = []
         self._frames = list(frames)
         self._check = check
         self._sockets = [socket.create_connection(address, timeout=30) for _ in frames]
@@ -51,9 +53,12 @@ class Load:
         waiting = [self.depth] * len(self._frames)
         partial = [0] * len(self._frames)
         buffer = bytearray(1 << 18)
+        self.latencies = latencies = []
         begin = time.monotonic()
         answered, sent = 0, self.depth * len(self._frames)
+        sent_at = [begin] * len(self._frames)
         for index, connection in enumerate(self._sockets):
+            sent_at[index] = time.monotonic()
             connection.sendall(sends[index][self.depth])
         while sent > answered:
             going = time.monotonic() - begin < seconds and (at_most is None or sent < at_most)
@@ -71,9 +76,13 @@ class Load:
                 done, partial[index] = divmod(partial[index] + size, self._sizes[index])
                 if not done:
                     continue
+                now = time.monotonic()
+                if self.depth == 1:
+                    latencies.append(now - sent_at[index])
                 answered += done
                 waiting[index] -= done
                 if going:
+                    sent_at[index] = now
                     self._sockets[index].sendall(sends[index][done])
                     sent += done
                     waiting[index] += done

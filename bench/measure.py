@@ -1,30 +1,92 @@
-"""How things are measured: repetitions in turns, medians, and what a process has used so far. It
-knows nothing of what is measured.
+"""How things are measured: repetitions in turns, medians and spreads, percentiles, and what a
+process has used so far. It knows nothing of what is measured.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Settings", "cpu_seconds", "in_turns", "memory_mb", "timed"]
+__all__ = [
+    "Figures",
+    "NotServedError",
+    "Settings",
+    "Side",
+    "cpu_seconds",
+    "in_turns",
+    "memory_mb",
+    "percentile",
+    "progress",
+    "take_turns",
+    "timed",
+]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+CPUCLOCK_SCHED = 2  # in a clock's number, beside the process id: see clock_getcpuclockid(3)
+Figures = Mapping[str, float]
+"""What one run of one case found: figures by name."""
+
+
+class NotServedError(RuntimeError):
+    """The broker lacks an API that the case needs; the message names it."""
 
 
 class Settings:
-    """What the command line asked for: `quick` runs are small, and only an indication."""
+    """What the command line asked for: `quick` runs are small, and only an indication; `alone`
+    leaves Kafka out; `cases` are words of which one must be in a case's name, or none.
+    """
 
-    def __init__(self, *, quick: bool, scratch: Path) -> None:
+    def __init__(
+        self, *, quick: bool, scratch: Path, alone: bool = False, cases: Sequence[str] = ()
+    ) -> None:
         self.quick = quick
         self.scratch = scratch
+        self.alone = alone
+        self.cases = tuple(cases)
+
+    def wants(self, case: str) -> bool:
+        """Whether a case of this name was asked for."""
+        return not self.cases or any(word in case for word in self.cases)
 
     def pick(self, full: int, quick: int) -> int:
         """The full or the quick size."""
         return quick if self.quick else full
+
+
+@dataclasses.dataclass
+class Side:
+    """What the turns of one contestant found: each figure's values, one per turn, in order.
+    `state` says why there are none: "not served", or "failed: ..."; a side that failed once is
+    not reported with the turns that went well.
+    """
+
+    values: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    state: str = ""
+
+    def add(self, figures: Figures) -> None:
+        """Takes the figures of one turn."""
+        for name, value in figures.items():
+            self.values.setdefault(name, []).append(value)
+
+    def median(self, name: str) -> float | None:
+        """The median over the turns; None where there is nothing to report."""
+        found = self.values.get(name)
+        return statistics.median(found) if found and not self.state else None
+
+    def spread(self, name: str) -> tuple[float, float] | None:
+        """The smallest and the largest value; None for fewer than two turns."""
+        found = self.values.get(name)
+        return (min(found), max(found)) if found and len(found) > 1 and not self.state else None
+
+
+def progress(text: str) -> None:
+    """A line for whoever waits."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -45,10 +107,78 @@ def in_turns(cases: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
     return {name: statistics.median(values) for name, values in results.items()}
 
 
+def take_turns(
+    what: str, cases: Mapping[str, Callable[[], Figures]], rounds: int
+) -> dict[str, Side]:
+    """Like `in_turns`, for cases that find several figures at once and that may fail: a failure
+    ends the turns of its own side, is said on stderr, and stays in the result.
+    """
+    sides = {name: Side() for name in cases}
+    for turn in range(rounds):
+        for name, case in cases.items():
+            side = sides[name]
+            if side.state:
+                continue
+            try:
+                side.add(case())
+            except NotServedError as error:
+                side.state = "not served"
+                progress(f"  {what}, {name}: not served ({error})")
+            except Exception as error:  # noqa: BLE001 (whatever it was, the table says it)
+                reason = (str(error) or type(error).__name__).strip().splitlines()[0]
+                side.state = f"failed: {reason[:160]}"
+                progress(f"  {what}, {name}, turn {turn + 1}: {type(error).__name__}: {error}")
+    return sides
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values does not exceed (nearest rank);
+    ValueError for no values.
+    """
+    if not values:
+        raise ValueError("a percentile of no values: nothing was measured")
+    ordered = sorted(values)
+    rank = -(-len(ordered) * share // 1)
+    return ordered[min(len(ordered), max(1, int(rank))) - 1]
+
+
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used, all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    """User and system time that a process has used: all its threads, the children that it waited
+    for, and the children that still run.
+    """
+    return sum(_own_cpu_seconds(one) + _waited_cpu_seconds(one) for one in _family(pid))
+
+
+def _own_cpu_seconds(pid: int) -> float:
+    """By the process's CPU clock, in nanoseconds; /proc has the same in steps of 10 ms."""
+    try:
+        return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
+    except OSError:
+        return 0.0  # it has ended: its parent has its time
+
+
+def _waited_cpu_seconds(pid: int) -> float:
+    return sum(int(field) for field in _stat(pid)[13:15]) / TICKS_PER_S
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat behind the command; empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # its parent has its time
+
+
+def _family(pid: int) -> Iterable[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and (fields := _stat(int(name))):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    waiting = [pid]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += children.get(found, [])
 
 
 def memory_mb(pid: int) -> dict[str, float]:

@@ -27,34 +27,44 @@ class Goal:
 
     def __str__(self) -> str:
         sign = "≥" if self.at_least else "≤"
-        return f"{sign} {self.limit:g}{'x' if self.of == 'ratio' else ''}"
+        return f"{sign} {self.limit:.3g}{'x' if self.of == 'ratio' else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One comparison. `value` and `peer_value` are medians in `unit`; no peer is None."""
+    """One comparison. `value` and `peer_value` are medians in `unit`, the spreads are the smallest
+    and the largest of the turns. Without a value, `state` says why: "not served", "failed: ...".
+    """
 
     group: str
     case: str
-    value: float
+    value: float | None
     unit: str
     peer: str = ""
     peer_value: float | None = None
     goal: Goal | None = None
     note: str = ""
+    spread: tuple[float, float] | None = None
+    peer_spread: tuple[float, float] | None = None
+    state: str = ""
+    peer_state: str = ""
 
     @property
     def ratio(self) -> float | None:
         """kstore's value over the peer's."""
-        if self.peer_value is None or self.peer_value == 0:
+        if self.value is None or self.peer_value is None or self.peer_value == 0:
             return None
         return self.value / self.peer_value
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is met; None where there is no goal."""
+        """Whether the goal is met; None where there is no goal, or nothing to compare with.
+        kstore's own failure is a goal that was missed.
+        """
         if self.goal is None:
             return None
+        if self.value is None:
+            return False if self.state else None
         measured = self.ratio if self.goal.of == "ratio" else self.value
         if measured is None:
             return None
@@ -93,12 +103,23 @@ def _number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def _cell(value: float | None, spread: tuple[float, float] | None, state: str) -> str:
+    if value is None:
+        return state
+    if spread is None:
+        return _number(value)
+    return f"{_number(value)} [{_number(spread[0])} .. {_number(spread[1])}]"
+
+
 def _cells(row: Row) -> list[str]:
     reached = {True: "yes", False: "NO", None: ""}[row.reached]
-    peer = f"{_number(row.peer_value)} ({row.peer})" if row.peer_value is not None else ""
+    ours = _cell(row.value, row.spread, row.state)
+    theirs = _cell(row.peer_value, row.peer_spread, row.peer_state)
+    peer = f"{theirs} ({row.peer})" if theirs else ""
     ratio = f"{_number(row.ratio)}x" if row.ratio is not None else ""
     goal = str(row.goal) if row.goal else ""
-    return [row.group, row.case, _number(row.value), peer, ratio, row.unit, goal, reached, row.note]
+    cells = [row.group, row.case, ours, peer, ratio, row.unit, goal, reached, row.note]
+    return [cell.replace("|", "/") for cell in cells]
 
 
 _HEAD = ["group", "case", "kstore", "peer", "ratio", "unit", "goal", "reached", "note"]

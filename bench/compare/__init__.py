@@ -1,0 +1,34 @@
+"""kstore and Apache Kafka 4.3.1 beside each other, on the same machine, in the same run, in turns:
+`python -m bench compare`. Each module makes one group of rows; this table names them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["ROWS", "Kind"]
+
+
+class Kind(NamedTuple):
+    """One group of rows: its module below bench.compare has
+    ``rows(pair: Pair, settings: Settings) -> Iterator[Row]``.
+    """
+
+    what: str
+    needs_pair: bool = True
+    """Whether it runs on the pair of brokers that takes the whole load; else it starts its own."""
+
+
+# In the order in which they run: memory comes last of those that load the pair.
+ROWS: dict[str, Kind] = {
+    "startup": Kind("exec to the first answer; memory of a fresh broker", needs_pair=False),
+    "throughput": Kind("produce and consume by Java's perf tools and librdkafka: rate, CPU per GB"),
+    "small": Kind("small requests on 1, 16 and 64 connections: rate, p50, p99, CPU per request"),
+    "latency": Kind("a record of 100 B from one connection to another: p50, p99"),
+    "rebalance": Kind("a group of 50 members forms, and one leaves: both group protocols"),
+    "commits": Kind("offset commits per second, and their CPU"),
+    "transactions": Kind("transactions per second through librdkafka"),
+    "memory": Kind("memory after all that the pair was asked to do in this run"),
+    "partitions": Kind("1,000 and 10,000 partitions: made, written, restarted", needs_pair=False),
+    "restart": Kind("restart after kill -9 with 2 GB in the log", needs_pair=False),
+}

@@ -1,0 +1,49 @@
+"""Runs the rows asked for, one after the other: the pair is started once for those that need it, a
+row that fails does not end the others, and what is there is kept whatever happens.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import traceback
+from collections.abc import Sequence
+
+from bench.compare import ROWS
+from bench.compare.pair import Pair
+from bench.measure import Settings, progress
+from bench.report import Row
+
+__all__ = ["run"]
+
+
+def run(
+    names: Sequence[str], settings: Settings, found: list[Row], facts: dict[str, str]
+) -> list[str]:
+    """Adds the rows to `found` as they come, and what they depend on to `facts`; returns the names
+    of the rows that failed. What they left out for want of an API, or failed on one side, is in
+    the rows themselves. Raises only KeyboardInterrupt, with all brokers stopped.
+    """
+    failed: list[str] = []
+    with Pair(settings.scratch / "pair", settings) as pair:
+        for name in [known for known in ROWS if known in names]:
+            progress(f"{name}: {ROWS[name].what} ...")
+            begin, before = time.monotonic(), len(found)
+            try:
+                if ROWS[name].needs_pair:
+                    pair.start()
+                    if len(facts.keys() & {"settings of kstore"}) == 0:
+                        facts.update(pair.describe())
+                else:
+                    pair.close()  # the machine is theirs alone
+                module = importlib.import_module(f"bench.compare.{name}")
+                for row in module.rows(pair, settings):
+                    found.append(row)
+                if ROWS[name].needs_pair:
+                    pair.loads.append(name)
+            except Exception:  # noqa: BLE001 (shown, and told by the exit code)
+                progress(traceback.format_exc())
+                failed.append(name)
+            made = len(found) - before
+            progress(f"{name}: {made} rows in {time.monotonic() - begin:.0f} s")
+    return failed
