@@ -15,7 +15,7 @@ from kstore.broker.api import RequestContext
 from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kstore.broker.state import config_rules
 from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
-from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
+from kstore.broker.state.topic_rules import TopicError, check_configs, check_name, topic_row
 from kstore.config import ConfigType
 from kstore.errors import ErrorCode
 from kstore.protocol import config_resources as replacing
@@ -121,10 +121,7 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
         raise _invalid("Default topic resources are not allowed.")
     check_name(name)
     topic = broker.image.topics.get(name)
-    if topic is None:
-        raise ConfigRefusedError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
-        )
+    current = {} if topic is None else dict(topic.configs)
 
     def list_default(config: str) -> str | None:
         row = topic_row(config)
@@ -132,8 +129,9 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
             return None
         return broker.config.topic_default(config)[0]
 
-    made = changes(dict(topic.configs))
-    configs = config_rules.apply_changes(topic.configs, made, list_default)
+    made = changes(current)
+    configs = config_rules.apply_changes(current, made, list_default)
+    check_configs(configs)
     await broker.topics.set_configs(name, configs, validate_only=validate_only)
     if not validate_only:
         for change in made:

@@ -7,6 +7,7 @@ alter_configs.py.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,11 +45,12 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
+ROWS_PER_TURN = 32  # then other work on the loop has its turn
 # Kafka has these as internal: shown only where they are set.
 INTERNAL = {"group.consumer.regex.refresh.interval.ms"}
 
 
-def handle_describe_configs(
+async def handle_describe_configs(
     broker: Broker, request: DescribeConfigsRequest, ctx: RequestContext
 ) -> DescribeConfigsResponse:
     """Each resource's settings, or those of the keys asked for."""
@@ -58,14 +60,14 @@ def handle_describe_configs(
             resource_type=asked.resource_type, resource_name=asked.resource_name
         )
         try:
-            result.configs = _describe(broker, asked, request)
+            result.configs = await _describe(broker, asked, request)
         except (TopicError, ConfigRefusedError) as problem:
             result.error_code, result.error_message = problem.code, problem.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(
+async def _describe(
     broker: Broker, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
     describe = _KINDS.get(asked.resource_type)
@@ -78,9 +80,11 @@ def _describe(
     for row in describe(broker, asked.resource_name, keys):
         if not request.include_synonyms:
             row.synonyms = []
-        if not request.include_documentation:
+        if not request.include_documentation and row.documentation:
             row.documentation = None
         rows.append(row)
+        if len(rows) % ROWS_PER_TURN == 0:
+            await asyncio.sleep(0)
     return rows
 
 
@@ -126,7 +130,7 @@ def _chain(layers: _Layers, names: tuple[str, ...]) -> list[_Set]:
     ]
     for name in names:
         row = broker_row(name)
-        default = None if row is None else _default(row)
+        default = _ALIAS_DEFAULTS.get(name) if row is None else _default(row)
         if default is not None:
             found.append(_Set(name, default, DEFAULT))
     while found and found[0].name != names[0]:
@@ -135,18 +139,26 @@ def _chain(layers: _Layers, names: tuple[str, ...]) -> list[_Set]:
 
 
 def _default(row: ConfigDef) -> str | None:
-    if row.name == "broker.id":
-        return "-1"
-    return None if row.default is None else row.format(row.default)
+    if row.default is None or row.name in _NO_DEFAULT:
+        return None
+    return row.format(row.default)
 
 
-def _stand_ins(name: str) -> tuple[str, ...]:
-    """A broker config and those that stand in for it in other units."""
-    for topic in TOPIC_CONFIGS.values():
-        names = tuple(synonym for synonym, _ in topic.synonyms)
-        if name in names:
-            return (name, *(other for other in names if other != name))
-    return (name,)
+# A broker config that sets the default of a topic config: it, and the same in other units.
+_STAND_INS: dict[str, tuple[str, ...]] = {
+    name: (name, *(other for other, _ in topic.synonyms if other != name))
+    for topic in TOPIC_CONFIGS.values()
+    for name, _ in topic.synonyms
+}
+# Kafka has no default for these: they are set, or not there.
+_NO_DEFAULT = frozenset({
+    "node.id",
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+})  # fmt: skip
+# Names that are aliases here and have a default of their own in Kafka.
+_ALIAS_DEFAULTS = {"broker.id": "-1"}
 
 
 def shown_topic_defaults(broker: Broker) -> Sequence[tuple[str, str, int]]:
@@ -186,7 +198,7 @@ def _topic_rows(
         chain = _topic_chain(layers, row)
         if config in topic.configs:
             value = _normal(row, topic.configs[config])
-            chain.insert(0, _Set(config, topic.configs[config].strip(), DYNAMIC_TOPIC))
+            chain.insert(0, _Set(config, value, DYNAMIC_TOPIC))
         else:
             value = broker.config.topic_default(config)[0]
         yield _result(row, value, chain)
@@ -209,7 +221,7 @@ def _broker_rows(
     for config in dict.fromkeys((*known, *is_set)):
         if (keys and config not in keys) or (config in INTERNAL and config not in is_set):
             continue
-        chain = _chain(layers, _stand_ins(config))
+        chain = _chain(layers, _STAND_INS.get(config, (config,)))
         if not name:
             chain = [place for place in chain if place.source == DYNAMIC_CLUSTER]
         yield _broker_result(broker, config, chain)

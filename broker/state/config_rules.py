@@ -152,7 +152,7 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
     problem = row.complaint(text)
     if row.update is UpdateMode.READ_ONLY:
         problem = f"Cannot update these configs dynamically: [{name}]"
-    elif name.startswith(("ssl.", "sasl.")):
+    elif name.startswith("ssl."):
         problem = (
             "These security configs can be dynamically updated only per-listener using the "
             f"listener prefix: [{name}]"

@@ -21,6 +21,7 @@ from kstore.config.definition import (
     at_least,
     between,
     each_one_of,
+    matching,
     one_of,
 )
 
@@ -156,7 +157,13 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
             _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
             _row("connections.max.reauth.ms", _LONG, 0),
             _row("max.connection.creation.rate", _INT, MAX_INT, at_least(0), _CLUSTER_WIDE),
-            _row("max.connections.per.ip.overrides", _STRING, "", update=_CLUSTER_WIDE),
+            _row(
+                "max.connections.per.ip.overrides",
+                _STRING,
+                "",
+                matching(r"(\S+:\d+(,|$))*", "host:count,host:count and so on"),
+                _CLUSTER_WIDE,
+            ),
             _row("max.request.partition.size.limit", _INT, 2000, at_least(1)),
             _row("telemetry.max.bytes", _INT, 1_048_576, at_least(1)),
         ),
@@ -166,7 +173,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         (
             _row("broker.heartbeat.interval.ms", _INT, 2000),
             _row("broker.session.timeout.ms", _INT, 9000),
-            _row("controller.listener.names", _LIST, ()),
+            _row("controller.listener.names", _LIST, None),
             _row("controller.quorum.append.linger.ms", _INT, 25, at_least(0)),
             _row("controller.quorum.auto.join.enable", _BOOLEAN, False),
             _row("controller.quorum.bootstrap.servers", _LIST, ()),
@@ -189,7 +196,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
             _row("metadata.max.idle.interval.ms", _INT, 500, at_least(0)),
             _row("metadata.max.retention.bytes", _LONG, 104_857_600),
             _row("metadata.max.retention.ms", _LONG, 604_800_000),
-            _row("process.roles", _LIST, (), each_one_of("broker", "controller")),
+            _row("process.roles", _LIST, None, each_one_of("broker", "controller")),
         ),
     ),
     (

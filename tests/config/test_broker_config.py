@@ -77,8 +77,8 @@ def test_an_alias_sets_the_same_value() -> None:
         ),
         (
             "log.cleanup.policy", "delete,shred",
-            " is 'delete,shred'; it must be a comma-separated list, with one or more of "
-            "delete, compact",
+            " is 'delete,shred'; it must be a comma-separated list, with any of compact, "
+            "delete",
         ),
         (
             "log.cleaner.min.cleanable.ratio", "nan",

@@ -40,7 +40,16 @@ SAME_SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
 }
-KSTORE_SETTINGS = {"broker.id": "1", "auto.create.topics.enable": "true"}
+# What KafkaBroker sets for every Kafka.
+KSTORE_SETTINGS = {
+    "broker.id": "1",
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
 WORKERS = 6
 
 _RAW = {

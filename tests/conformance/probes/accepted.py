@@ -18,13 +18,8 @@ ACCEPTED: dict[str, str] = {
     r"ApiVersions client names.*(finalized|supported)_features": (
         "Kafka's feature levels are those of KRaft, transactions v2 and the new group protocols"
     ),
-    r"\.configs\.(compression\.\w+\.level|remote\.|local\.retention|segment\.jitter"
-    r"|\w+\.replication\.throttled|errors\.deadletterqueue)": (
-        "topic configs of features that kstore has not"
-    ),
-    r"\.configs\.min\.insync\.replicas\.config_source: Kafka 3, kstore 5": (
-        "Kafka 4.3 keeps the default as a cluster-wide setting, for eligible leader replicas"
-    ),
+    r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log)\.(replication\.factor|min\.isr)"
+    r" again.value: Kafka '[23]', kstore '1'": "one broker is the usual start: they default to 1",
     r"Metadata auto-creates": (
         "Kafka answers UNKNOWN_TOPIC_OR_PARTITION and creates the topic behind the answer; kstore "
         "has created it by then and says so, which saves the client a retry"
@@ -60,7 +55,7 @@ ACCEPTED: dict[str, str] = {
     r"Produce.*\.(log_start_offset|error_message|record_errors)": (
         "what goes with an error: Kafka sets the log start offset for some errors only"
     ),
-    r"Produce, idempotent v\d+: .*log_append_time_ms: Kafka '<some>', kstore -1": (
+    r"Produce, (idempotent|transactional) v[\d,-]+: .*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
     ),
     # Fetch and offsets
