@@ -55,7 +55,7 @@ ACCEPTED: dict[str, str] = {
     r"Produce.*\.(log_start_offset|error_message|record_errors)": (
         "what goes with an error: Kafka sets the log start offset for some errors only"
     ),
-    r"Produce, (idempotent|transactional) v[\d,-]+: .*log_append_time_ms: Kafka '<some>', kstore -1": (
+    r"Produce, (idempotent|transactional) v.*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
     ),
     # Fetch and offsets

@@ -67,6 +67,8 @@ def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _
             "unknown_tags": sorted(value.unknown_tags or ())
         }
     if isinstance(value, list):
+        if field == "partitions" and all(isinstance(item, int) for item in value):
+            return sorted(value)  # a set
         rows = [row for row in value if ours(_label(row))]
         return _by_label([plain(row, field, ours=ours) for row in rows])
     return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
@@ -142,6 +144,7 @@ _REPLACED: dict[str, Callable[[Any], Any]] = {
     "usable_bytes": _unless(-1),
     "start_timestamp": _unless(-1),
     "last_timestamp": _unless(-1),
+    "transaction_start_time_ms": _unless(-1),
 }
 
 
