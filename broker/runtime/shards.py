@@ -211,6 +211,7 @@ class GroupPartition:
             timestamp=now_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            base_sequence=-1 if result.producer is None else 0,
             transactional=result.producer is not None,
         )
         return self._coordinator.append(self._place, batch)

@@ -6,7 +6,16 @@ from tests.conformance.probes.data import DATA_CASES
 from tests.conformance.probes.groups import GROUP_CASES
 from tests.conformance.probes.streams_groups import STREAMS_GROUP_CASES
 from tests.conformance.probes.topics import TOPIC_CASES
+from tests.conformance.probes.transactions import TRANSACTION_CASES
 
 __all__ = ["CASES"]
 
-CASES = [*TOPIC_CASES, *CONFIG_CASES, *DATA_CASES, *GROUP_CASES, *STREAMS_GROUP_CASES, *ADMIN_CASES]
+CASES = [
+    *TOPIC_CASES,
+    *CONFIG_CASES,
+    *DATA_CASES,
+    *GROUP_CASES,
+    *STREAMS_GROUP_CASES,
+    *ADMIN_CASES,
+    *TRANSACTION_CASES,
+]
