@@ -13,7 +13,7 @@ from kstore.broker.runtime.transactions import transactions_of
 from kstore.broker.state.topic_rules import TopicError, check_name
 from kstore.broker.state.transaction_shard import TransactionFilter
 from kstore.broker.state.transaction_state import STATE_NAMES
-from kstore.errors import ErrorCode, KafkaError
+from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -126,11 +126,10 @@ def _producers(broker: Broker, place: TopicPartition) -> PartitionResponse:
     partition = broker.partition(place)
     if partition is None:
         known = broker.image.partition(*place) is not None
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = None if place.topic in broker.image.topics else str(error_for(code))
         return PartitionResponse(
-            partition_index=place.partition,
-            error_code=(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            ),
+            partition_index=place.partition, error_code=code, error_message=message
         )
     return PartitionResponse(
         partition_index=place.partition,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from kstore.broker.runtime.coordinator_log import partition_of
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
-from kstore.broker.runtime.transactional_produce import error_for_version
+from kstore.broker.runtime.transactional_produce import error_for_version, has_transaction
 from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
 from kstore.broker.state.transaction_state import TV_0, TV_2
 from kstore.broker.state.transaction_steps import Claim, Decision
@@ -68,25 +68,21 @@ def handle_add_partitions_to_txn(
         results = [
             AddPartitionsToTxnResult(
                 transactional_id=asked.transactional_id,
-                topic_results=_topic_results(_add(broker, coordinator, asked, TV_2)),
+                topic_results=_topic_results(asked, _add(broker, coordinator, asked, TV_2)),
             )
             for asked in request.transactions
         ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
-    codes = _add(
-        broker,
-        coordinator,
-        AddPartitionsToTxnTransaction(
-            transactional_id=request.v3_and_below_transactional_id,
-            producer_id=request.v3_and_below_producer_id,
-            producer_epoch=request.v3_and_below_producer_epoch,
-            topics=request.v3_and_below_topics,
-        ),
-        TV_0,
+    asked = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
     )
+    codes = _add(broker, coordinator, asked, TV_0)
     for place, code in codes.items():
         codes[place] = _fenced_as_known(code, ctx.api_version)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(codes))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(asked, codes))
 
 
 def _add(
@@ -119,16 +115,22 @@ def _add(
     return dict.fromkeys(places, code)
 
 
-def _topic_results(codes: dict[TopicPartition, int]) -> list[AddPartitionsToTxnTopicResult]:
-    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for place, code in codes.items():
-        topic = topics.setdefault(place.topic, AddPartitionsToTxnTopicResult(name=place.topic))
-        topic.results_by_partition.append(
-            AddPartitionsToTxnPartitionResult(
-                partition_index=place.partition, partition_error_code=code
-            )
+def _topic_results(
+    asked: AddPartitionsToTxnTransaction, codes: dict[TopicPartition, int]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=codes[TopicPartition(topic.name, index)],
+                )
+                for index in topic.partitions
+            ],
         )
-    return list(topics.values())
+        for topic in asked.topics
+    ]
 
 
 def _fenced_as_known(code: int, api_version: int) -> int:
@@ -229,6 +231,8 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     place = await _group_place(broker, request.group_id)
     coordinator = transactions_of(broker)
     claim = Claim(request.producer_id, request.producer_epoch)
+    if has_transaction(broker, place, claim):
+        return ErrorCode.NONE
     if version >= FIRST_COMMIT_THAT_ADDS:
         code = coordinator.add_partitions(request.transactional_id, claim, frozenset({place}), TV_2)
     elif broker.config["transaction.partition.verification.enable"]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kstore._fast.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["admit_transactional", "error_for_version"]
+__all__ = ["admit_transactional", "error_for_version", "has_transaction"]
 
 FIRST_VERSION_THAT_ADDS = 12
 FIRST_VERSION_WITH_ABORTABLE = 11
@@ -75,6 +75,19 @@ def admit_transactional(
         if code != ErrorCode.NONE:
             refused[partition] = code
     return refused
+
+
+def has_transaction(broker: Broker, place: TopicPartition, claim: Claim) -> bool:
+    """Whether the producer's transaction is open on the partition already."""
+    partition = broker.partition(place)
+    if partition is None:
+        return False
+    entry = partition.log.core.producers.entries.get(claim.producer_id)
+    return (
+        entry is not None
+        and entry.txn_first_offset >= 0
+        and entry.producer_epoch == claim.producer_epoch
+    )
 
 
 def _is_known(partition: Partition, producer_id: int) -> bool:
