@@ -114,6 +114,7 @@ class Server:
             connection.peer,
             connection.listener,
             "User:ANONYMOUS",
+            connection,
         )
         response = handler(self.broker, request, ctx)
         if response is None:

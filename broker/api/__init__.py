@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]
@@ -31,6 +32,8 @@ class RequestContext(NamedTuple):
     listener: str
     principal: str
     """``User:ANONYMOUS`` on a listener without authentication."""
+    connection: Connection | None = None
+    """The connection itself; None where a handler is called without one."""
 
 
 Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
@@ -112,6 +115,8 @@ API_TABLE: dict[int, ApiRow] = {
     66: ApiRow("transaction_admin:handle_list_transactions", 0, 2),
     68: ApiRow("consumer_groups:handle_consumer_group_heartbeat", 0, 1),
     69: ApiRow("consumer_groups:handle_consumer_group_describe", 0, 1),
+    71: ApiRow("telemetry:handle_get_telemetry_subscriptions", 0, 0),
+    72: ApiRow("telemetry:handle_push_telemetry", 0, 0),
     74: ApiRow("alter_configs:handle_list_config_resources", 0, 1),
     75: ApiRow("metadata:handle_describe_topic_partitions", 0, 0),
     88: ApiRow("streams_groups:handle_streams_group_heartbeat", 0, 0),

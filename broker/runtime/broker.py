@@ -98,6 +98,8 @@ class Broker:
         """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
         self.quotas: Any = None
         """The quotas of clients (runtime/client_quotas.py), once somebody has asked or set one."""
+        self.telemetry: Any = None
+        """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self.commits = GroupCommit(loop, report)

@@ -19,6 +19,7 @@ from kstore.config.definition import (
     Importance,
     UpdateMode,
     at_least,
+    matching,
     non_empty,
     one_of,
 )
@@ -97,6 +98,26 @@ _SERVER = (
         "max.connections.per.ip", _INT, MAX_INT,
         "How many connections one client address may hold at once.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "max.connections.per.ip.overrides", _STRING, "",
+        "Other limits than max.connections.per.ip for some addresses: address:number,...",
+        _MEDIUM, matching(r"(\S+:\d+(,|$))*", "host:count,host:count and so on"), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "max.connection.creation.rate", _INT, MAX_INT,
+        "How many connections a second are accepted; more have to wait.", _MEDIUM, at_least(0),
+        (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "telemetry.max.bytes", _INT, 1_048_576,
+        "The most bytes of metrics that a client may push at once.", _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "kstore.metrics.listener", _STRING, None,
+        "Where metrics are told in Prometheus's form: http://127.0.0.1:PORT, a loopback address;"
+        " by default nowhere.",
+        _LOW,
     ),
     ConfigDef(
         "queued.max.request.bytes", _LONG, -1,

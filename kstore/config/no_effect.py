@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from kstore.config.definition import (
-    MAX_INT,
     MAX_LONG,
     ConfigDef,
     ConfigType,
@@ -21,7 +20,6 @@ from kstore.config.definition import (
     at_least,
     between,
     each_one_of,
-    matching,
     one_of,
 )
 
@@ -156,16 +154,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         (
             _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
             _row("connections.max.reauth.ms", _LONG, 0),
-            _row("max.connection.creation.rate", _INT, MAX_INT, at_least(0), _CLUSTER_WIDE),
-            _row(
-                "max.connections.per.ip.overrides",
-                _STRING,
-                "",
-                matching(r"(\S+:\d+(,|$))*", "host:count,host:count and so on"),
-                _CLUSTER_WIDE,
-            ),
             _row("max.request.partition.size.limit", _INT, 2000, at_least(1)),
-            _row("telemetry.max.bytes", _INT, 1_048_576, at_least(1)),
         ),
     ),
     (

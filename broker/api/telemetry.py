@@ -1,0 +1,129 @@
+"""GetTelemetrySubscriptions and PushTelemetry, version 0 (KIP-714): which metrics a client is to
+push, and taking them.
+
+Kafka lists the two APIs when a receiver is configured; here there always is one, the broker's own
+metrics. The rules are in state/telemetry.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime.telemetry import Telemetry, telemetry_of
+from kstore.broker.state.otlp import OtlpError
+from kstore.broker.state.telemetry import ACCEPTED_COMPRESSION, ClientInstance
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["handle_get_telemetry_subscriptions", "handle_push_telemetry"]
+
+NO_COMPRESSION = 0
+
+
+def handle_get_telemetry_subscriptions(
+    broker: Broker, request: GetTelemetrySubscriptionsRequest, ctx: RequestContext
+) -> GetTelemetrySubscriptionsResponse:
+    """What this client is to push; a client without an id is given one."""
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = uuid4()
+    instance = _instance(broker, instance_id, ctx)
+    if not instance.may_get(broker.now_ms()):
+        instance.last_error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        return GetTelemetrySubscriptionsResponse(error_code=instance.last_error)
+    instance.last_error = ErrorCode.NONE
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=list(ACCEPTED_COMPRESSION),
+        push_interval_ms=instance.interval_ms,
+        telemetry_max_bytes=broker.config["telemetry.max.bytes"],
+        delta_temporality=True,
+        requested_metrics=list(instance.metrics),
+    )
+
+
+async def handle_push_telemetry(
+    broker: Broker, request: PushTelemetryRequest, ctx: RequestContext
+) -> PushTelemetryResponse:
+    """Take a client's metrics in."""
+    if request.client_instance_id == ZERO_UUID:
+        return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
+    instance = _instance(broker, request.client_instance_id, ctx)
+    max_bytes = broker.config["telemetry.max.bytes"]
+    code = instance.refuse_push(
+        broker.now_ms(), request.subscription_id, request.compression_type, len(request.metrics),
+        max_bytes, terminating=request.terminating,
+    )  # fmt: skip
+    if code == ErrorCode.NONE and len(request.metrics):
+        code = await _take(telemetry_of(broker), request, max_bytes)
+    instance.last_error = code
+    return PushTelemetryResponse(error_code=code)
+
+
+async def _take(telemetry: Telemetry, request: PushTelemetryRequest, max_bytes: int) -> int:
+    from kstore._fast.compression import CompressionError, decompress
+
+    data: bytes | bytearray = bytes(request.metrics)
+    try:
+        if request.compression_type != NO_COMPRESSION:
+            data = decompress(request.compression_type, data, max_bytes)
+        await telemetry.take(request.client_instance_id, data)
+    except CompressionError:
+        return ErrorCode.INVALID_RECORD
+    except OtlpError:
+        telemetry.unreadable += 1  # a receiver's trouble: Kafka does not look into the metrics
+    return ErrorCode.NONE
+
+
+def _instance(broker: Broker, instance_id: UUID, ctx: RequestContext) -> ClientInstance:
+    configs = broker.configs
+    return telemetry_of(broker).instances.instance(
+        instance_id,
+        _client(instance_id, ctx),
+        configs.client_metrics,
+        configs.subscriptions_version,
+        broker.now_ms(),
+    )
+
+
+def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
+    """What subscriptions may match."""
+    from kstore.broker.runtime.znodes import encode_id
+
+    name, version = _software(ctx)
+    return {
+        "client_instance_id": encode_id(instance_id),
+        "client_id": ctx.client_id or "",
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": ctx.client_host,
+        "client_source_port": ctx.connection_id.rpartition("-")[0].rpartition(":")[2],
+    }
+
+
+def _software(ctx: RequestContext) -> tuple[str, str]:
+    """The names that the client gave itself in ApiVersions; unknown before version 3 of it."""
+    from kstore.protocol.api_versions import ApiVersionsRequest
+
+    connection = ctx.connection
+    if connection is None or connection.hello is None or connection.hello_version < 3:
+        return "unknown", "unknown"
+    try:
+        said = ApiVersionsRequest.decode(
+            connection.hello, connection.hello_version, allow_trailing=True
+        )
+    except ProtocolError:
+        return "unknown", "unknown"
+    return said.client_software_name, said.client_software_version
