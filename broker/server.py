@@ -37,6 +37,8 @@ class Server:
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.broker: Broker
         self.call_soon = loop.call_soon
+        self.add_writer = loop.add_writer
+        self.remove_writer = loop.remove_writer
         self.stopping = False
         self._loop = loop
         self._config = config

@@ -2,8 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.data_plane cimport DataPlane
-from kstore._fast.slots cimport AnswerSink, Slot
+from kstore._fast.outbox cimport Outbox
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef struct RequestHead:
@@ -14,28 +13,18 @@ cdef struct RequestHead:
     bint flexible_answer                    # the answer's header has tagged fields
     WireBytes client_id
 
-cdef class Connection(AnswerSink):
-    cdef DataPlane plane
+cdef class Connection(Outbox):
     cdef readonly int64_t connection_id
     cdef readonly object listener
     cdef readonly str client_host
-    cdef readonly str peer
-    cdef object transport
-    cdef int fd                             # -1: every answer goes through the transport (TLS)
-    cdef bint closed
-    cdef bint rest_in_transport             # the socket did not take all: the transport has it
-    cdef bint write_paused
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()
     cdef readonly int64_t last_active_ms
     cdef readonly bytes hello               # body of the last ApiVersions request
     cdef readonly int16_t hello_version
-    cdef bint draining                      # drain() is scheduled
     cdef uint8_t* own                       # what is read of a request that came in pieces
     cdef Py_ssize_t own_capacity, own_end
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
-    cdef list slots                         # Slot, in the order of their requests
-    cdef int64_t held_bytes                 # answers that wait for an earlier one
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
@@ -47,11 +36,4 @@ cdef class Connection(AnswerSink):
     cdef bint admit(self, int64_t size) except? False
     cdef int give_back(self) except -1
     cdef bint may_handle(self) noexcept
-    cdef int queue_answer(self, AnswerBuffer out) except -1
-    cdef Slot park(self, RequestHead* head)
-    cdef int take_done(self) except -1
-    cdef int flush(self) except -1
-    cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1
-    cdef int regulate(self) except -1
     cdef bint wants_budget(self) except? True
-    cdef int fail(self, str reason) except -1

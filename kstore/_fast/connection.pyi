@@ -3,15 +3,14 @@
 from typing import Any
 
 from kstore._fast.data_plane import DataPlane
-from kstore._fast.slots import AnswerSink
+from kstore._fast.outbox import Outbox
 
-class Connection(AnswerSink):
+class Connection(Outbox):
     """One client connection, as uvloop's buffered protocol by duck typing."""
 
     connection_id: int
     listener: str
     client_host: str
-    peer: str
     last_active_ms: int
     hello: bytes | None
     """The body of the last ApiVersions request, which names the client's software."""
@@ -38,9 +37,6 @@ class Connection(AnswerSink):
     def connection_lost(self, problem: Exception | None) -> None:
         """The connection is gone: nothing is answered any more."""
 
-    def close(self) -> None:
-        """Close after what is written has been sent."""
-
     def rest(self, idle_ms: int) -> None:
         """Close if it has been idle for so long (-1: never); a resting one gives its
         memory back.
@@ -48,9 +44,6 @@ class Connection(AnswerSink):
 
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
-
-    def drain(self) -> None:
-        """Send the answers that are complete and next in order; go on with what had to wait."""
 
     def mute(self) -> None:
         """Handle no request until `unmute`; what comes meanwhile waits."""

@@ -1,12 +1,11 @@
 """One client connection on the loop: frames in, answers out, in the order of the requests.
 
-All whole frames of a read are handled before it returns and their answers go out in one send.
-Produce and Fetch never leave C; every other API is handed to the server (dispatch), which may park
-it. Nothing here decides what a request means.
+All whole frames of a read are handled before it returns and their answers go out in one send
+(outbox.pyx). Produce and Fetch never leave C; every other API is handed to the server (dispatch),
+which may park it. Nothing here decides what a request means.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
@@ -16,14 +15,11 @@ from kstore._fast.data_plane cimport API_LIMIT, READ_BYTES, ApiEntry, DataPlane
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_MALFORMED, PRODUCE_SILENT)
-from kstore._fast.slots cimport begin_answer, end_answer
+from kstore._fast.outbox cimport Outbox
+from kstore._fast.sending cimport SEND_LOST
+from kstore._fast.slots cimport Slot, begin_answer, end_answer
 from kstore._fast.wire cimport (
     put_raw, read_int16, read_int32, read_string, room, skip_tags)
-
-cdef extern from "<sys/socket.h>" nogil:
-    ssize_t send(int fd, const void* data, size_t size, int flags)
-    int MSG_DONTWAIT
-    int MSG_NOSIGNAL
 
 cdef enum:
     PRODUCE = 0
@@ -31,23 +27,20 @@ cdef enum:
     API_VERSIONS = 18
     UNSUPPORTED = -1                        # what dispatch gets for an ApiVersions of the future
     FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they outgrow it
-    KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
     SLACK_BYTES = 4 * 1024                  # there is always room for the next read
     MIN_OWN_BYTES = 64 * 1024
     EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to here is believed at once
-    NOGIL_SEND_BYTES = 64 * 1024
-    HANDED_OVER_BYTES = 64 * 1024           # a larger rest goes to the transport without a copy
     MAX_CACHED_KEY_BYTES = 4096
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
+    ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
 
 
-cdef class Connection(AnswerSink):
+cdef class Connection(Outbox):
     """One client connection, as uvloop's buffered protocol by duck typing."""
 
     def __cinit__(self):
         self.own = NULL
-        self.fd = -1
 
     def __dealloc__(self):
         free(self.own)
@@ -55,7 +48,6 @@ cdef class Connection(AnswerSink):
     def __init__(self, DataPlane plane not None, listener):
         self.plane = plane
         self.listener = listener
-        self.slots = []
 
     # ---- what the transport calls ----
 
@@ -116,6 +108,7 @@ cdef class Connection(AnswerSink):
         """The connection is gone: nothing is answered any more."""
         cdef Slot slot
         self.closed = True
+        self.forget_unsent()
         self.fd = -1
         self.plane.connections.pop(self, None)
         slots, self.slots = self.slots, []
@@ -127,17 +120,16 @@ cdef class Connection(AnswerSink):
 
     # ---- what the server calls ----
 
-    def close(self):
-        """Close after what is written has been sent."""
-        self.closed = True
-        if self.transport is not None:
-            self.transport.close()
-
     def rest(self, int64_t idle_ms):
         """Close if it has been idle for so long (-1: never); a resting one gives its
         memory back.
         """
         cdef int64_t idle = now_ms() - self.last_active_ms
+        if self.unsent is not None:
+            stuck = now_ms() - self.progress_ms
+            if (self.closed and stuck > ABANDONED_MS) or 0 <= idle_ms < stuck:
+                self.lose(SEND_LOST)
+            return
         if self.slots:
             return
         if idle_ms >= 0 and idle > idle_ms:
@@ -163,6 +155,11 @@ cdef class Connection(AnswerSink):
         self.muted = False
         self.resume()
 
+    cdef int go_on(self) except -1:
+        if self.read_paused:
+            self.resume()
+        return 0
+
     @property
     def parked(self):
         """How many requests of this connection wait for their answer."""
@@ -178,11 +175,12 @@ cdef class Connection(AnswerSink):
         try:
             used = self.handle_frames(data, size)
         except Exception as problem:
-            self.plane.out.size = 0         # an answer may stand there half written
+            self.plane.out.clear()          # an answer may stand there half written
             self.plane.server.failed(self, problem)
             self.close()
             return 0
         if self.closed:
+            self.plane.out.clear()
             return 0
         self.keep_rest(data + used, size - used, used > 0)
         self.flush()
@@ -210,8 +208,10 @@ cdef class Connection(AnswerSink):
                 if self.closed:
                     break
                 used += 4 + frame
-                if self.plane.out.size >= FLUSHED_BYTES:
+                if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
                     self.flush()
+                    if self.closed:
+                        break
         finally:
             self.plane.busy = False
         return used
@@ -221,7 +221,7 @@ cdef class Connection(AnswerSink):
         cdef RequestHead head
         cdef WireReader r
         cdef ApiEntry* api
-        cdef AnswerBuffer out = self.plane.out
+        cdef AnswerBuffer out
         r.p = data
         r.end = data + size
         r.bad = False
@@ -249,8 +249,7 @@ cdef class Connection(AnswerSink):
             skip_tags(&r, head.flexible)
         if r.bad:
             return self.fail(f"the header of its request for API key {head.api_key} is cut short")
-        if self.slots:
-            out = AnswerBuffer(512)
+        out = self.buffer_for_answer()
         if head.api_key == PRODUCE:
             self.handle_produce(&head, &r, out)
         elif head.api_key == FETCH:
@@ -268,7 +267,7 @@ cdef class Connection(AnswerSink):
         if outcome == PRODUCE_ANSWERED:
             body = (<const char*>out.data)[start + 8 + head.flexible_answer:out.size]
             out.size = start
-            slot = self.park(head)
+            slot = self.park(head.correlation_id, head.flexible_answer)
             self.plane.server.answer_when_durable(self.plane.produce.appended, slot, body)
             return 0
         out.size = start
@@ -324,95 +323,7 @@ cdef class Connection(AnswerSink):
             return self.queue_answer(out)
         if answer is None or self.closed:
             return 0
-        self.plane.server.park(answer, self.park(head))
-        return 0
-
-    cdef Slot park(self, RequestHead* head):
-        """Keep a place in the order for an answer that comes later."""
-        cdef Slot slot = Slot.__new__(Slot)
-        slot.sink = self
-        slot.correlation_id = head.correlation_id
-        slot.flexible = head.flexible_answer
-        self.slots.append(slot)
-        return slot
-
-    cdef int queue_answer(self, AnswerBuffer out) except -1:
-        """A complete answer: it stands in the shared buffer, or waits behind a parked one."""
-        cdef Slot slot
-        if out is self.plane.out:
-            return 0
-        slot = Slot.__new__(Slot)
-        slot.sink = self
-        slot.done = True
-        slot.held = out
-        self.held_bytes += out.size
-        self.slots.append(slot)
-        return 0
-
-    # ---- parked answers ----
-
-    cdef AnswerBuffer open_answer(self, Slot slot):
-        """The shared buffer where the slot is next in order, else one of its own."""
-        cdef AnswerBuffer out
-        cdef bint next_in_order = len(self.slots) > 0 and self.slots[0] is slot
-        if next_in_order and not self.plane.busy and self.plane.out.size == 0:
-            out = self.plane.out
-        else:
-            out = AnswerBuffer(512)
-        slot.held = out
-        slot.start = begin_answer(out, slot.correlation_id, slot.flexible)
-        return out
-
-    cdef int close_answer(self, Slot slot) except -1:
-        slot.done = True
-        if slot.held is not None:
-            end_answer(slot.held, slot.start)
-        if self.closed:
-            if slot.held is self.plane.out:
-                self.plane.out.size = 0
-            return 0
-        if slot.held is self.plane.out:
-            self.slots.pop(0)
-        elif slot.held is not None:
-            self.held_bytes += slot.held.size
-        if self.plane.busy:
-            if not self.draining:
-                self.draining = True
-                self.plane.server.call_soon(self.drain)
-            return 0
-        self.drain()
-        return 0
-
-    cdef int abandon(self, Slot slot) except -1:
-        """The slot's answer cannot be given: without it the order is lost, and so the
-        connection.
-        """
-        if slot.held is self.plane.out:
-            self.plane.out.size = 0
-        slot.held = None
-        slot.done = True
-        self.close()
-        return 0
-
-    def drain(self):
-        """Send the answers that are complete and next in order; go on with what had to wait."""
-        self.draining = False
-        if self.closed:
-            return
-        self.take_done()
-        self.flush()
-        if self.read_paused:
-            self.resume()
-
-    cdef int take_done(self) except -1:
-        cdef Slot slot
-        cdef AnswerBuffer out = self.plane.out
-        while self.slots and (<Slot>self.slots[0]).done:
-            slot = <Slot>self.slots.pop(0)
-            if slot.held is not None:
-                room(out, slot.held.size)
-                put_raw(out, slot.held.data, slot.held.size)
-                self.held_bytes -= slot.held.size
+        self.plane.server.park(answer, self.park(head.correlation_id, head.flexible_answer))
         return 0
 
     # ---- the read side ----
@@ -501,57 +412,3 @@ cdef class Connection(AnswerSink):
             return False
         frame = 4 + <int64_t>load_int32(self.own)
         return frame > self.own_end and not self.admit(frame)
-
-    # ---- the write side ----
-
-    cdef int flush(self) except -1:
-        """Send what stands in the shared buffer: first by own send, the rest by the transport."""
-        cdef AnswerBuffer out = self.plane.out
-        cdef ssize_t sent = 0
-        if out.size == 0:
-            return 0
-        if self.closed or self.transport is None:
-            out.size = 0
-            return 0
-        self.plane.bytes_out += out.size
-        if self.rest_in_transport and self.transport.get_write_buffer_size() == 0:
-            self.rest_in_transport = False
-        if self.fd >= 0 and not self.rest_in_transport:
-            if out.size < NOGIL_SEND_BYTES:
-                sent = send(self.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL)
-            else:
-                with nogil:
-                    sent = send(self.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL)
-            if sent < 0:
-                sent = 0
-                if errno != EAGAIN and errno != EINTR:
-                    out.size = 0
-                    self.closed = True
-                    self.transport.abort()
-                    return 0
-        if sent < out.size:
-            self.hand_over(out, sent)
-        if out is self.plane.out:
-            out.size = 0
-            out.shrink(KEPT_OUT_BYTES)
-        return 0
-
-    cdef int hand_over(self, AnswerBuffer out, Py_ssize_t sent) except -1:
-        """The socket is full: the transport sends the rest when it can, and says when it
-        holds too much.
-        """
-        self.rest_in_transport = self.fd >= 0
-        if out.size - sent <= HANDED_OVER_BYTES:
-            self.transport.write((<const char*>out.data)[sent:out.size])
-            return 0
-        self.plane.out = AnswerBuffer(64 * 1024)
-        out.sent = sent
-        self.transport.write(memoryview(out))
-        return 0
-
-    cdef int fail(self, str reason) except -1:
-        """Close the connection and tell the operator why."""
-        self.flush()
-        self.plane.server.report(f"closing the connection {self.peer}: {reason}")
-        self.close()
-        return 0

@@ -36,6 +36,7 @@ cdef class DataPlane:
     cdef uint8_t* read_buffer
     cdef Py_ssize_t read_capacity
     cdef bint busy                          # a read is being handled, `out` is in use
+    cdef object pins                        # SegmentFile -> PinnedFile while it is being sent
     cdef dict connections
     cdef list starved                       # connections that wait for queued_bytes to go down
     cdef int release(self, int64_t size) except -1

@@ -4,6 +4,8 @@ APIs.
 It reads and writes no socket (connection.pyx does) and answers nothing by itself.
 """
 
+from weakref import WeakValueDictionary
+
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -42,6 +44,7 @@ cdef class DataPlane:
         self.answers = {}
         self.out = AnswerBuffer(64 * 1024)
         self.connections = {}
+        self.pins = WeakValueDictionary()
         self.starved = []
 
     def serve_api(

@@ -11,6 +11,7 @@ from kstore._fast.error_codes cimport (
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
     put_string, read_count, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
@@ -416,7 +417,7 @@ cdef class FetchPath:
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef int64_t size = part.slice.size_bytes
         cdef Py_ssize_t start = out.size
-        room(out, size + 128)
+        room(out, 128)
         put_int32(out, part.index)
         put_int16(out, part.error)
         put_int64(out, part.high_watermark)
@@ -424,11 +425,13 @@ cdef class FetchPath:
         if version >= FIRST_LOG_START_OFFSET:
             put_int64(out, part.log_start_offset)
         write_aborted(request, part, out)
-        room(out, size + 64)
+        room(out, 64)
         if version >= FIRST_RACK:
             put_int32(out, -1)                      # preferred read replica
         put_count(out, size, flexible)
-        if size > 0 and part.file.read_into(out.data + out.size, size, part.slice.position) != size:
+        if size > 0 and add_slice(out, part.file, part.slice.position, size):
+            size = 0
+        elif size > 0 and read_slice(part, out) != size:
             self.report(
                 f"{part.file.path} ends before the {size} bytes at {part.slice.position} "
                 "that its log has")
@@ -437,11 +440,17 @@ cdef class FetchPath:
             out.size = start
             return self.write_part(request, part, out)
         out.size += size
-        self.bytes_out += size
+        self.bytes_out += part.slice.size_bytes
         part.file = None
         if flexible:
             write_part_tags(part, out)
         return 0
+
+
+cdef Py_ssize_t read_slice(FetchPart part, AnswerBuffer out) except -1:
+    """Read the part's bytes to the buffer's end, which stays; returns how many there were."""
+    room(out, part.slice.size_bytes + 64)
+    return part.file.read_into(out.data + out.size, part.slice.size_bytes, part.slice.position)
 
 
 cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:

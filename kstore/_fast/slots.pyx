@@ -4,6 +4,8 @@ closed.
 Nothing here knows what is parked or why; the connection is the sink, and keeps the order.
 """
 
+from libc.stdint cimport int64_t
+
 from kstore._fast.buffer cimport store_int32
 from kstore._fast.wire cimport put_int32, put_no_tags, room
 
@@ -14,11 +16,13 @@ cdef Py_ssize_t begin_answer(AnswerBuffer out, int32_t correlation_id, bint flex
     put_int32(out, 0)
     put_int32(out, correlation_id)
     put_no_tags(out, flexible)
+    out.earlier_bytes = out.slice_bytes
     return start
 
 
 cdef int end_answer(AnswerBuffer out, Py_ssize_t start) noexcept:
-    store_int32(out.data + start, <int32_t>(out.size - start - 4))
+    cdef int64_t files = out.slice_bytes - out.earlier_bytes
+    store_int32(out.data + start, <int32_t>(out.size - start - 4 + files))
     return 0
 
 

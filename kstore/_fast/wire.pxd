@@ -157,7 +157,13 @@ cdef class AnswerBuffer:
     cdef uint8_t* data
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
-    cdef Py_ssize_t sent            # what the socket took, where a transport sends the rest
+    cdef Py_ssize_t sent            # what the socket took
+    # Slices of files that belong between its bytes (sending.pxd), in the order of their places.
+    cdef list slices                # or None
+    cdef int64_t slice_bytes        # of them all, unsent
+    cdef int64_t earlier_bytes      # of those of earlier answers in this buffer
+    cdef bint takes_slices          # its reader is a socket and comes next
+    cdef int clear(self) except -1
     cdef int grow(self, Py_ssize_t n) except -1
     cdef int shrink(self, Py_ssize_t capacity) except -1
 

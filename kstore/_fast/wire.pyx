@@ -44,6 +44,12 @@ cdef class AnswerBuffer:
                 self.capacity = capacity
         return 0
 
+    cdef int clear(self) except -1:
+        self.size = self.sent = 0
+        self.slices = None
+        self.slice_bytes = self.earlier_bytes = 0
+        return 0
+
     def write(self, data):
         """Append the bytes of a buffer object."""
         cdef MemoryView view = view_of(data)

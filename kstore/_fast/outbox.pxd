@@ -1,0 +1,36 @@
+# A connection's answers: their order, and their way into the socket.
+
+from libc.stdint cimport int32_t, int64_t
+
+from kstore._fast.data_plane cimport DataPlane
+from kstore._fast.slots cimport AnswerSink, Slot
+from kstore._fast.wire cimport AnswerBuffer
+
+cdef class Outbox(AnswerSink):
+    cdef DataPlane plane
+    cdef readonly str peer
+    cdef object transport
+    cdef int fd                             # -1: every answer goes through the transport (TLS)
+    cdef bint closed
+    cdef bint write_paused
+    cdef bint draining                      # drain() is scheduled
+    cdef list slots                         # Slot, in the order of their requests
+    cdef int64_t held_bytes                 # answers that wait for an earlier one
+    # What a full socket has left to be sent.
+    cdef list unsent                        # AnswerBuffer; None: nothing is left
+    cdef int64_t unsent_bytes
+    cdef int writer                         # a duplicate of fd that the loop watches, or -1
+    cdef int64_t progress_ms                # when the peer took something last
+    cdef Slot park(self, int32_t correlation_id, bint flexible)
+    cdef AnswerBuffer buffer_for_answer(self)
+    cdef int queue_answer(self, AnswerBuffer out) except -1
+    cdef int take_done(self) except -1
+    cdef int flush(self) except -1
+    cdef int hand_over(self, AnswerBuffer out) except -1
+    cdef int handle_outcome(self, int outcome, AnswerBuffer out) except -1
+    cdef int keep(self, AnswerBuffer out) except -1
+    cdef int watch(self) except -1
+    cdef int forget_unsent(self) except -1
+    cdef int fail(self, str reason) except -1
+    cdef int go_on(self) except -1          # answers may be given again: the connection's part
+    cdef int regulate(self) except -1

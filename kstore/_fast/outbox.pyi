@@ -1,0 +1,19 @@
+"""A connection's answers on their way out; see outbox.pyx."""
+
+from kstore._fast.slots import AnswerSink
+
+class Outbox(AnswerSink):
+    """The way out of one connection's answers."""
+
+    peer: str
+    def close(self) -> None:
+        """Close after what is written has been sent."""
+
+    def drain(self) -> None:
+        """Send the answers that are complete and next in order; go on with what had to wait."""
+
+    def write_more(self) -> None:
+        """The socket takes more: send what was kept, then go on with the requests."""
+
+    def lose(self, outcome: int) -> None:
+        """The answers cannot be ended: drop the connection; nothing of it is sent any more."""

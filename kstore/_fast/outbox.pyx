@@ -1,0 +1,277 @@
+"""A connection's answers on their way out: in the order of the requests, by own send and sendfile,
+never more of them in memory than a full socket and some requests are worth.
+
+What a request means, and how it is read, is connection.pyx's. On a TLS connection the transport
+does what is done here for a socket.
+"""
+
+import os
+
+from kstore._fast.clock cimport now_ms
+from kstore._fast.sending cimport (
+    SEND_BLOCKED, SEND_DONE, SEND_LOST, SEND_NO_SENDFILE, SEND_SHORT, copy_slices, pin_files,
+    send_answers, unsent)
+from kstore._fast.slots cimport begin_answer, end_answer
+from kstore._fast.wire cimport put_raw, room
+
+cdef enum:
+    KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
+    HANDED_OVER_BYTES = 64 * 1024           # a larger rest is sent from where it is, not copied
+    MAX_UNSENT_BYTES = 64 * 1024            # with more, no further request is handled
+    NEW_OUT_BYTES = 64 * 1024
+
+
+cdef class Outbox(AnswerSink):
+    """The way out of one connection's answers."""
+
+    def __cinit__(self):
+        self.fd = -1
+        self.writer = -1
+        self.slots = []
+
+    # ---- the order of the answers ----
+
+    cdef Slot park(self, int32_t correlation_id, bint flexible):
+        """Keep a place in the order for an answer that comes later."""
+        cdef Slot slot = Slot.__new__(Slot)
+        slot.sink = self
+        slot.correlation_id = correlation_id
+        slot.flexible = flexible
+        self.slots.append(slot)
+        return slot
+
+    cdef AnswerBuffer buffer_for_answer(self):
+        """Where the answer to the request at hand goes: the shared buffer, if it is next."""
+        if self.slots:
+            return AnswerBuffer(512)
+        self.plane.out.takes_slices = self.fd >= 0
+        return self.plane.out
+
+    cdef int queue_answer(self, AnswerBuffer out) except -1:
+        """A complete answer: it stands in the shared buffer, or waits behind a parked one."""
+        cdef Slot slot
+        if out is self.plane.out:
+            return 0
+        slot = Slot.__new__(Slot)
+        slot.sink = self
+        slot.done = True
+        slot.held = out
+        self.held_bytes += out.size
+        self.slots.append(slot)
+        return 0
+
+    cdef AnswerBuffer open_answer(self, Slot slot):
+        """The shared buffer where the slot is next in order, else one of its own."""
+        cdef AnswerBuffer out
+        cdef bint next_in_order = len(self.slots) > 0 and self.slots[0] is slot
+        if next_in_order and not self.plane.busy and self.plane.out.size == 0:
+            out = self.plane.out
+            out.takes_slices = self.fd >= 0
+        else:
+            out = AnswerBuffer(512)
+        slot.held = out
+        slot.start = begin_answer(out, slot.correlation_id, slot.flexible)
+        return out
+
+    cdef int close_answer(self, Slot slot) except -1:
+        slot.done = True
+        if slot.held is not None:
+            end_answer(slot.held, slot.start)
+        if self.closed:
+            if slot.held is self.plane.out:
+                self.plane.out.clear()
+            return 0
+        if slot.held is self.plane.out:
+            self.slots.pop(0)
+        elif slot.held is not None:
+            self.held_bytes += slot.held.size
+        if self.plane.busy:
+            if not self.draining:
+                self.draining = True
+                self.plane.server.call_soon(self.drain)
+            return 0
+        self.drain()
+        return 0
+
+    cdef int abandon(self, Slot slot) except -1:
+        """The slot's answer cannot be given: without it the order is lost, and so the
+        connection.
+        """
+        if slot.held is self.plane.out:
+            self.plane.out.clear()
+        slot.held = None
+        slot.done = True
+        self.close()
+        return 0
+
+    def drain(self):
+        """Send the answers that are complete and next in order; go on with what had to wait."""
+        self.draining = False
+        if self.closed:
+            return
+        self.take_done()
+        self.flush()
+        self.go_on()
+
+    cdef int take_done(self) except -1:
+        cdef Slot slot
+        cdef AnswerBuffer out = self.plane.out
+        while self.slots and (<Slot>self.slots[0]).done:
+            slot = <Slot>self.slots.pop(0)
+            if slot.held is not None:
+                room(out, slot.held.size)
+                put_raw(out, slot.held.data, slot.held.size)
+                self.held_bytes -= slot.held.size
+        return 0
+
+    cdef int go_on(self) except -1:
+        return 0
+
+    cdef int regulate(self) except -1:
+        return 0
+
+    # ---- the socket ----
+
+    cdef int flush(self) except -1:
+        """Send what stands in the shared buffer; a full socket's rest is kept for later."""
+        cdef AnswerBuffer out = self.plane.out
+        if out.size == 0:
+            return 0
+        if (self.closed and self.unsent is None) or self.transport is None:
+            return out.clear()
+        self.plane.bytes_out += out.size + out.slice_bytes
+        if self.fd < 0:
+            self.hand_over(out)
+        elif self.unsent is not None:
+            self.keep(out)
+        else:
+            self.handle_outcome(send_answers(self.fd, out), out)
+        if out is self.plane.out:
+            out.clear()
+            out.shrink(KEPT_OUT_BYTES)
+        return 0
+
+    cdef int hand_over(self, AnswerBuffer out) except -1:
+        """The transport sends it, and says when it holds too much."""
+        if out.size <= HANDED_OVER_BYTES:
+            self.transport.write((<const char*>out.data)[:out.size])
+            return 0
+        self.plane.out = AnswerBuffer(NEW_OUT_BYTES)
+        self.transport.write(memoryview(out))
+        return 0
+
+    cdef int handle_outcome(self, int outcome, AnswerBuffer out) except -1:
+        """What became of a try to send a buffer that was not kept yet."""
+        cdef AnswerBuffer copy
+        if outcome == SEND_NO_SENDFILE:
+            copy = copy_slices(out)
+            outcome = SEND_SHORT if copy is None else send_answers(self.fd, copy)
+            if outcome == SEND_BLOCKED:
+                return self.keep(copy)
+        if outcome == SEND_BLOCKED:
+            return self.keep(out)
+        if outcome != SEND_DONE:
+            self.lose(outcome)
+        return 0
+
+    def lose(self, int outcome):
+        """The answers cannot be ended: drop the connection; nothing of it is sent any more."""
+        if outcome == SEND_SHORT:
+            self.plane.server.report(
+                f"closing the connection {self.peer}: a segment file became shorter while it "
+                "was being sent")
+        self.closed = True
+        self.forget_unsent()
+        if self.transport is not None:
+            self.transport.abort()
+
+    cdef int keep(self, AnswerBuffer out) except -1:
+        """The socket is full: keep what it has not taken, and watch it."""
+        cdef int64_t rest = unsent(out)
+        cdef AnswerBuffer kept = out
+        if out.slices and not pin_files(out, self.plane.pins):
+            kept = copy_slices(out)
+            if kept is None:
+                self.lose(SEND_SHORT)
+                return 0
+        elif not out.slices and rest <= HANDED_OVER_BYTES:
+            kept = AnswerBuffer(max(rest, 64))
+            put_raw(kept, out.data + out.sent, rest)
+        elif out is self.plane.out:
+            self.plane.out = AnswerBuffer(NEW_OUT_BYTES)
+        if self.unsent is None:
+            self.unsent = []
+            self.progress_ms = now_ms()
+            self.watch()
+        self.unsent.append(kept)
+        self.unsent_bytes += rest
+        if self.unsent_bytes > MAX_UNSENT_BYTES and not self.write_paused:
+            self.write_paused = True
+            self.regulate()
+        return 0
+
+    cdef int watch(self) except -1:
+        """Have the loop tell when the socket takes more; the transport watches its own
+        descriptor for reading, so it is a duplicate that is watched here.
+        """
+        self.writer = os.dup(self.fd)
+        self.plane.server.add_writer(self.writer, self.write_more)
+        return 0
+
+    def write_more(self):
+        """The socket takes more: send what was kept, then go on with the requests."""
+        cdef AnswerBuffer out
+        cdef int outcome
+        cdef int64_t before
+        while self.unsent:
+            out = <AnswerBuffer>self.unsent[0]
+            before = unsent(out)
+            outcome = send_answers(self.fd, out)
+            self.unsent_bytes -= before - unsent(out)
+            if unsent(out) < before:
+                self.progress_ms = now_ms()
+            if outcome == SEND_BLOCKED:
+                return
+            if outcome == SEND_NO_SENDFILE:
+                self.unsent[0] = copy_slices(out)
+                if self.unsent[0] is None:
+                    outcome = SEND_SHORT
+            if outcome == SEND_LOST or outcome == SEND_SHORT:
+                self.lose(outcome)
+                return
+            if outcome == SEND_DONE:
+                self.unsent.pop(0)
+        self.forget_unsent()
+        if self.closed:
+            self.transport.close()
+            return
+        self.write_paused = False
+        self.go_on()
+
+    cdef int forget_unsent(self) except -1:
+        if self.writer >= 0:
+            self.plane.server.remove_writer(self.writer)
+            os.close(self.writer)
+            self.writer = -1
+        self.unsent = None
+        self.unsent_bytes = 0
+        return 0
+
+    # ---- the end ----
+
+    def close(self):
+        """Close after what is written has been sent."""
+        self.closed = True
+        if self.transport is None:
+            return
+        if self.unsent is None:
+            self.transport.close()
+        else:
+            self.transport.pause_reading()
+
+    cdef int fail(self, str reason) except -1:
+        """Close the connection and tell the operator why."""
+        self.flush()
+        self.plane.server.report(f"closing the connection {self.peer}: {reason}")
+        self.close()
+        return 0
