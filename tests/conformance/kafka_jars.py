@@ -24,9 +24,11 @@ __all__ = [
     "fetch_jars",
     "jar_folder",
     "java_program",
+    "streams_classpath",
 ]
 
 POM = Path(__file__).parent / "java" / "pom.xml"
+STREAMS_POM = POM.with_name("streams.xml")
 _VERSION_TAG = "{http://maven.apache.org/POM/4.0.0}kafka.version"
 
 
@@ -62,28 +64,29 @@ def java_program() -> str:
     return found
 
 
-def _is_complete(folder: Path) -> bool:
-    # The folder is put in place by one rename, so the main jars stand for all.
-    names = [f"kafka_2.13-{KAFKA_VERSION}.jar", f"kafka-tools-{KAFKA_VERSION}.jar"]
-    return all((folder / name).is_file() for name in names)
+def _has(folder: Path, *artifacts: str) -> bool:
+    # A folder is put in place by one rename, so the main jars stand for all.
+    return all((folder / f"{name}-{KAFKA_VERSION}.jar").is_file() for name in artifacts)
 
 
 def fetch_jars() -> Path:
     """The folder of jars, fetched first if need be; raises KafkaUnavailableError with the
     reason.
     """
-    folder = jar_folder()
-    if _is_complete(folder):
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.parent / f".{folder.name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_complete(folder):
-            _fetch_into(folder)
+    return _fetch(POM, jar_folder(), "kafka_2.13", "kafka-tools")
+
+
+def _fetch(pom: Path, folder: Path, *artifacts: str) -> Path:
+    if not _has(folder, *artifacts):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.parent / f".{folder.name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _has(folder, *artifacts):
+                _fetch_into(pom, folder, artifacts)
     return folder
 
 
-def _fetch_into(folder: Path) -> None:
+def _fetch_into(pom: Path, folder: Path, artifacts: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if not maven:
         raise KafkaUnavailableError(
@@ -96,10 +99,10 @@ def _fetch_into(folder: Path) -> None:
         )
     with tempfile.TemporaryDirectory(prefix="kafka-jars-", dir=folder.parent) as scratch:
         target = Path(scratch) / "jars"
-        command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
-        if done.returncode != 0 or not _is_complete(target):
+        if done.returncode != 0 or not _has(target, *artifacts):
             said = (done.stdout + done.stderr)[-2000:]
             raise KafkaUnavailableError(f"Maven did not fetch Kafka {KAFKA_VERSION}:\n{said}")
         if folder.exists():
@@ -110,6 +113,17 @@ def _fetch_into(folder: Path) -> None:
 def classpath() -> str:
     """All jars as a Java class path, fetched first if need be."""
     return os.pathsep.join(str(jar) for jar in sorted(fetch_jars().glob("*.jar")))
+
+
+def streams_classpath() -> str:
+    """As `classpath`, with Kafka Streams: it has a folder of its own beside the other jars, unless
+    it is among them.
+    """
+    folder = jar_folder()
+    if not _has(folder, "kafka-streams"):
+        folder = folder.with_name(f"{folder.name}-streams")
+        _fetch(STREAMS_POM, folder, "kafka-streams")
+    return os.pathsep.join([classpath(), *(str(jar) for jar in sorted(folder.glob("*.jar")))])
 
 
 if __name__ == "__main__":
