@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class LocalReplicas:
         self.node_id = node_id
         self._config = config
         self._dirs: list[LogDir] = []
-        self._homes: dict[TopicPartition, LogDir] = {}
+        self._homes = _Homes()
 
     def open(self, paths: Sequence[str]) -> None:
         """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
@@ -55,6 +56,8 @@ class LocalReplicas:
         for path in paths:
             log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
             self._dirs.append(log_dir)
+        self._expire_producers()
+        self._config.watch(lambda changed: self._expire_producers())
         for log_dir in self._dirs:
             for partition in log_dir.partitions():
                 other = self._homes.get(partition)
@@ -67,6 +70,10 @@ class LocalReplicas:
                     )
         if len(self._dirs) > 1:
             self._finish_moves()
+
+    def _expire_producers(self) -> None:
+        for log_dir in self._dirs:
+            log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
 
     @property
     def dirs(self) -> Sequence[LogDir]:
@@ -104,8 +111,20 @@ class LocalReplicas:
         partition = Partition(
             entry, index, log, leader_id=image.leader, leader_epoch=image.leader_epoch
         )
+        self.configure(partition, config)
         self.table.add_partition(partition)
         return partition
+
+    def configure(self, partition: Partition, config: LogConfig) -> None:
+        """Let a partition act by these settings from now on, its log too."""
+        if partition.log.config is not config:
+            partition.log.configure(config)
+        stored = config.compression_type
+        partition.configure(
+            stored_codec=-1 if stored == "producer" else int(compression_for(stored).id),
+            stored_level=config.compression_level,
+            min_insync_replicas=config.min_insync_replicas,
+        )
 
     def delete(self, topic: str, index: int) -> None:
         """Delete one partition's log; nothing happens where there is none."""
@@ -175,7 +194,33 @@ class LocalReplicas:
             log_dir.close()
 
     def _emptiest(self) -> LogDir:
-        counts = {id(log_dir): 0 for log_dir in self._dirs}
-        for log_dir in self._homes.values():
-            counts[id(log_dir)] += 1
-        return min(self._dirs, key=lambda log_dir: counts[id(log_dir)])
+        return min(self._dirs, key=self._homes.count)
+
+
+class _Homes(dict[TopicPartition, "LogDir"]):
+    """Which log dir has which partition, and how many each has: a new topic asks for every one of
+    its partitions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[int, int] = {}
+
+    def count(self, log_dir: LogDir) -> int:
+        """How many partitions are in a log dir."""
+        return self._counts.get(id(log_dir), 0)
+
+    def __setitem__(self, key: TopicPartition, log_dir: LogDir) -> None:
+        self._leave(self.get(key))
+        super().__setitem__(key, log_dir)
+        self._counts[id(log_dir)] = self.count(log_dir) + 1
+
+    def pop(self, key: TopicPartition, default: Any = None) -> Any:
+        """The log dir that had the partition, which it no longer has."""
+        found = super().pop(key, default)
+        self._leave(found)
+        return found
+
+    def _leave(self, log_dir: LogDir | None) -> None:
+        if log_dir is not None:
+            self._counts[id(log_dir)] -= 1

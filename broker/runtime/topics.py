@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -41,8 +42,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 
 T = TypeVar("T")
-OPENED_PER_TURN = 8
-"""How many logs are opened before other work on the loop has its turn (about 2 ms)."""
+SLICE_S = 0.002
+"""How long logs are opened before other work on the loop has its turn."""
 
 
 def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
@@ -196,9 +197,10 @@ class Topics:
             await self._in_store(lambda: znodes.delete_topic(self._store, topic))
             self._replicas.table.remove_topic(name.encode())
             self._image.remove_topic(name)
-            for count, index in enumerate(range(len(topic.partitions)), 1):
+            slices = _Slices()
+            for index in range(len(topic.partitions)):
                 self._replicas.delete(name, index)
-                await _breathe(count)
+                await slices.breathe()
             await self._in_store(lambda: znodes.finish_deletion(self._store, name))
 
     async def set_configs(
@@ -220,16 +222,17 @@ class Topics:
         if not changed & synonyms:
             return
         async with self._one_at_a_time:
-            for count, topic in enumerate(list(self._image.topics.values()), 1):
+            slices = _Slices()
+            for topic in list(self._image.topics.values()):
                 self._configure(topic.name, topic.configs)
-                await _breathe(count)
+                await slices.breathe()
 
     def _configure(self, name: str, configs: Mapping[str, str]) -> None:
         log_config = self._replicas.log_config(configs)
         entry = self._replicas.table.topic(name.encode())
         for partition in entry.partitions if entry is not None else ():
             if partition is not None:
-                partition.log.configure(log_config)
+                self._replicas.configure(partition, log_config)
 
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)
@@ -248,11 +251,20 @@ class Topics:
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
         log_config = self._replicas.log_config(topic.configs)
-        for count, index in enumerate(range(first, len(topic.partitions)), 1):
+        slices = _Slices()
+        for index in range(first, len(topic.partitions)):
             self._replicas.open_partition(entry, topic, index, log_config)
-            await _breathe(count)
+            await slices.breathe()
 
 
-async def _breathe(count: int) -> None:
-    if count % OPENED_PER_TURN == 0:
-        await asyncio.sleep(0)
+class _Slices:
+    """Gives other work on the loop its turn every few milliseconds of a long loop."""
+
+    def __init__(self) -> None:
+        self._end = monotonic() + SLICE_S
+
+    async def breathe(self) -> None:
+        """Called after each piece of work."""
+        if monotonic() >= self._end:
+            await asyncio.sleep(0)
+            self._end = monotonic() + SLICE_S

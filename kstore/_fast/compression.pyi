@@ -11,4 +11,4 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> bytearray:
     raw."""
 
 def compress(codec: int, data: Buffer, level: int = -1) -> bytes:
-    """``data`` compressed as Kafka's clients do; a negative ``level`` is the codec's default."""
+    """``data`` compressed as Kafka's clients do; ``level`` -1 is the codec's default."""

@@ -187,7 +187,7 @@ cdef bytes _compress_snappy(const uint8_t* data, Py_ssize_t size):
     return b"".join(parts)
 
 
-# level < 0 is the codec's own default.
+# level < 0 is the codec's own default; zstd has negative levels, and -1 alone is its default.
 cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_t size):
     cdef object source = _readable(data, size)
     if codec == COMPRESSION_GZIP:
@@ -201,7 +201,7 @@ cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_
         frame.compress(bytes(source))
         return frame.finish()
     if codec == COMPRESSION_ZSTD:
-        return _library().zstd.compress(source, 3 if level < 0 else level)
+        return _library().zstd.compress(source, 3 if level == -1 else level)
     raise CompressionError(f"compression type {codec} is unknown: use 1 to 4")
 
 

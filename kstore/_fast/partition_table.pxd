@@ -25,6 +25,10 @@ cdef class Partition:
     cdef PartitionTable table
     cdef dict waiters                       # Waiter -> None, in order of arrival
     cdef bint woken
+    cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
+    cdef readonly int stored_level          # of that codec; -1: its own default
+    cdef public int32_t insync_replicas     # how many there are
+    cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
     cdef int wake(self) except -1
 

@@ -36,6 +36,17 @@ class Partition:
     def __init__(
         self, entry: TopicEntry, index: int, log: Any, *, leader_id: int, leader_epoch: int = 0
     ) -> None: ...
+    stored_codec: int
+    stored_level: int
+    insync_replicas: int
+    min_insync_replicas: int
+    def configure(
+        self, *, stored_codec: int, stored_level: int, min_insync_replicas: int
+    ) -> None:
+        """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
+        in-sync replicas.
+        """
+
     def notify(self) -> None:
         """Wake those who wait for this partition: something that they can see has changed."""
 

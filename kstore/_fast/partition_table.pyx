@@ -7,6 +7,7 @@ on the loop.
 
 from libc.string cimport memcmp
 
+from kstore._fast.error_codes cimport NOT_ENOUGH_REPLICAS
 from kstore._fast.log_core cimport ORIGIN_COORDINATOR
 from kstore._fast.memory cimport MemoryView, view_of
 
@@ -32,12 +33,22 @@ cdef class Partition:
         self.leader_epoch = leader_epoch
         self.online = log is not None
         self.waiters = {}
+        self.stored_codec = self.stored_level = -1
+        self.insync_replicas = self.min_insync_replicas = 1
 
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
         self.core.append(data, size, self.leader_epoch, origin, out)
         if out.error_code == 0 and not out.duplicate and self.waiters:
             self.table.schedule(self)
         return 0
+
+    def configure(self, *, int stored_codec, int stored_level, int min_insync_replicas):
+        """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
+        in-sync replicas.
+        """
+        self.stored_codec = stored_codec
+        self.stored_level = stored_level
+        self.min_insync_replicas = min_insync_replicas
 
     cdef int wake(self) except -1:
         cdef Waiter waiter
@@ -58,6 +69,8 @@ cdef class Partition:
         """
         cdef MemoryView view
         cdef AppendResult result
+        if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
+            return NOT_ENOUGH_REPLICAS, -1, -1, self.core.log_end_offset
         if memoryview(data).readonly:
             data = bytearray(data)
         view = view_of(data, True)

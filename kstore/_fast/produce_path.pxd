@@ -28,6 +28,7 @@ cdef class ProducePath:
     # {partition: error code}; None: there are no transactions
     cdef public object admit_transactional
     # of the request at hand
+    cdef bint needs_all             # acks=all
     cdef bint in_transaction        # it names a transactional id
     cdef bint extended              # a topic has tagged fields: perhaps a partition count (KIP-253)
     cdef bint use_offset            # KIP-391: its batches bring their offsets

@@ -7,6 +7,8 @@ answer. Three tagged fields are kstore's own: the leader epoch that a producer k
 topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
+
 from kstore._fast.batch cimport (
     BATCH_BAD_MAGIC, BATCH_BAD_OFFSET_DELTA, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo,
     check_batch, is_compressed, is_control, is_transactional, read_batch_header, validate_batch,
@@ -14,11 +16,13 @@ from kstore._fast.batch cimport (
 from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
-    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
+    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.recompress cimport recompressed
 from kstore._fast.producer_table cimport ProducerEntry
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
@@ -140,6 +144,7 @@ cdef class ProducePath:
         cdef WireBytes transactional_id = read_string(r, flexible)
         self.in_transaction = transactional_id.size >= 0
         acks = read_int16(r)
+        self.needs_all = acks == -1
         read_int32(r)                               # timeout: nothing waits for followers here
         if r.bad or not is_whole(r[0], version, &ahead):
             return PRODUCE_MALFORMED
@@ -271,6 +276,7 @@ cdef class ProducePath:
     ) except -1:
         cdef AppendResult result
         cdef int origin = ORIGIN_GIVEN_OFFSETS if self.use_offset else ORIGIN_CLIENT
+        cdef bytearray anew
         cdef int16_t error
         if self.offset_refused:
             return CLUSTER_AUTHORIZATION_FAILED
@@ -281,8 +287,18 @@ cdef class ProducePath:
             error = check_leader(partition, known_epoch)
         if error == NONE and self.refused is not None:
             error = self.refused.get(partition, NONE)
+        if (error == NONE and self.needs_all
+                and partition.insync_replicas < partition.min_insync_replicas):
+            error = NOT_ENOUGH_REPLICAS
         if error != NONE:
             return error
+        self.bytes_in += records.size
+        if partition.stored_codec >= 0 and records.size <= partition.core.max_message_bytes:
+            anew = recompressed(
+                records.data, records.size, partition.stored_codec, partition.stored_level)
+            if anew is not None:
+                records.data = <uint8_t*>PyByteArray_AS_STRING(anew)
+                records.size = len(anew)
         try:
             partition.append(<uint8_t*>records.data, records.size, origin, &result)
         except OSError as problem:
@@ -290,7 +306,6 @@ cdef class ProducePath:
             self.report(f"cannot append to {name}-{partition.index}: {problem}")
             return KAFKA_STORAGE_ERROR
         self.batches += 1
-        self.bytes_in += records.size
         if result.error_code == NONE:
             offsets.base_offset = result.base_offset
             offsets.log_append_time_ms = result.log_append_time_ms

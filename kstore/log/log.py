@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from typing_extensions import Buffer
 
@@ -136,7 +137,7 @@ class Log:
         self.config = config
         self.core.configure(
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=config.segment_ms - self._jitter_ms(config),
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             max_message_bytes=config.max_message_bytes,
@@ -145,6 +146,11 @@ class Log:
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,
         )
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """What of segment.jitter.ms falls to this log: by its name, so that logs differ."""
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        return crc32(str(self.topic_partition).encode()) % most if most else 0
 
     # -- append
 

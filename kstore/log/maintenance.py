@@ -23,7 +23,6 @@ __all__ = ["Maintenance"]
 
 TICK_SECONDS = 1.0
 RETENTION_CHECK_SECONDS = 300.0  # Kafka's log.retention.check.interval.ms
-PRODUCER_EXPIRATION_MS = 86_400_000  # Kafka's producer.id.expiration.ms
 # Between so many logs the other threads of the process get their turn.
 LOGS_AT_ONCE = 16
 SYNCS_AT_ONCE = 16
@@ -111,7 +110,9 @@ class Maintenance:
             for log in self._dir.open_logs():
                 log.enforce_retention()
                 with log.core:
-                    log.core.producers.expire(self._dir.now_ms(), PRODUCER_EXPIRATION_MS)
+                    log.core.producers.expire(
+                        self._dir.now_ms(), self._dir.producer_expiration_ms
+                    )
         self._unlink(now)
 
     def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:

@@ -25,7 +25,9 @@ class FlushPolicy(Enum):
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Kafka's topic configs as far as a log acts on them; sizes in bytes, times in ms."""
+    """Kafka's topic configs as far as a log, or who appends to it, acts on them; sizes in bytes,
+    times in ms.
+    """
 
     segment_bytes: int = 2**30
     segment_ms: int = 7 * _DAY_MS
@@ -47,6 +49,11 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    segment_jitter_ms: int = 0
+    min_insync_replicas: int = 1
 
     def __post_init__(self) -> None:
         if isinstance(self.cleanup_policy, str):
@@ -76,6 +83,11 @@ class LogConfig:
         """Whether the cleanup policy has delete."""
         return "delete" in self.cleanup_policy
 
+    @property
+    def compression_level(self) -> int:
+        """The level of the codec that compression.type names; -1 is its own default."""
+        return int(getattr(self, f"compression_{self.compression_type}_level", -1))
+
     def with_changes(self, **changes: Any) -> LogConfig:
         """A copy with some settings changed. TypeError for a name that is none."""
         unknown = set(changes) - {field.name for field in fields(self)}
@@ -91,6 +103,8 @@ class LogConfig:
             value = configs.get(field.name.replace("_", "."))
             if value is not None:
                 values[field.name] = _typed(field.name, field.default, value)
+        if configs.get("internal.segment.bytes") is not None:  # without segment.bytes' lower bound
+            values["segment_bytes"] = int(configs["internal.segment.bytes"])
         return cls(**values)
 
 

@@ -1,0 +1,255 @@
+"""What is set acts: topic configs, the broker's defaults and settings at run time, over a socket
+and across a crash.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.config_resources import AlterableConfig as Replacement
+from kstore.protocol.config_resources import AlterConfigsRequest, ListConfigResourcesRequest
+from kstore.protocol.config_resources import AlterConfigsResource as Replaced
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kstore.record import batches, decode
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.probes.peer import Peer
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE = 0, 1
+RECORDS = [b"the same words again and again " * 30] * 20
+
+
+class Client(Peer):
+    """One connection that speaks of configs and records."""
+
+    def make(self, topic: str, **configs: str) -> int:
+        rows = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=rows)
+        answer: Any = self.ask(CreateTopicsRequest(topics=[new]), 5)
+        return int(answer.topics[0].error_code)
+
+    def alter(
+        self, kind: int, name: str, key: str, value: str | None, *, dry: bool = False
+    ) -> tuple[int, str | None]:
+        """Set, or with None delete, one setting; the error code and its words."""
+        row = AlterableConfig(
+            name=key, value=value, config_operation=DELETE if value is None else SET
+        )
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])
+        answer: Any = self.ask(
+            IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry), 1
+        )
+        return answer.responses[0].error_code, answer.responses[0].error_message
+
+    def replace(self, kind: int, name: str, **pairs: str) -> int:
+        rows = [Replacement(name=key.replace("_", "."), value=pairs[key]) for key in pairs]
+        resource = Replaced(resource_type=kind, resource_name=name, configs=rows)
+        answer: Any = self.ask(AlterConfigsRequest(resources=[resource]), 2)
+        return int(answer.responses[0].error_code)
+
+    def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
+        """A setting's value, and where it comes from."""
+        row = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=[key]
+        )
+        answer: Any = self.ask(DescribeConfigsRequest(resources=[row]), 4)
+        [config] = answer.results[0].configs
+        return config.value, config.config_source
+
+    def produce(self, topic: str, values: list[bytes], *, acks: int = -1, codec: int = 0) -> int:
+        data = PartitionProduceData(index=0, records=build_batch(values, compression=codec))
+        request = ProduceRequest(
+            transactional_id=None, acks=acks, timeout_ms=1000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )  # fmt: skip
+        answer: Any = self.ask(request, 9)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    def stored(self, topic: str) -> bytes:
+        """All batches of partition 0, as they are in the log."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+        request = FetchRequest(
+            max_bytes=1 << 24, topics=[FetchTopic(topic=topic, partitions=[partition])]
+        )
+        answer: Any = self.ask(request, 12)
+        return bytes(answer.responses[0].partitions[0].records)
+
+
+def connect(broker: KstoreBroker) -> Client:
+    return Client("kstore", broker.host, broker.port)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    with KstoreBroker(tmp_path_factory.mktemp("configs")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(running: KstoreBroker) -> Iterator[Client]:
+    client = connect(running)
+    yield client
+    client.reset()
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)]
+)
+def test_batches_are_stored_in_the_topics_compression(
+    client: Client, name: str, codec: int
+) -> None:
+    assert client.make(f"stored-{name}", compression_type=name) == 0
+    for sent in range(5):
+        assert client.produce(f"stored-{name}", RECORDS, codec=sent) == 0
+    data = client.stored(f"stored-{name}")
+    assert [batch.compression for batch in batches(data)] == [codec] * 5
+    assert [record.value for record in decode(data)] == RECORDS * 5
+    assert [record.offset for record in decode(data)] == list(range(100))
+
+
+def test_a_producers_compression_is_kept_where_the_topic_says_so(client: Client) -> None:
+    assert client.make("kept") == 0
+    for sent in range(5):
+        client.produce("kept", RECORDS, codec=sent)
+    assert [batch.compression for batch in batches(client.stored("kept"))] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("gzip", "1", "9"), ("zstd", "-1000", "19"), ("lz4", "1", "12")]
+)
+def test_a_higher_compression_level_stores_fewer_bytes(
+    client: Client, name: str, low: str, high: str
+) -> None:
+    draw = random.Random(1)
+    words = [bytes(draw.choices(range(97, 123), k=draw.randrange(2, 9))) for _ in range(300)]
+    text = [b" ".join(draw.choices(words, k=500)) for _ in range(20)]
+    sizes = []
+    for level in (low, high):
+        configs = {"compression_type": name, f"compression_{name}_level": level}
+        assert client.make(f"level-{name}-{level}", **configs) == 0
+        assert client.produce(f"level-{name}-{level}", text) == 0
+        sizes.append(len(client.stored(f"level-{name}-{level}")))
+    assert sizes[1] < sizes[0]
+
+
+def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> None:
+    client.make("damaged", compression_type="gzip")
+    batch = bytearray(build_batch(RECORDS))
+    batch[-1] ^= 1
+    data = PartitionProduceData(index=0, records=bytes(batch))
+    request = ProduceRequest(
+        transactional_id=None, acks=1, timeout_ms=1000,
+        topic_data=[TopicProduceData(name="damaged", partition_data=[data])],
+    )  # fmt: skip
+    answer: Any = client.ask(request, 9)
+    error = answer.responses[0].partition_responses[0].error_code
+    assert error == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_too_few_in_sync_replicas_refuse_a_write_that_waits_for_all(client: Client) -> None:
+    assert client.make("two-in-sync", min_insync_replicas="2") == 0
+    assert client.produce("two-in-sync", RECORDS) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert client.produce("two-in-sync", RECORDS, acks=1) == 0
+    assert client.alter(TOPIC, "two-in-sync", "min.insync.replicas", "1") == (0, None)
+    assert client.produce("two-in-sync", RECORDS) == 0
+    assert client.alter(BROKER, "", "min.insync.replicas", "2") == (0, None)
+    assert client.make("by-default") == 0
+    assert client.produce("by-default", RECORDS) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert client.produce("two-in-sync", RECORDS) == 0
+    assert client.alter(BROKER, "", "min.insync.replicas", "1") == (0, None)
+    assert client.produce("by-default", RECORDS) == 0
+
+
+def test_a_brokers_default_acts_on_open_topics_at_once(client: Client) -> None:
+    client.make("small-by-default")
+    client.make("large-by-itself", max_message_bytes="2000000")
+    big = [b"x" * 1_500_000]
+    assert client.produce("small-by-default", big) == ErrorCode.MESSAGE_TOO_LARGE
+    assert client.produce("large-by-itself", big) == 0
+    for name in ("", "1"):  # all brokers, this one
+        assert client.alter(BROKER, name, "message.max.bytes", "3000000") == (0, None)
+        assert client.produce("small-by-default", big) == 0
+        assert client.value(TOPIC, "small-by-default", "max.message.bytes")[0] == "3000000"
+        assert client.alter(BROKER, name, "message.max.bytes", None) == (0, None)
+        assert client.produce("small-by-default", big) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_what_is_only_validated_is_not_set(client: Client) -> None:
+    client.make("dry")
+    assert client.alter(TOPIC, "dry", "retention.ms", "1000", dry=True) == (0, None)
+    assert client.alter(GROUP, "dry", "consumer.heartbeat.interval.ms", "6000", dry=True)[0] == 0
+    assert client.alter(BROKER, "1", "num.io.threads", "9", dry=True) == (0, None)
+    assert client.value(TOPIC, "dry", "retention.ms") == ("604800000", 5)
+    assert client.value(GROUP, "dry", "consumer.heartbeat.interval.ms") == ("5000", 5)
+    assert client.value(BROKER, "1", "num.io.threads") == ("8", 5)
+
+
+def test_replacing_leaves_only_what_is_given(client: Client) -> None:
+    client.make("replaced", retention_ms="1", flush_ms="2")
+    assert client.replace(TOPIC, "replaced", segment_ms="3") == 0
+    assert client.value(TOPIC, "replaced", "segment.ms") == ("3", 1)
+    assert client.value(TOPIC, "replaced", "retention.ms") == ("604800000", 5)
+
+
+def test_a_loggers_level_changes_what_is_logged(running: KstoreBroker, client: Client) -> None:
+    log = running.folder / "kstore.err"
+    assert client.alter(LOGGER, "1", "kstore.broker", "FATAL") == (0, None)
+    assert client.alter(BROKER, "1", "background.threads", "9") == (0, None)
+    assert "background.threads" not in log.read_text()
+    assert client.alter(LOGGER, "1", "kstore.broker", None) == (0, None)
+    assert client.alter(BROKER, "1", "num.network.threads", "4") == (0, None)
+    assert "num.network.threads was set. No effect here: one event loop" in log.read_text()
+    assert client.alter(LOGGER, "1", "kstore.broker", "LOUD")[0] == ErrorCode.INVALID_CONFIG
+
+
+def test_connections_are_limited_as_set_now(client: Client, running: KstoreBroker) -> None:
+    assert client.alter(BROKER, "1", "max.connections.per.ip", "1") == (0, None)
+    with pytest.raises((ConnectionError, RuntimeError)):
+        connect(running)
+    assert client.alter(BROKER, "1", "max.connections.per.ip", None) == (0, None)
+    connect(running).reset()
+
+
+def test_everything_that_was_set_is_there_after_a_crash(
+    start_broker: Callable[..., KstoreBroker],
+) -> None:
+    broker = start_broker()
+    client = connect(broker)
+    client.make("lasting")
+    group = "team a/b%"
+    assert client.alter(TOPIC, "lasting", "retention.ms", "1000") == (0, None)
+    assert client.alter(BROKER, "", "message.max.bytes", "3000000") == (0, None)
+    assert client.alter(BROKER, "1", "log.segment.bytes", "4000000") == (0, None)
+    assert client.alter(GROUP, group, "consumer.session.timeout.ms", "50000") == (0, None)
+    assert client.alter(METRICS, "all", "metrics", "*") == (0, None)
+    client.reset()
+    broker.kill()
+    broker.start()
+    client = connect(broker)
+    assert client.value(TOPIC, "lasting", "retention.ms") == ("1000", 1)
+    assert client.value(TOPIC, "lasting", "max.message.bytes") == ("3000000", 3)
+    assert client.value(TOPIC, "lasting", "segment.bytes") == ("4000000", 2)
+    assert client.value(GROUP, group, "consumer.session.timeout.ms") == ("50000", 8)
+    assert client.value(METRICS, "all", "metrics") == ("*", 7)
+    assert client.produce("lasting", [b"x" * 2_500_000]) == 0
+    listed: Any = client.ask(ListConfigResourcesRequest(resource_types=[GROUP, METRICS]), 1)
+    assert [row.resource_name for row in listed.config_resources] == [group, "all"]
+    client.reset()
