@@ -7,7 +7,9 @@ exec.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -28,6 +30,7 @@ __all__ = ["serve"]
 
 STOP_TIMEOUT_S = 5.0
 IDLE_CHECK_S = 5.0
+MAX_DESCRIPTORS = 1 << 20
 log = logging.getLogger("kstore.broker")
 
 
@@ -37,6 +40,7 @@ def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
 
     Raises ListenError, LogError or StoreError if it can't start.
     """
+    _raise_descriptor_limit()
     sockets = _bind(config)
     loop = new_loop()
     asyncio.set_event_loop(loop)
@@ -48,6 +52,17 @@ def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
                 sock.close()
         loop.close()
         asyncio.set_event_loop(None)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets this process have: each connection is one, and
+    each segment that is read or written.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # not allowed here: the limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
@@ -121,6 +136,8 @@ async def _serve(
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
     maintenance = Maintenance(config, broker.replicas, broker.now_ms, broker.report)
     maintenance.start()
+    if config["kstore.metrics.listener"]:
+        accepting.append(await _tell_metrics(broker, stall))
     first = config.listeners[0]
     on_ready(first.host, ports[first.name])
     if TRANSACTION_TOPIC in broker.image.topics:
@@ -148,6 +165,17 @@ def _resume_transactions(broker: Broker) -> None:
     from kstore.broker.runtime.transactions import transactions_of
 
     transactions_of(broker)
+
+
+async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:
+    from kstore.broker.metrics import prometheus_lines
+    from kstore.broker.metrics_http import serve_metrics
+
+    server, where = await serve_metrics(
+        broker.config["kstore.metrics.listener"], lambda: prometheus_lines(broker, stall)
+    )
+    log.info("metrics are at %s", where)
+    return server
 
 
 async def _close_idle(broker: Broker, idle_ms: int) -> None:

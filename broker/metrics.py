@@ -1,6 +1,7 @@
-"""Counters of the broker: how long the loop was stalled, and what the data plane has handled.
+"""Counters of the broker: how long the loop was stalled, and what the data plane has handled; and
+the same in Prometheus's text form, with what clients have pushed.
 
-Nothing is exported from here; whoever shows metrics reads `snapshot`.
+Nothing is exported from here; metrics_http.py does, where it is asked for.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
     from kstore._fast.data_plane import DataPlane
+    from kstore.broker.runtime.broker import Broker
 
-__all__ = ["LoopStall", "snapshot"]
+__all__ = ["LoopStall", "prometheus_lines", "snapshot"]
 
 INTERVAL_S = 0.1
 BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -59,3 +62,41 @@ def snapshot(plane: DataPlane, stall: LoopStall) -> dict[str, Any]:
         "loop_stall_max_ms": stall.max_ms,
         "loop_stall_buckets_ms": dict(zip((*BUCKETS_MS, -1), stall.counts, strict=True)),
     }
+
+
+# Counter of `snapshot` to its name and kind in Prometheus's form.
+_NAMES = {
+    "connections": ("kstore_connections", "gauge"),
+    "connections_made": ("kstore_connections_made_total", "counter"),
+    "bytes_in": ("kstore_produced_bytes_total", "counter"),
+    "bytes_out": ("kstore_sent_bytes_total", "counter"),
+    "batches_in": ("kstore_produced_batches_total", "counter"),
+    "fetches_parked": ("kstore_fetches_parked", "gauge"),
+    "queued_request_bytes": ("kstore_queued_request_bytes", "gauge"),
+    "loop_stall_max_ms": ("kstore_loop_stall_max_milliseconds", "gauge"),
+}
+
+
+def prometheus_lines(broker: Broker, stall: LoopStall) -> Iterator[str]:
+    """Everything that is counted, line by line."""
+    from kstore.protocol.registry import APIS
+
+    counted = snapshot(broker.plane, stall)
+    for key, (name, kind) in _NAMES.items():
+        yield f"# TYPE {name} {kind}"
+        yield f"{name} {counted[key]}"
+    yield "# TYPE kstore_requests_total counter"
+    for api_key, count in counted["requests"].items():
+        yield f'kstore_requests_total{{api="{APIS[api_key].name}"}} {count}'
+    yield "# TYPE kstore_loop_stall_milliseconds_bucket counter"
+    total = 0
+    for limit, count in counted["loop_stall_buckets_ms"].items():
+        total += count
+        bound = "+Inf" if limit < 0 else limit
+        yield f'kstore_loop_stall_milliseconds_bucket{{le="{bound}"}} {total}'
+    if broker.telemetry is not None:
+        yield "# TYPE kstore_client_telemetry_pushes_total counter"
+        yield f"kstore_client_telemetry_pushes_total {broker.telemetry.pushes}"
+        yield "# TYPE kstore_client_telemetry_unreadable_total counter"
+        yield f"kstore_client_telemetry_unreadable_total {broker.telemetry.unreadable}"
+        yield from broker.telemetry.lines()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, FAST, Handler, RequestContext, resolve_handler
+from kstore.broker.runtime.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
 from kstore.protocol.registry import APIS
 
@@ -41,15 +41,14 @@ class Server:
         self.remove_writer = loop.remove_writer
         self.stopping = False
         self._loop = loop
-        self._config = config
         self._handlers: dict[int, tuple[Handler, Any]] = {}
-        self._connections = 0
-        self._hosts: Counter[str] = Counter()
+        self._limits: ConnectionLimits
         self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self, broker: Broker) -> None:
         """Serve the table's rows on the broker's data plane."""
         self.broker = broker
+        self._limits = ConnectionLimits(broker, self._refuse)
         for key, row in API_TABLE.items():
             api = APIS[key]
             broker.plane.serve_api(
@@ -60,26 +59,21 @@ class Server:
 
     def admit(self, connection: Connection) -> str | None:
         """Why a new connection may not stay; None if it may."""
-        self._connections += 1
-        self._hosts[connection.client_host] += 1
         if self.stopping:
             return "the broker is stopping"
-        if self._connections > (limit := self._config["max.connections"]):
-            return f"there are already {limit} (max.connections)"
-        if self._hosts[connection.client_host] > (limit := self._config["max.connections.per.ip"]):
-            return f"its address has already {limit} (max.connections.per.ip)"
-        return None
+        return self._limits.arrived(connection)
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
-        self._connections -= 1
-        self._hosts[connection.client_host] -= 1
-        if not self._hosts[connection.client_host]:
-            del self._hosts[connection.client_host]
+        self._limits.lost(connection)
 
     def report(self, sentence: str) -> None:
         """Tell the operator."""
         log.warning("%s", sentence)
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        self.report(f"closing the connection {connection.peer}: {reason}")
+        connection.close()
 
     def failed(self, connection: Connection, problem: Exception) -> None:
         """A request could not be handled: a malformed one is the client's fault, all else ours."""

@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.broker.coordination",),
     ("kstore.broker.runtime",),
     ("kstore.broker.api",),
-    ("kstore.broker.server", "kstore.broker.metrics"),
+    ("kstore.broker.server", "kstore.broker.metrics", "kstore.broker.metrics_http"),
     ("kstore.broker.app",),
     ("kstore.pipeline",),
     ("kstore.cli",),

@@ -133,6 +133,10 @@ class Broker:
         self.topics = Topics(self.config, self.store, self.image, self.replicas, self.run_blocking)
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
+        if self.store.exists("/config/ips"):  # addresses have quotas, which act from the start
+            from kstore.broker.runtime.client_quotas import ClientQuotas
+
+            self.quotas = ClientQuotas(self.store)
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that waits for the disk in the one thread for that, in the order of

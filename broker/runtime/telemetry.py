@@ -70,10 +70,13 @@ class Telemetry:
         client.values[key] = (before + point.value, point.counter)
 
     def lines(self) -> Iterator[str]:
-        """Every series in Prometheus's text form, grouped by name."""
+        """Every series in Prometheus's text form, grouped by name; empty lines while they are
+        grouped, so that whoever writes them can breathe.
+        """
         families: dict[str, list[tuple[UUID, Series, float, bool]]] = {}
         for instance_id, client in list(self._clients.items()):
-            for key, (value, counter) in client.values.items():
+            yield ""
+            for key, (value, counter) in list(client.values.items()):
                 families.setdefault(_metric_name(key[0]), []).append(
                     (instance_id, key, value, counter)
                 )

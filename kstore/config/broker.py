@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS
+from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS, PER_LISTENER
 from kstore.config.definition import ConfigDef, ConfigError
 from kstore.config.listener import Listener, parse_listeners
 from kstore.config.properties import parse_properties
@@ -22,6 +22,7 @@ from kstore.config.topic_configs import TOPIC_CONFIGS
 __all__ = ["BrokerConfig", "ConfigSource", "SourceKind", "environment_name"]
 
 _PREFIX = "KSTORE_"
+_LISTENER_PREFIX = "listener.name."
 # Variables of the build, the tests and the clients; they are no settings of a broker.
 _OTHER_VARIABLES = {
     "KSTORE_ASAN",
@@ -83,6 +84,9 @@ class BrokerConfig:
     ) -> None:
         self._values = {name: values.get(name, row.default) for name, row in BROKER_CONFIGS.items()}
         self._sources = dict(sources)
+        self._listener_values = {
+            name: value for name, value in values.items() if name.startswith(_LISTENER_PREFIX)
+        }
         self._at_start = (self._values, self._sources)
         self._watchers: list[Callable[[frozenset[str]], None]] = []
         self.given: Mapping[str, str] = given or {}
@@ -179,6 +183,10 @@ class BrokerConfig:
         """Say where a setting's value came from."""
         return self._sources.get(ALIASES.get(name, name), ConfigSource(SourceKind.DEFAULT))
 
+    def for_listener(self, listener: str, name: str) -> Any:
+        """Return what ``listener.name.LISTENER.NAME`` was set to at the start, or None."""
+        return self._listener_values.get(f"{_LISTENER_PREFIX}{listener.lower()}.{name}")
+
     def text(self, name: str) -> str:
         """Return a setting's value as Kafka writes it; a password is hidden."""
         name = ALIASES.get(name, name)
@@ -254,6 +262,10 @@ def _row(name: str, text: str, source: ConfigSource, warnings: list[str]) -> Con
     row = BROKER_CONFIGS.get(ALIASES.get(name, name))
     if row is not None:
         return row
+    if name.startswith(_LISTENER_PREFIX):
+        _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        if base in PER_LISTENER:
+            return BROKER_CONFIGS[base]._replace(name=name)
     from kstore.config.no_effect import NO_EFFECT, REFUSED
 
     if name in NO_EFFECT:

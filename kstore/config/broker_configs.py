@@ -25,12 +25,15 @@ from kstore.config.definition import (
 )
 from kstore.config.topic_configs import TOPIC_CONFIGS
 
-__all__ = ["ALIASES", "BROKER_CONFIGS"]
+__all__ = ["ALIASES", "BROKER_CONFIGS", "PER_LISTENER"]
 
 _BOOLEAN, _INT, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.DOUBLE
 _LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+
+# Settings that may be given for one listener too: listener.name.NAME.max.connections.
+PER_LISTENER = {"max.connections", "max.connection.creation.rate"}
 
 # Two names of one setting: a value for the left one is kept under the right one.
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}

@@ -1,0 +1,225 @@
+"""Who may connect: limits on the number of connections, per broker, listener and address, and on
+how quickly they come (KIP-402, KIP-612).
+
+As Kafka's acceptors do, a listener that has no room lets the next connection wait, and those
+behind it, instead of refusing them; an address with too many is refused. A waiting connection is
+muted: to its client it is as if it waited in the system's queue, whose length is the limit here,
+too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.rates import SampledRate
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.client_quotas import Entity
+
+__all__ = ["ConnectionLimits"]
+
+MAX_THROTTLE_MS = 1000.0
+MAX_HOST_RATES = 10_000
+UNLIMITED = 2**31 - 1
+RATE_KEY = "connection_creation_rate"
+INTER_BROKER = "PLAINTEXT"
+"""The listener by which brokers reach each other."""
+
+
+class _Acceptor:
+    """One listener: its connections that wait, oldest first, and how quickly they came."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waiting: deque[Connection] = deque()
+        self.rate = SampledRate()
+        self.paused = False
+        """A timer is under way; nothing is accepted until then."""
+
+
+class ConnectionLimits:
+    """The connections of one broker, counted."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        refuse: Callable[[Connection, str], None],
+    ) -> None:
+        """``refuse`` closes a connection that has waited, and says why."""
+        self._broker = broker
+        self._config = broker.config
+        self._loop = broker.loop
+        self._refuse = refuse
+        self._acceptors: dict[str, _Acceptor] = {}
+        self._accepted: dict[Connection, None] = {}
+        self._hosts: Counter[str] = Counter()
+        self._rate = SampledRate()
+        self._host_rates: dict[str, SampledRate] = {}
+        self._overrides: tuple[str, dict[str, int]] = ("", {})
+
+    def arrived(self, connection: Connection) -> str | None:
+        """Accept a connection, let it wait, or say why it may not stay."""
+        acceptor = self._acceptor(connection.listener)
+        if not acceptor.waiting and not acceptor.paused:
+            wait_ms = self._wait_ms(connection.listener, acceptor)
+            if wait_ms == 0:
+                return self._accept(connection, acceptor)
+            if wait_ms is not None:
+                self._pause(connection.listener, acceptor, wait_ms)
+        backlog = self._config["socket.listen.backlog.size"]
+        if len(acceptor.waiting) >= backlog:
+            return f"{backlog} connections wait for room already (socket.listen.backlog.size)"
+        connection.mute()
+        acceptor.waiting.append(connection)
+        return None
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone: there may be room for one that waits."""
+        if connection in self._accepted:
+            del self._accepted[connection]
+            self._acceptor(connection.listener).count -= 1
+            self._hosts[connection.client_host] -= 1
+            if not self._hosts[connection.client_host]:
+                del self._hosts[connection.client_host]
+        else:
+            waiting = self._acceptor(connection.listener).waiting
+            if connection in waiting:
+                waiting.remove(connection)
+        for listener, acceptor in self._acceptors.items():
+            if acceptor.waiting:
+                self._go_on(listener, acceptor)
+
+    # ---- room ----
+
+    def _wait_ms(self, listener: str, acceptor: _Acceptor) -> float | None:
+        """0 if the next connection is accepted now, how long it has to wait, or None: until another
+        one is gone. Time is only taken from the rates when there is room.
+        """
+        # What is not set for the listener is the broker's, for each listener and for all of them.
+        limit = self._config["max.connections"]
+        own = self._config.for_listener(listener, "max.connections")
+        if acceptor.count >= (limit if own is None else own):
+            return None
+        full = len(self._accepted) >= limit
+        if full and not self._is_protected(listener):
+            return None
+        now_ms = self._loop.time() * 1000
+        wait_ms = 0.0
+        bounds = (
+            (acceptor.rate, self._config.for_listener(listener, "max.connection.creation.rate")),
+            (self._rate, self._config["max.connection.creation.rate"]),
+        )
+        for rate, bound in bounds:
+            if bound is not None and bound < UNLIMITED:
+                rate.record(now_ms, 1)
+                wait_ms = max(wait_ms, min(rate.throttle_ms(bound, now_ms), MAX_THROTTLE_MS))
+        return wait_ms
+
+    def _is_protected(self, listener: str) -> bool:
+        """Whether brokers come by this listener, among others: it takes another one's place."""
+        return len(self._config.listeners) > 1 and listener == INTER_BROKER
+
+    def _pause(self, listener: str, acceptor: _Acceptor, wait_ms: float) -> None:
+        acceptor.paused = True
+
+        def accept_one() -> None:
+            acceptor.paused = False
+            if acceptor.waiting:
+                self._accept_waiting(acceptor)
+            self._go_on(listener, acceptor)
+
+        self._loop.call_later(wait_ms / 1000, accept_one)
+
+    def _go_on(self, listener: str, acceptor: _Acceptor) -> None:
+        """Accept those that wait, as long as there is room."""
+        while acceptor.waiting and not acceptor.paused:
+            wait_ms = self._wait_ms(listener, acceptor)
+            if wait_ms is None:
+                return
+            if wait_ms > 0:
+                self._pause(listener, acceptor, wait_ms)
+            else:
+                self._accept_waiting(acceptor)
+
+    def _accept_waiting(self, acceptor: _Acceptor) -> None:
+        connection = acceptor.waiting.popleft()
+        reason = self._accept(connection, acceptor)
+        if reason is not None:
+            self._refuse(connection, reason)
+        elif connection in self._accepted:
+            connection.unmute()
+
+    # ---- acceptance ----
+
+    def _accept(self, connection: Connection, acceptor: _Acceptor) -> str | None:
+        host = connection.client_host
+        delay_ms = self._host_throttle_ms(host)
+        if delay_ms > 0:
+            self._close_later(connection, delay_ms)
+            return None
+        limit = self._host_limit(host)
+        if self._hosts[host] >= limit:
+            return f"its address has already {limit} (max.connections.per.ip)"
+        self._hosts[host] += 1
+        acceptor.count += 1
+        self._accepted[connection] = None
+        if len(self._accepted) > self._config["max.connections"]:
+            self._make_room()
+        return None
+
+    def _make_room(self) -> None:
+        """Close the connection of another listener that has been idle for longest."""
+        others = [c for c in self._accepted if not self._is_protected(c.listener)]
+        if others:
+            idlest = min(others, key=lambda connection: connection.last_active_ms)
+            limit = self._config["max.connections"]
+            self._refuse(idlest, f"there are more than {limit} (max.connections)")
+
+    def _host_limit(self, host: str) -> int:
+        """max.connections.per.ip, or what is set for this address."""
+        text = self._config["max.connections.per.ip.overrides"]
+        if text != self._overrides[0]:
+            pairs = (item.strip().rpartition(":") for item in text.split(",") if item.strip())
+            self._overrides = (text, {name: int(count) for name, _, count in pairs})
+        default: int = self._config["max.connections.per.ip"]
+        return self._overrides[1].get(host, default)
+
+    def _host_throttle_ms(self, host: str) -> float:
+        """How long an address has to wait, as it connects too often; its quota is an entity's."""
+        if self._broker.quotas is None:
+            return 0.0
+        quotas = self._broker.quotas.quotas
+        entities: tuple[Entity, ...] = ((("ip", host),), (("ip", None),))
+        bounds = (quotas.get(entity, {}).get(RATE_KEY) for entity in entities)
+        bound = next((value for value in bounds if value is not None), None)
+        if bound is None:
+            return 0.0
+        now_ms = self._loop.time() * 1000
+        if len(self._host_rates) >= MAX_HOST_RATES:
+            self._forget_quiet_hosts(now_ms)
+        rate = self._host_rates.setdefault(host, SampledRate())
+        rate.record(now_ms, 1)
+        delay_ms = min(rate.throttle_ms(bound, now_ms), MAX_THROTTLE_MS)
+        if delay_ms > 0:
+            rate.record(now_ms, -1)
+        return delay_ms
+
+    def _forget_quiet_hosts(self, now_ms: float) -> None:
+        rates = self._host_rates.items()
+        self._host_rates = {name: rate for name, rate in rates if rate.per_second(now_ms) > 0}
+
+    def _close_later(self, connection: Connection, delay_ms: float) -> None:
+        """Not at once: its client would come again at once."""
+        connection.mute()
+        why = f"its address connects too often ({RATE_KEY})"
+        self._loop.call_later(delay_ms / 1000, self._refuse, connection, why)
+
+    def _acceptor(self, listener: str) -> _Acceptor:
+        found = self._acceptors.get(listener)
+        if found is None:
+            found = self._acceptors[listener] = _Acceptor()
+        return found
