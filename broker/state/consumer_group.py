@@ -157,7 +157,9 @@ class ConsumerGroup:
         """Members read offsets in their epoch; who names no member may read too."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
-        member = self.members.get(member_id or "")
+        if member_id is None:  # an epoch of nobody: Kafka stumbles over it
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if member_epoch == member.epoch:

@@ -2,6 +2,7 @@
 
 from tests.conformance.probes.admin import ADMIN_CASES
 from tests.conformance.probes.configs import CONFIG_CASES
+from tests.conformance.probes.consumer_groups import CONSUMER_GROUP_CASES
 from tests.conformance.probes.data import DATA_CASES
 from tests.conformance.probes.groups import GROUP_CASES
 from tests.conformance.probes.streams_groups import STREAMS_GROUP_CASES
@@ -15,6 +16,7 @@ CASES = [
     *CONFIG_CASES,
     *DATA_CASES,
     *GROUP_CASES,
+    *CONSUMER_GROUP_CASES,
     *STREAMS_GROUP_CASES,
     *ADMIN_CASES,
     *TRANSACTION_CASES,

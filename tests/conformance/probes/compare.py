@@ -77,7 +77,7 @@ def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _
 # What names a row of an answer's array, the strongest first: the rows' order is no part of it.
 _LABELS = (
     "name", "api_key", "topic", "topic_name", "group_id", "transactional_id", "resource_name",
-    "partition_index", "partition", "index", "key",
+    "partition_index", "partition", "index", "key", "member_id",
 )  # fmt: skip
 
 

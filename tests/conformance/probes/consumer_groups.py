@@ -1,0 +1,360 @@
+"""Probes of the consumer group protocol (KIP-848): lives of groups, fencing, commits by epoch,
+static members, regular expressions, and groups that change their protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from kstore.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from kstore.protocol.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.topics import create
+
+__all__ = ["CONSUMER_GROUP_CASES"]
+
+TIMEOUT_MS = 30_000
+
+
+def beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat that says only who it is."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, **fields
+    )
+
+
+def join(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """The first heartbeat of a member."""
+    said = {
+        "rebalance_timeout_ms": TIMEOUT_MS,
+        "subscribed_topic_names": list(topics),
+        "topic_partitions": [],
+    }
+    return beat(group, member, 0, **(said | fields))
+
+
+def owns(topic_id: UUID, *partitions: int) -> dict[str, Any]:
+    """What a heartbeat says that the member owns."""
+    row = ConsumerGroupHeartbeatRequestTopicPartitions(
+        topic_id=topic_id, partitions=list(partitions)
+    )
+    return {"topic_partitions": [row]}
+
+
+def _epoch(epoch: int) -> Callable[[Any], bool]:
+    return lambda answer: answer.member_epoch >= epoch or answer.error_code != 0
+
+
+def _refused(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-refused-{version}"
+    yield create(topic, 2)
+    yield from (
+        join("", "m", topic),
+        join(group, "", topic) if version else beat(group, "", 1),
+        join(group, "m", topic, rebalance_timeout_ms=-1),
+        join(group, "m", topic, topic_partitions=None),
+        join(group, "m", topic, **owns(peer.topic_id(topic), 0)),
+        join(group, "m", subscribed_topic_names=None),
+        join(group, "m", topic, instance_id=""),
+        join(group, "m", topic, rack_id=""),
+        join(group, "m", topic, server_assignor="no-such"),
+        beat(group, "m", -2),
+        beat(group, "m", -3),
+        beat(group, "m", 1),
+        beat(group, "m", -1),
+        beat(group, "m", -2, instance_id="i"),
+    )
+    yield ConsumerGroupDescribeRequest(group_ids=[group, ""])
+
+
+def _life(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-life-{version}"
+    yield create(topic, 4)
+    topic_id = peer.topic_id(topic)
+    yield join(group, "a", topic, rack_id="r1")
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
+    yield beat(group, "a", 1)
+    yield beat(group, "a", 3)
+    yield beat(group, "b", 2)
+    yield ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+    yield DescribeGroupsRequest(groups=[group])
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield join(group, "b", topic, server_assignor="uniform")
+    yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
+    yield beat(group, "b", 3)
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield beat(group, "a", 2)  # is told to give up two
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
+    yield beat(group, "b", 3)
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1))
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1))  # the answer was lost
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2))
+    yield beat(group, "b", 3)
+    yield beat(group, "b", 3, **owns(topic_id, 2, 3))
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    row = CreatePartitionsTopic(name=topic, count=6)
+    yield CreatePartitionsRequest(topics=[row], timeout_ms=5000)
+    yield Step(beat(group, "a", 3), until=_epoch(4), compare=False)
+    yield Step(beat(group, "b", 3), until=_epoch(4), compare=False)
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield beat(group, "b", 4, subscribed_topic_names=[])
+    yield beat(group, "b", -1)
+    yield beat(group, "b", -1)
+    yield beat(group, "a", -1)
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield join(group, "c", "probe-absent")
+    yield beat(group, "c", -1)
+    yield DeleteGroupsRequest(groups_names=[group])
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+
+
+def _range(peer: Peer, version: int) -> Story:
+    one, two = f"probe-cg-range-{version}", f"probe-cg-rangetwo-{version}"
+    yield create(one, 5)
+    yield create(two, 5)
+    group = one
+    # The coordinator learns of topics after the answer to their creation.
+    yield Step(
+        join(two, "first", one, two),
+        until=lambda answer: len(answer.assignment.topic_partitions) == 2,
+        compare=False,
+    )
+    yield join(group, "a", one, two, server_assignor="range", instance_id="z")
+    yield join(group, "b", one, two, server_assignor="range")
+    yield join(group, "c", one, server_assignor="range", instance_id="y")
+    for member in "abc":
+        yield Step(beat(group, member, 2), until=lambda answer: answer.error_code == 0)
+    for member in "abc":
+        yield Step(beat(group, member, 2), until=_epoch(4), compare=False)
+    described: Any = yield Step(ConsumerGroupDescribeRequest(group_ids=[group]), compare=False)
+    assert len(described.groups[0].members) == 3
+
+
+def _static(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-static-{version}"
+    yield create(topic, 2)
+    topic_id = peer.topic_id(topic)
+    yield join(group, "a", topic, instance_id="i")
+    yield beat(group, "a", 2, instance_id="i", **owns(topic_id, 0, 1))
+    yield join(group, "b", topic, instance_id="i")
+    yield beat(group, "b", 2, instance_id="i")
+    yield beat(group, "a", 2, instance_id="other")
+    yield beat(group, "b", -2, instance_id="i")
+    yield beat(group, "a", -2, instance_id="i")
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield beat(group, "a", 2, instance_id="i")
+    yield join(group, "b", topic, instance_id="i")
+    yield beat(group, "a", 2, instance_id="i")
+    yield beat(group, "b", 2, instance_id="i", **owns(topic_id, 0, 1))
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i")])
+    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="b")])
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+
+
+def _regex(peer: Peer, version: int) -> Story:
+    group = f"probe-cg-regex-{version}"
+    yield create(f"{group}-one", 2)
+    regex = f"probe-cg-regex-{version}-(one|two)"
+    for wrong in ("(", "a**", "[a", "(?=a)", "\\1", "a{1001}", "*", "a)"):
+        yield join(group, "w", subscribed_topic_names=None, subscribed_topic_regex=wrong)
+    yield join(group, "a", subscribed_topic_names=None, subscribed_topic_regex=regex)
+    yield Step(beat(group, "a", 1), until=_epoch(2))
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield join(group, "b", subscribed_topic_names=None, subscribed_topic_regex=regex)
+    yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
+    yield beat(group, "b", 3, subscribed_topic_regex="")
+    yield beat(group, "b", -1)
+    yield beat(group, "a", 2, subscribed_topic_regex="", subscribed_topic_names=[f"{group}-one"])
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+
+
+def _commit(
+    peer: Peer, version: int, group: str, topic: str, member: str, epoch: int, *partitions: int
+) -> OffsetCommitRequest:
+    rows = [OffsetCommitRequestPartition(partition_index=p, committed_offset=7) for p in partitions]
+    named = OffsetCommitRequestTopic(name=topic, partitions=rows)
+    if version >= 10:
+        named.topic_id = peer.topic_id(topic)
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=epoch, member_id=member, topics=[named]
+    )
+
+
+def _commits(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-commits-{version}"
+    yield create(topic, 4)
+    topic_id = peer.topic_id(topic)
+    yield join(group, "a", topic)
+    for member, epoch in (("a", 2), ("a", 1), ("a", 3), ("a", -1), ("b", 2), ("", -1)):
+        yield _commit(peer, version, group, topic, member, epoch, 0)
+    yield join(group, "b", topic)
+    yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
+    yield beat(group, "a", 2)
+    yield _commit(peer, version, group, topic, "a", 2, 0, 3)  # 3 is yet to be given up
+    yield beat(group, "a", 2, **owns(topic_id, 0, 1))
+    yield _commit(peer, version, group, topic, "a", 2, 0)  # kept since epoch 2
+    yield _commit(peer, version, group, topic, "a", 2, 3)  # given up
+    yield _commit(peer, version, group, topic, "a", 2, 0, 3)
+    yield beat(group, "b", 3)
+    yield _commit(peer, version, group, topic, "b", 2, 3)  # before it was given
+    yield _commit(peer, version, group, topic, "b", 3, 3)
+    yield _commit(peer, version, group, topic, "b", 3, 1)  # never its own: KAFKA-19779's first form
+
+
+def _fetches(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-fetches-{version}"
+    yield create(topic, 1)
+    yield join(group, "a", topic)
+    yield _commit(peer, peer.version_for(8), group, topic, "a", 2, 0)
+
+    def ask(member: str | None, epoch: int) -> OffsetFetchRequest:
+        row = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+        if version >= 10:
+            row.topic_id = peer.topic_id(topic)
+        asked = OffsetFetchRequestGroup(
+            group_id=group, member_id=member, member_epoch=epoch, topics=[row]
+        )
+        return OffsetFetchRequest(groups=[asked])
+
+    for member, epoch in ((None, -1), ("a", 2), ("a", 1), ("a", 3), ("b", 2), ("", -1), (None, 2)):
+        yield ask(member, epoch)
+    rows = [OffsetDeleteRequestPartition(partition_index=0)]
+    yield OffsetDeleteRequest(
+        group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
+    )
+    yield beat(group, "a", -1)
+    yield ask("a", 2)
+    yield ask(None, -1)
+    yield DeleteGroupsRequest(groups_names=[group])
+
+
+def _subscription(topic: str, *owned: int) -> bytes:
+    parts = []
+    if owned:
+        parts = [ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(owned))]
+    value = ConsumerProtocolSubscription(topics=[topic], owned_partitions=parts)
+    return b"\x00\x01" + value.encode(1)
+
+
+def _classic_join(group: str, topic: str, member: str, *owned: int) -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=_subscription(topic, *owned))
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=TIMEOUT_MS,
+        rebalance_timeout_ms=TIMEOUT_MS,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def _migration(peer: Peer, version: int) -> Story:
+    topic = group = f"probe-cg-migration-{version}"
+    yield create(topic, 2)
+    topic_id = peer.topic_id(topic)
+    first: Any = yield Step(_classic_join(group, topic, ""), compare=False)
+    member = first.member_id
+    joined: Any = yield _classic_join(group, topic, member)
+    given = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=[0, 1])
+        ]
+    )
+    assignment = SyncGroupRequestAssignment(
+        member_id=member, assignment=b"\x00\x01" + given.encode(1)
+    )
+
+    def sync(generation: int, *assignments: SyncGroupRequestAssignment) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=list(assignments),
+        )
+
+    def alive(generation: int) -> HeartbeatRequest:
+        return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+
+    generation = joined.generation_id
+    yield sync(generation, assignment)
+    yield beat(group, "new", 1)
+    yield join(group, "new", topic)
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield alive(generation)
+    yield alive(generation + 1)
+    yield sync(generation)
+    rejoined: Any = yield _classic_join(group, topic, member, 0, 1)
+    yield sync(rejoined.generation_id)
+    yield alive(rejoined.generation_id)
+    rejoined = yield _classic_join(group, topic, member, 0)
+    yield sync(rejoined.generation_id)
+    yield alive(rejoined.generation_id)
+    yield beat(group, "new", 2)
+    yield beat(group, "new", 2, **owns(topic_id, 1))
+    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield _commit(peer, 9, group, topic, member, rejoined.generation_id, 0)
+    yield _commit(peer, 9, group, topic, member, rejoined.generation_id + 1, 0)
+    yield beat(group, "new", -1)  # a classic group again
+    yield DescribeGroupsRequest(groups=[group])
+    yield alive(rejoined.generation_id)
+    yield alive(rejoined.generation_id + 1)
+    last: Any = yield _classic_join(group, topic, member, 0)
+    yield sync(last.generation_id, assignment)
+    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member)])
+    yield join(group, "new", topic)  # an empty classic group gives way
+    yield beat(group, "new", -1)
+    yield _classic_join(group, topic, "nobody")
+    yield Step(_classic_join(group, topic, ""), compare=False)
+
+
+CONSUMER_GROUP_CASES = [
+    Case("ConsumerGroupHeartbeat refused", 68, _refused),
+    Case("ConsumerGroupHeartbeat life of a group", 68, _life),
+    Case("ConsumerGroupHeartbeat range", 68, _range, every_version=False),
+    Case("ConsumerGroupHeartbeat static members", 68, _static),
+    Case("ConsumerGroupHeartbeat regular expressions", 68, _regex, min_version=1),
+    Case("ConsumerGroupHeartbeat migration", 68, _migration),
+    Case("OffsetCommit by member epoch", 8, _commits, min_version=9),
+    Case("OffsetFetch by member epoch", 9, _fetches, min_version=9),
+]
