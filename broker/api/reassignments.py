@@ -81,9 +81,12 @@ def handle_alter_partition_reassignments(
     broker: Broker, request: AlterPartitionReassignmentsRequest, ctx: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Check each; the only valid assignment is the one there is, so nothing is to be done."""
+    if request.timeout_ms <= 0:
+        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse(error_message="")
     response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None if request.topics else "",
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
         rows = [_reassign(broker, request, topic.name, row) for row in topic.partitions]

@@ -69,7 +69,7 @@ async def handle_create_topics(
     if request.timeout_ms <= 0:
         response.topics = [
             CreatableTopicResult(
-                name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=TIMED_OUT
+                name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=None
             )
             for name in counts
         ]

@@ -154,6 +154,11 @@ def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> Offs
     )
 
 
+def _wrapped(timestamp_ms: int) -> int:
+    """As a 64-bit integer overflows, which is what Kafka's sum does for a huge retention."""
+    return (timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def _record(
     request: OffsetCommitRequest,
     topic: OffsetCommitRequestTopic,
@@ -166,7 +171,7 @@ def _record(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=now_ms,
-        expire_timestamp=-1 if retention_ms == -1 else now_ms + retention_ms,
+        expire_timestamp=-1 if retention_ms == -1 else _wrapped(now_ms + retention_ms),
         topic_id=topic.topic_id,
         partition_epoch=partition.partition_epoch,
     )

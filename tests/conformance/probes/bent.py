@@ -30,7 +30,7 @@ SHORT_S, LONG_S = 1.0, 15.0
 
 
 # Values of fields for which Kafka's answer depends on how fast it was, or on what was asked before.
-_LEFT_OUT = {"timeout_ms": (1, 2)}
+_LEFT_OUT = {"timeout_ms": (1, 2), "validate_only": (0,)}
 
 
 class Bend(NamedTuple):
@@ -234,7 +234,7 @@ class _Side:
         except ProtocolError as error:
             unit.peer.reset()
             return f"not understood: {error}"
-        return plain(answer, ours=lambda label: label[:1] not in "p_" or unit.name in label)
+        return plain(answer, ours=unit.owns)
 
 
 def probe_unit(

@@ -100,7 +100,7 @@ def _by_label(rows: list[Any]) -> Any:
                     key += " again"
                 named[key] = row
             return named
-    return rows
+    return sorted(rows, key=repr) if rows and isinstance(rows[0], dict) else rows
 
 
 def _bytes_as_text(value: Any) -> Any:

@@ -282,7 +282,7 @@ def _offset_delete(peer: Peer, version: int) -> Story:
 
 
 def _delete_groups(peer: Peer, version: int) -> Story:
-    yield DeleteGroupsRequest(groups_names=["probe-no-group", ""])
+    yield DeleteGroupsRequest(groups_names=["probe-no-group"])
     group, topic = f"probe-delete-group-{version}", f"probe-delete-group-{version}"
     yield create(topic)
     yield _commit(peer, peer.version_for(8), group, topic, 1)

@@ -59,6 +59,10 @@ class Unit:
         """The topic that is there: two partitions, ten records in the first."""
         return self.name
 
+    def owns(self, label: str) -> bool:
+        """Whether a row of an answer is about this unit: it has no name, or the unit's own."""
+        return not label.startswith(("p", "__")) or self.name in label
+
     @property
     def fresh(self) -> str:
         """A name that no other request uses."""
