@@ -1,0 +1,13 @@
+"""The topics of a Metadata answer, encoded from the image's entries; see metadata_topics.pyx."""
+
+from collections.abc import Sequence
+from typing import Any
+
+def encode_topics(
+    topics: Sequence[Any], errors: Sequence[int] | None, version: int, operations: int
+) -> bytes:
+    """The `topics` array of MetadataResponse in a version.
+
+    A topic is a TopicImage, or a tuple of name (or None) and id alone, whose error is in
+    ``errors`` (None: there is none). ValueError for a null name before version 12.
+    """

@@ -1,0 +1,117 @@
+"""The hand-written encoding of Metadata's topics is the message's own, byte for byte."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstore.broker.api import RequestContext
+from kstore.broker.api.metadata import EncodedMetadata, Missing, handle_metadata
+from kstore.broker.state.image import (
+    BrokerImage,
+    Endpoint,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kstore.protocol import ProtocolError
+from kstore.protocol.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+VERSIONS = range(14)
+nodes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
+partitions = st.builds(PartitionImage, st.integers(-1, 9), st.integers(-1, 99), nodes, nodes)
+names = st.text(min_size=1, max_size=200)
+topics = st.builds(
+    TopicImage,
+    names | st.just("__consumer_offsets"),
+    st.uuids(),
+    st.lists(partitions, max_size=5).map(tuple) | partitions.map(lambda one: (one,) * 140),
+    st.just({}),
+)
+missing = st.builds(Missing, names, st.uuids())
+
+
+def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> MetadataResponseTopic:
+    if isinstance(topic, Missing):
+        return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+    return MetadataResponseTopic(
+        error_code=code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=operations,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=5 if partition.leader < 0 else 0,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+@given(
+    found=st.lists(st.tuples(topics | missing, st.integers(0, 130)), max_size=5),
+    version=st.sampled_from(VERSIONS),
+    operations=st.sampled_from([-(2**31), 0b110111111000]),
+)
+def test_every_version_is_encoded_as_the_message_would_be(
+    found: list[tuple[TopicImage | Missing, int]], version: int, operations: int
+) -> None:
+    if version < 8:
+        operations = -(2**31)
+    wanted = MetadataResponse(
+        cluster_id="c",
+        controller_id=3,
+        topics=[as_messages(topic, code, operations) for topic, code in found],
+    )
+    encoded = EncodedMetadata(
+        MetadataResponse(cluster_id="c", controller_id=3),
+        [t for t, _ in found],
+        [c for _, c in found],
+        operations,
+    )
+    assert encoded.encode(version) == wanted.encode(version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_without_a_name_needs_version_12(version: int) -> None:
+    encoded = EncodedMetadata(MetadataResponse(), [Missing(None, UUID(int=7))], [100], -(2**31))
+    if version < 12:
+        with pytest.raises(ProtocolError):
+            encoded.encode(version)
+    else:
+        decoded = MetadataResponse.decode(encoded.encode(version), version)
+        assert decoded.topics == [
+            MetadataResponseTopic(error_code=100, name=None, topic_id=UUID(int=7))
+        ]
+
+
+def test_all_topics_of_an_image() -> None:
+    image = MetadataImage("c", lambda: None)
+    image.put_broker(BrokerImage(1, (Endpoint("L", "h", 9092),)), controller=True)
+    one = PartitionImage(1, 0, (1,), (1,))
+    for number in range(3):
+        image.put_topic(TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {}))
+    broker = SimpleNamespace(image=image, config={"auto.create.topics.enable": True})
+    ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
+    encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
+    assert isinstance(encoded, EncodedMetadata)
+    decoded = MetadataResponse.decode(encoded.encode(12), 12)
+    assert [(t.name, len(t.partitions)) for t in decoded.topics] == [
+        ("t0", 0), ("t1", 1), ("t2", 2),
+    ]  # fmt: skip
+    assert [node.port for node in decoded.brokers] == [9092]
