@@ -1,35 +1,55 @@
-"""The coordination store in an LMDB environment: durable, for one process.
+"""The coordination store in an LMDB environment: durable, for one process or, shared, for the
+processes of one machine.
 
-Every transaction is synced before it is acknowledged. One process has the folder open at a time, so
-the ephemeral nodes it finds at opening are those of dead sessions and are deleted. Key layout:
-big-endian depth then path, so that a node's children lie side by side; sessions' ephemeral nodes
-and counters are under depths that no path has.
+Every transaction is synced before it is acknowledged. Unshared, one process has the folder open at
+a time, so the sessions that it finds at opening are dead. Shared, processes see each other's death
+by way of liveness.py, and each other's changes in the log of changes that every transaction adds
+to. Key layout: big-endian depth then path, so that a node's children lie side by side; all else is
+under depths that no path has.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import lmdb
 
-from kstore.broker.coordination.store import StoreLockedError
-from kstore.broker.coordination.tree import Backend, Node, TreeStore, WriteTransaction
+from kstore.broker.coordination.liveness import SessionFiles
+from kstore.broker.coordination.store import StoreLockedError, WatchEvent
+from kstore.broker.coordination.tree import (
+    Backend,
+    Node,
+    SharedTree,
+    TreeStore,
+    WriteTransaction,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.peers import PeerWatcher
 
 __all__ = ["LmdbStore"]
 
 DEPTH = struct.Struct(">H")
 NODE = struct.Struct("<BqqiqQ")
-OWNER = struct.Struct(">HQ")
+OWNER = struct.Struct(">HQ")  # and what is kept by session or transaction
 COUNTER = struct.Struct(">Q")
+CHANGES_DEPTH = 0xFFFC
+SESSION_DEPTH = 0xFFFD
 OWNER_DEPTH = 0xFFFE
 COUNTER_DEPTH = 0xFFFF
 FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
 """Address space, not memory or disk: LMDB's file grows as it is used."""
+SESSIONS = "sessions"
+CHANGES_KEPT = 4096
+"""A process that missed more transactions than these is told to read everything anew."""
 
 
 def _key(path: str) -> bytes:
@@ -75,9 +95,41 @@ class _LmdbTransaction(WriteTransaction):
             key[OWNER.size :].decode() for key in self._keys(OWNER.pack(OWNER_DEPTH, session_id))
         ]
 
-    def all_ephemerals(self) -> list[str]:
-        """Paths of every session's ephemeral nodes."""
-        return [key[OWNER.size :].decode() for key in self._keys(DEPTH.pack(OWNER_DEPTH))]
+    def sessions(self) -> list[int]:
+        """See ReadTransaction."""
+        return [OWNER.unpack(key)[1] for key in self._keys(DEPTH.pack(SESSION_DEPTH))]
+
+    def owners(self) -> set[int]:
+        """The sessions that own ephemeral nodes."""
+        return {OWNER.unpack_from(key)[1] for key in self._keys(DEPTH.pack(OWNER_DEPTH))}
+
+    def add_session(self, session_id: int) -> None:
+        """See WriteTransaction."""
+        self._txn.put(OWNER.pack(SESSION_DEPTH, session_id), b"")
+
+    def remove_session(self, session_id: int) -> None:
+        """See WriteTransaction."""
+        self._txn.delete(OWNER.pack(SESSION_DEPTH, session_id))
+
+    def last_zxid(self) -> int:
+        """See ReadTransaction."""
+        value = self._txn.get(DEPTH.pack(COUNTER_DEPTH) + b"zxid")
+        return 0 if value is None else int(COUNTER.unpack(value)[0])
+
+    def note_changes(self, zxid: int, events: Sequence[WatchEvent]) -> None:
+        """See WriteTransaction."""
+        self._txn.put(OWNER.pack(CHANGES_DEPTH, zxid), json.dumps(events).encode())
+        self._txn.delete(OWNER.pack(CHANGES_DEPTH, max(zxid - CHANGES_KEPT, 0)))
+
+    def changes_after(self, zxid: int) -> list[WatchEvent] | None:
+        """See ReadTransaction."""
+        found: list[WatchEvent] = []
+        for each in range(zxid + 1, self.last_zxid() + 1):
+            value = self._txn.get(OWNER.pack(CHANGES_DEPTH, each))
+            if value is None:
+                return None
+            found += [WatchEvent(*event) for event in json.loads(bytes(value))]
+        return found
 
     def next_counter(self, name: str) -> int:
         """See WriteTransaction."""
@@ -100,14 +152,15 @@ class _LmdbTransaction(WriteTransaction):
 
 
 class _LmdbBackend(Backend):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, shared: bool) -> None:
         os.makedirs(path, exist_ok=True)
-        self._lock_file = _lock_folder(path)
+        self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        self.files = SessionFiles(os.path.join(path, SESSIONS)) if shared else None
+        self.peers: PeerWatcher | None = None
+        self.on_close: Callable[[], object] | None = None
         try:
             self._env = lmdb.open(path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True)
-            with self.write() as txn:
-                for ephemeral in txn.all_ephemerals():
-                    txn.remove(ephemeral)
+            self._env.reader_check()  # forgets the readers of dead processes
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -123,32 +176,93 @@ class _LmdbBackend(Backend):
         """See Backend."""
         with self._env.begin(write=True) as txn:
             yield _LmdbTransaction(txn)
+        if self.files is not None:
+            # LMDB lets readers see a commit only after its last write to a file: what wakes the
+            # others has to come after that.
+            os.pwrite(self._lock_file, b"!", 0)
+
+    def dead_sessions(self) -> list[int]:
+        """The sessions in the tree whose processes are gone."""
+        with self.read() as txn:
+            known = {*txn.sessions(), *txn.owners()}
+        return [each for each in sorted(known) if self.files is None or self.files.is_dead(each)]
+
+    def session_begins(self, session_id: int) -> None:
+        """See Backend."""
+        if self.files is not None:
+            self.files.hold(session_id)
+
+    def session_ended(self, session_id: int) -> None:
+        """See Backend."""
+        if self.files is not None:
+            self.files.release(session_id)
 
     def close(self) -> None:
         """See Backend."""
+        if self.on_close is not None:
+            self.on_close()
+        if self.peers is not None:
+            self.peers.stop()
         self._env.close()
         os.close(self._lock_file)
 
 
 class LmdbStore(TreeStore):
-    """The tree in the folder ``path`` (made if missing) and a first session; StoreLockedError if it
-    is open elsewhere.
+    """The tree in the folder ``path`` (made if missing) and a first session.
+
+    Unshared, StoreLockedError if it is open elsewhere. ``shared``: any number of this machine's
+    processes; a killed one's ephemeral nodes go at once, a stopped one's after
+    ``session_timeout_ms``.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(_LmdbBackend(os.fspath(path)))
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shared: bool = False,
+        session_timeout_ms: int = 18_000,
+    ) -> None:
+        folder = os.path.realpath(path)
+        if not shared:
+            super().__init__(_opened(_LmdbBackend(folder, shared=False)))
+            return
+        from kstore.broker.coordination.peers import PeerWatcher
+
+        with _SHARED_LOCK:  # LMDB allows one environment per process
+            tree = _SHARED_TREES.get(folder)
+            if tree is None:
+                backend = _LmdbBackend(folder, shared=True)
+                tree = _SHARED_TREES[folder] = _opened(backend)
+                backend.on_close = lambda: _SHARED_TREES.pop(folder)
+                assert backend.files is not None
+                backend.peers = PeerWatcher(folder, tree, backend.files, session_timeout_ms)
+            super().__init__(tree)
 
 
-def _lock_folder(path: str) -> int:
+_SHARED_TREES: dict[str, SharedTree] = {}
+_SHARED_LOCK = threading.RLock()
+
+
+def _opened(backend: _LmdbBackend) -> SharedTree:
+    tree = SharedTree(backend)
+    for session_id in backend.dead_sessions():
+        tree.expire(session_id)
+        if backend.files is not None:
+            backend.files.remove(session_id)
+    return tree
+
+
+def _lock_folder(path: str, kind: int) -> int:
     descriptor = os.open(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         raise StoreLockedError(
             f"the coordination store {path} is open in process {holder}; stop it or use another"
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    if kind == fcntl.LOCK_EX:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

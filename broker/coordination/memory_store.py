@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 
-from kstore.broker.coordination.tree import Backend, Node, TreeStore, WriteTransaction
+from kstore.broker.coordination.store import WatchEvent
+from kstore.broker.coordination.tree import (
+    Backend,
+    Node,
+    SharedTree,
+    TreeStore,
+    WriteTransaction,
+)
 
 __all__ = ["MemoryStore"]
 
 ROOT = Node(b"", 0, 0, 0, 0, 0)
+CHANGES_KEPT = 100
+
+
+class _Content:
+    """What the transactions work on."""
+
+    def __init__(self) -> None:
+        self.nodes = {"/": ROOT}
+        self.counters: dict[str, int] = {}
+        self.sessions: set[int] = set()
+        self.changes: deque[tuple[int, tuple[WatchEvent, ...]]] = deque(maxlen=CHANGES_KEPT)
 
 
 class _MemoryTransaction(WriteTransaction):
-    """Works in place on the dictionaries and keeps an undo list."""
+    """Works in place on the content and keeps an undo list of the nodes."""
 
-    def __init__(self, nodes: dict[str, Node], counters: dict[str, int]) -> None:
-        self._nodes = nodes
-        self._counters = counters
+    def __init__(self, content: _Content) -> None:
+        self._content = content
+        self._nodes = content.nodes
         self._undo: list[tuple[str, Node | None]] = []
+        self._counters_before = dict(content.counters)
 
     def get(self, path: str) -> Node | None:
         """See ReadTransaction."""
@@ -50,11 +70,40 @@ class _MemoryTransaction(WriteTransaction):
 
     def next_counter(self, name: str) -> int:
         """See WriteTransaction."""
-        self._counters[name] = self._counters.get(name, 0) + 1
-        return self._counters[name]
+        counters = self._content.counters
+        counters[name] = counters.get(name, 0) + 1
+        return counters[name]
+
+    def sessions(self) -> list[int]:
+        """See ReadTransaction."""
+        return sorted(self._content.sessions)
+
+    def last_zxid(self) -> int:
+        """See ReadTransaction."""
+        return self._content.counters.get("zxid", 0)
+
+    def changes_after(self, zxid: int) -> list[WatchEvent] | None:
+        """See ReadTransaction."""
+        kept = self._content.changes
+        if not kept or kept[0][0] > zxid + 1:
+            return None
+        return [event for at, events in kept if at > zxid for event in events]
+
+    def add_session(self, session_id: int) -> None:
+        """See WriteTransaction."""
+        self._content.sessions.add(session_id)
+
+    def remove_session(self, session_id: int) -> None:
+        """See WriteTransaction."""
+        self._content.sessions.discard(session_id)
+
+    def note_changes(self, zxid: int, events: Sequence[WatchEvent]) -> None:
+        """See WriteTransaction."""
+        self._content.changes.append((zxid, tuple(events)))
 
     def roll_back(self) -> None:
-        """Undo the puts and removes, last first. Counters may skip."""
+        """Undo the puts and removes, last first, and the counts."""
+        self._content.counters = self._counters_before
         for path, node in reversed(self._undo):
             if node is None:
                 del self._nodes[path]
@@ -64,21 +113,20 @@ class _MemoryTransaction(WriteTransaction):
 
 class _MemoryBackend(Backend):
     def __init__(self) -> None:
-        self._nodes = {"/": ROOT}
-        self._counters: dict[str, int] = {}
+        self._content = _Content()
         self._lock = RLock()
 
     @contextmanager
     def read(self) -> Iterator[_MemoryTransaction]:
         """See Backend."""
         with self._lock:
-            yield _MemoryTransaction(self._nodes, self._counters)
+            yield _MemoryTransaction(self._content)
 
     @contextmanager
     def write(self) -> Iterator[_MemoryTransaction]:
         """See Backend."""
         with self._lock:
-            txn = _MemoryTransaction(self._nodes, self._counters)
+            txn = _MemoryTransaction(self._content)
             try:
                 yield txn
             except BaseException:
@@ -93,4 +141,4 @@ class MemoryStore(TreeStore):
     """A new empty tree and its first session; further sessions by ``new_session``."""
 
     def __init__(self) -> None:
-        super().__init__(_MemoryBackend())
+        super().__init__(SharedTree(_MemoryBackend()))

@@ -36,7 +36,7 @@ from kstore.broker.coordination.store import (
     validate_path,
 )
 
-__all__ = ["Backend", "Node", "ReadTransaction", "TreeStore", "WriteTransaction"]
+__all__ = ["Backend", "Node", "ReadTransaction", "SharedTree", "TreeStore", "WriteTransaction"]
 
 
 class Node(NamedTuple):
@@ -61,6 +61,20 @@ class ReadTransaction(ABC):
     def children(self, path: str) -> list[str]:
         """Sorted names of the nodes one level below ``path``."""
 
+    @abstractmethod
+    def sessions(self) -> list[int]:
+        """The ids of the sessions that are not over."""
+
+    @abstractmethod
+    def last_zxid(self) -> int:
+        """The newest transaction, 0 if there was none."""
+
+    @abstractmethod
+    def changes_after(self, zxid: int) -> list[WatchEvent] | None:
+        """What the transactions after that one changed, in order; None where the oldest of them are
+        no longer known.
+        """
+
 
 class WriteTransaction(ReadTransaction):
     """The one writer's view: it sees its own writes; all of them are kept, or none if it ends with
@@ -83,6 +97,18 @@ class WriteTransaction(ReadTransaction):
     def next_counter(self, name: str) -> int:
         """Add one to a named durable counter and return it; the first answer is 1."""
 
+    @abstractmethod
+    def add_session(self, session_id: int) -> None:
+        """Note that a session has begun."""
+
+    @abstractmethod
+    def remove_session(self, session_id: int) -> None:
+        """Note that a session is over."""
+
+    @abstractmethod
+    def note_changes(self, zxid: int, events: Sequence[WatchEvent]) -> None:
+        """Keep what the transaction changed for `changes_after`, and forget what is very old."""
+
 
 class Backend(ABC):
     """The transactional map, shared by all sessions of this process."""
@@ -99,9 +125,19 @@ class Backend(ABC):
     def close(self) -> None:
         """Release what the backend holds; the last session calls it."""
 
+    def session_begins(self, session_id: int) -> None:  # noqa: B027 (nothing, where nobody looks)
+        """Make visible to others, before the session is noted, that its process lives."""
+
+    def session_ended(self, session_id: int) -> None:  # noqa: B027
+        """Undo what `session_begins` did."""
+
+
+_MISSED = WatchEvent("changed", "")
+"""Stands for changes that are no longer known one by one: every watch is told to look."""
+
 
 class _TreeWatch(Watch):
-    def __init__(self, tree: _SharedTree, path: str, callback: WatchCallback) -> None:
+    def __init__(self, tree: SharedTree, path: str, callback: WatchCallback) -> None:
         self._tree = tree
         self._prefix = path if path == "/" else path + "/"
         self.path = path
@@ -118,48 +154,100 @@ class _TreeWatch(Watch):
         self._tree.forget(self)
 
 
-class _SharedTree:
+class SharedTree:
     """The backend and what the sessions of one process share: the write lock, the watches, the
     undelivered events.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.sessions = 0
+        self.own_sessions: set[int] = set()
+        self._open = 0
+        self._lost_sessions: set[int] = set()
         self._write_lock = RLock()
         self._watches: list[_TreeWatch] = []
         self._pending: deque[WatchEvent] = deque()
         self._delivering = Lock()
+        with backend.read() as txn:
+            self._told_zxid = txn.last_zxid()
 
     def commit(self, session_id: int, ops: Sequence[Op]) -> list[str | int | None]:
         """Run the operations as one transaction, then tell the watches."""
-        events: list[WatchEvent] = []
-        with self._write_lock:
-            with self.backend.write() as txn:
-                results = _apply_all(txn, session_id, ops, events)
-            self._pending.extend(events)
-        self._deliver()
+        with self._write_lock, self.backend.write() as txn:
+            if session_id not in txn.sessions():
+                self._lost_sessions.add(session_id)
+                self.check_not_lost(session_id)
+            events: list[WatchEvent] = []
+            zxid = txn.next_counter("zxid")
+            results = _apply_all(txn, session_id, zxid, ops, events)
+            txn.note_changes(zxid, events)
+        self.catch_up()
         return results
 
     def open_session(self) -> int:
         """A new session's id."""
-        with self._write_lock, self.backend.write() as txn:
-            self.sessions += 1
-            return txn.next_counter("session")
-
-    def close_session(self, session_id: int) -> None:
-        """Delete the session's ephemeral nodes; the last session closes the backend."""
         with self._write_lock:
             with self.backend.write() as txn:
-                owned = txn.owned(session_id)
-                for path in owned:
-                    txn.remove(path)
-            self._pending.extend(WatchEvent("deleted", path) for path in owned)
-            self.sessions -= 1
-            last = self.sessions == 0
-        self._deliver()
+                session_id = txn.next_counter("session")
+            self.backend.session_begins(session_id)
+            with self.backend.write() as txn:
+                txn.add_session(session_id)
+            self.own_sessions.add(session_id)
+            self._open += 1
+            return session_id
+
+    def expire(self, session_id: int) -> None:
+        """End a session, this process's or another's: its ephemeral nodes are deleted."""
+        with self._write_lock, self.backend.write() as txn:
+            owned = txn.owned(session_id)
+            if session_id not in txn.sessions() and not owned:
+                return
+            for path in owned:
+                txn.remove(path)
+            txn.remove_session(session_id)
+            zxid = txn.next_counter("zxid")
+            txn.note_changes(zxid, [WatchEvent("deleted", path) for path in owned])
+        self.catch_up()
+
+    def close_session(self, session_id: int) -> None:
+        """End a session of this process; the last one closes the backend."""
+        with self._write_lock:
+            self.own_sessions.discard(session_id)
+        self.expire(session_id)
+        self.backend.session_ended(session_id)
+        with self._write_lock:
+            self._open -= 1
+            last = self._open == 0
         if last:
             self.backend.close()
+
+    def note_lost(self, session_ids: set[int]) -> None:
+        """Others have ended these sessions of this process, which had stood still: their watches
+        are told to look, and find that out.
+        """
+        new = session_ids - self._lost_sessions
+        if new:
+            self._lost_sessions |= new
+            self._pending.append(_MISSED)
+            self._deliver()
+
+    def check_not_lost(self, session_id: int) -> None:
+        """StoreClosedError where others have ended the session."""
+        if session_id in self._lost_sessions:
+            raise StoreClosedError(
+                f"session {session_id} of the store has expired: its process did not show up in "
+                "time; open a new one"
+            )
+
+    def catch_up(self) -> None:
+        """Tell the watches what was changed since the last time, by any process."""
+        with self._write_lock:
+            with self.backend.read() as txn:
+                last = txn.last_zxid()
+                events = txn.changes_after(self._told_zxid) if last > self._told_zxid else []
+            self._told_zxid = last
+            self._pending.extend([_MISSED] if events is None else events)
+        self._deliver()
 
     def add(self, path: str, callback: WatchCallback) -> _TreeWatch:
         """Register a watch."""
@@ -182,7 +270,9 @@ class _SharedTree:
                 while self._pending:
                     event = self._pending.popleft()
                     for watch in self._watches:
-                        if watch.active and watch.covers(event.path):
+                        if watch.active and event is _MISSED:
+                            watch.callback(WatchEvent("changed", watch.path))
+                        elif watch.active and watch.covers(event.path):
                             watch.callback(event)
             finally:
                 self._delivering.release()
@@ -191,8 +281,8 @@ class _SharedTree:
 class TreeStore(Store):
     """A session on a tree kept by a Backend; see Store for the contract."""
 
-    def __init__(self, backend: Backend, *, _tree: _SharedTree | None = None) -> None:
-        self._tree = _tree if _tree is not None else _SharedTree(backend)
+    def __init__(self, tree: SharedTree) -> None:
+        self._tree = tree
         self._session_id = self._tree.open_session()
         self._own_watches: list[Watch] = []
         self._closed = False
@@ -239,7 +329,7 @@ class TreeStore(Store):
     def new_session(self) -> Store:
         """See Store."""
         self._check_open()
-        return TreeStore(self._tree.backend, _tree=self._tree)
+        return TreeStore(self._tree)
 
     def close(self) -> None:
         """See Store."""
@@ -260,12 +350,12 @@ class TreeStore(Store):
             raise StoreClosedError(
                 f"session {self._session_id} of the store is closed; open a new one"
             )
+        self._tree.check_not_lost(self._session_id)
 
 
 def _apply_all(
-    txn: WriteTransaction, session_id: int, ops: Sequence[Op], events: list[WatchEvent]
+    txn: WriteTransaction, session_id: int, zxid: int, ops: Sequence[Op], events: list[WatchEvent]
 ) -> list[str | int | None]:
-    zxid = txn.next_counter("zxid")
     results: list[str | int | None] = []
     for index, op in enumerate(ops):
         try:

@@ -35,6 +35,7 @@ from kstore.broker.coordination.store import (
 IMPLEMENTATIONS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
     "lmdb": lambda path: LmdbStore(path / "store"),
+    "shared lmdb": lambda path: LmdbStore(path / "store", shared=True),
 }
 
 
@@ -43,6 +44,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     opened = IMPLEMENTATIONS[request.param](tmp_path)
     yield opened
     opened.close()
+
+
+def told_everything(store: Store) -> None:
+    """Return once what was changed so far was told: events come in order, on any thread."""
+    reached = threading.Event()
+    barrier = store.watch("/barrier", lambda event: reached.set())
+    store.create("/barrier")
+    assert reached.wait(30)
+    barrier.cancel()
+    store.delete("/barrier")
 
 
 def test_a_created_node_is_read_back_at_version_0(store: Store) -> None:
@@ -192,6 +203,7 @@ def test_a_watch_tells_every_change_at_and_below_its_path_in_order(store: Store)
     other.create("/a/mine", ephemeral=True)
     other.close()
     store.delete("/a/b")
+    told_everything(store)
     assert seen == [
         WatchEvent("created", "/a"),
         WatchEvent("created", "/a/b"),
@@ -203,14 +215,16 @@ def test_a_watch_tells_every_change_at_and_below_its_path_in_order(store: Store)
     watch.cancel()
     watch.cancel()
     store.delete("/a")
+    told_everything(store)
     assert len(seen) == 6
 
 
 def test_a_failed_transaction_tells_nothing(store: Store) -> None:
     seen: list[WatchEvent] = []
-    store.watch("/", seen.append)
+    store.watch("/a", seen.append)
     with pytest.raises(StoreError):
         store.multi([Create("/a"), Delete("/nothing")])
+    told_everything(store)
     assert seen == []
 
 
@@ -222,11 +236,11 @@ def test_a_callback_may_use_the_store_and_cancel(store: Store) -> None:
         if event.path == "/a":
             store.create("/b")
         else:
-            watch.cancel()
+            watch.cancel()  # so that the barrier is not noted
 
     watch = store.watch("/", note)
     store.create("/a")
-    store.create("/c")
+    told_everything(store)
     assert seen == ["created /a True", "created /b True"]
 
 

@@ -1,0 +1,86 @@
+"""How processes on one machine see that a session's process lives: a file per session, locked by
+the process as long as it runs, and touched by it at times.
+
+The kernel drops a killed process's lock at once; a process that is stopped keeps it, but touches
+nothing. Nothing here decides that a session is over, and nothing knows the tree.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+
+__all__ = ["SessionFiles"]
+
+
+class SessionFiles:
+    """The folder with the sessions' files. Safe to use from several threads."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self._folder = folder
+        self._held: dict[int, int] = {}
+
+    def hold(self, session_id: int) -> None:
+        """Say that this process is alive, for a session of its own."""
+        descriptor = os.open(self._path(session_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._held[session_id] = descriptor
+
+    def release(self, session_id: int) -> None:
+        """End what `hold` began."""
+        descriptor = self._held.pop(session_id, None)
+        if descriptor is not None:
+            self.remove(session_id)
+            os.close(descriptor)
+
+    def remove(self, session_id: int) -> None:
+        """Remove the file of a session that is over."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(session_id))
+
+    def touch(self) -> None:
+        """Say again that this process is alive."""
+        for descriptor in list(self._held.values()):
+            with suppress(OSError):  # released meanwhile
+                os.utime(descriptor)
+
+    def process(self, session_id: int) -> int | None:
+        """The process that holds a session; None if there is no such file."""
+        try:
+            with open(self._path(session_id), "rb") as file:
+                return int(file.read(20) or b"0") or None
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def touched_ns(self, session_id: int) -> int:
+        """When its process touched it last, by the file system's clock; 0 if there is no file."""
+        try:
+            return os.stat(self._path(session_id)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def is_dead(self, session_id: int) -> bool:
+        """Whether no process holds the session any more."""
+        if session_id in self._held:
+            return False
+        try:
+            descriptor = os.open(self._path(session_id), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def all_sessions(self) -> list[int]:
+        """The sessions that there are files of."""
+        return sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())
+
+    def _path(self, session_id: int) -> str:
+        return os.path.join(self._folder, str(session_id))

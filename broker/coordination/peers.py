@@ -1,0 +1,122 @@
+"""The thread by which a process of a shared LMDB store notices the others: what they change, and
+that one of them died or stands still.
+
+It sleeps in poll(2) on the folder's inotify, on the other processes' descriptors (pidfd) and on the
+time to show up itself: it spins never. What it finds it hands to the tree.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kstore._fast.notify import Watch
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.liveness import SessionFiles
+    from kstore.broker.coordination.tree import SharedTree
+
+__all__ = ["PeerWatcher"]
+
+BEATS_PER_TIMEOUT = 4
+CANT_SEE_MS = 50
+"""How often to look where there are no pidfds (an old kernel, another PID namespace)."""
+
+
+class PeerWatcher:
+    """Watches until `stop`. ``timeout_ms``: how long a stopped process keeps its sessions."""
+
+    def __init__(self, folder: str, tree: SharedTree, files: SessionFiles, timeout_ms: int) -> None:
+        self._tree = tree
+        self._files = files
+        self._timeout_s = timeout_ms / 1000
+        self._watch = Watch(folder)
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._processes: dict[int, int] = {}  # pid -> pidfd
+        self._seen: dict[int, tuple[int, float]] = {}  # session -> its last touch, and since when
+        self._blind = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="kstore-peers", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; from any thread, its own included."""
+        self._stopping = True
+        os.write(self._wake_write, b"!")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        next_beat = 0.0
+        exited: set[int] = set()
+        while not self._stopping:
+            now = time.monotonic()
+            if now >= next_beat:
+                next_beat = now + self._timeout_s / BEATS_PER_TIMEOUT
+                self._files.touch()
+                self._expire_silent(now)
+            self._look_at_sessions(exited)
+            wait_ms = max(1, int((next_beat - now) * 1000))
+            exited = self._sleep(min(wait_ms, CANT_SEE_MS) if self._blind else wait_ms)
+            self._watch.drain()
+            if not self._stopping:
+                self._tree.catch_up()  # a dying process may not have had time to wake us
+        self._close()
+
+    def _sleep(self, timeout_ms: int) -> set[int]:
+        """Wait for anything to happen; the processes that have exited."""
+        poll = select.poll()
+        for descriptor in (self._watch.fd, self._wake_read, *self._processes.values()):
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(timeout_ms)}
+        return {process for process, pidfd in self._processes.items() if pidfd in ready}
+
+    def _look_at_sessions(self, exited: set[int]) -> None:
+        """End the sessions of dead processes; watch the processes of the others."""
+        with self._tree.backend.read() as txn:
+            sessions = txn.sessions()
+        self._tree.note_lost(self._tree.own_sessions - set(sessions))
+        others = [each for each in sessions if each not in self._tree.own_sessions]
+        living: set[int] = set()
+        self._blind = False
+        for session_id in others:
+            process = self._files.process(session_id)
+            # A child that it forked may still hold the lock of a process that is gone.
+            if process in exited or self._files.is_dead(session_id):
+                self._tree.expire(session_id)
+                self._files.remove(session_id)
+            elif process is not None:
+                living.add(process)
+        for gone in self._processes.keys() - living:
+            os.close(self._processes.pop(gone))
+        for process in living - self._processes.keys():
+            try:
+                self._processes[process] = os.pidfd_open(process)
+            except (OSError, AttributeError):
+                self._blind = True
+
+    def _expire_silent(self, now: float) -> None:
+        """End the sessions of processes that have not touched their files for too long."""
+        with self._tree.backend.read() as txn:
+            sessions = txn.sessions()
+        for session_id in sessions:
+            if session_id in self._tree.own_sessions:
+                continue
+            touched = self._files.touched_ns(session_id)
+            last, since = self._seen.get(session_id, (-1, now))
+            if touched != last:
+                self._seen[session_id] = (touched, now)
+            elif now - since >= self._timeout_s:
+                self._tree.expire(session_id)
+        for session_id in self._seen.keys() - set(sessions):
+            del self._seen[session_id]
+
+    def _close(self) -> None:
+        self._watch.close()
+        for descriptor in (self._wake_read, self._wake_write, *self._processes.values()):
+            with suppress(OSError):
+                os.close(descriptor)

@@ -1,0 +1,250 @@
+"""What several processes of one machine have of a shared LMDB store: each other's changes, and the
+end of sessions whose process was killed or stands still. Real processes, real signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.coordination.lmdb_store import CHANGES_KEPT, LmdbStore
+from kstore.broker.coordination.store import StoreClosedError, StoreLockedError, WatchEvent
+
+# It does what it is told by lines, and says what came of it.
+CHILD = """
+import sys
+from kstore.broker.coordination.lmdb_store import LmdbStore
+from kstore.broker.coordination.store import StoreError
+store = LmdbStore(sys.argv[1], shared=True, session_timeout_ms=int(sys.argv[2]))
+store.watch("/told", lambda event: print(event.kind, event.path, flush=True))
+print(store.session_id, flush=True)
+for line in sys.stdin:
+    verb, path = line.split()
+    try:
+        if verb == "ephemeral":
+            store.create(path, ephemeral=True, parents=True)
+        elif verb == "create":
+            store.create(path, parents=True)
+        elif verb == "close":
+            store.close()
+        print("done", flush=True)
+    except StoreError as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+class Child:
+    """Another process with a session on the same folder."""
+
+    def __init__(self, folder: Path, timeout_ms: int = 60_000) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(folder), str(timeout_ms)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.session_id = int(self.line())
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def tell(self, order: str) -> None:
+        """Give an order, whose answer `line` reads."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(order + "\n")
+        self.process.stdin.flush()
+
+    def does(self, order: str) -> str:
+        """Give an order and return what came of it."""
+        self.tell(order)
+        return self.line()
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    children: list[Child] = []
+
+    def started(timeout_ms: int = 60_000) -> Child:
+        children.append(Child(tmp_path, timeout_ms))
+        return children[-1]
+
+    yield started
+    for child in children:
+        child.end()
+
+
+class Changes:
+    """The events of a watch, to be waited for."""
+
+    def __init__(self) -> None:
+        self.seen: list[WatchEvent] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, event: WatchEvent) -> None:
+        with self._changed:
+            self.seen.append(event)
+            self._changed.notify_all()
+
+    def wait_for(self, event: WatchEvent) -> None:
+        """Return once the event has come."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: event in self.seen, 30), self.seen
+
+
+def test_a_change_reaches_the_watches_of_other_processes(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True)
+    changes = Changes()
+    store.watch("/topics", changes)
+    child = start()
+    assert child.session_id != store.session_id
+    assert child.does("create /topics/orders") == "done"
+    changes.wait_for(WatchEvent("created", "/topics/orders"))
+    assert store.exists("/topics/orders")
+    store.create("/told")
+    assert child.line() == "created /told"
+    store.close()
+
+
+def test_a_killed_process_loses_its_ephemeral_nodes_at_once(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=3_600_000)
+    changes = Changes()
+    store.watch("/ids", changes)
+    child = start()
+    assert child.does("ephemeral /ids/2") == "done"
+    os.kill(child.process.pid, signal.SIGKILL)
+    changes.wait_for(WatchEvent("deleted", "/ids/2"))
+    assert store.children("/ids") == []
+    store.close()
+
+
+def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=500)
+    changes = Changes()
+    store.watch("/ids", changes)
+    child = start(500)
+    assert child.does("ephemeral /ids/2") == "done"
+    time.sleep(1.5)  # it is idle, not silent
+    assert store.exists("/ids/2")
+    os.kill(child.process.pid, signal.SIGSTOP)
+    changes.wait_for(WatchEvent("deleted", "/ids/2"))
+    os.kill(child.process.pid, signal.SIGCONT)
+    assert child.line() == "changed /told"  # its watches are told to look
+    assert child.does("create /ids/late") == "StoreClosedError"
+    assert store.children("/ids") == []
+    store.close()
+
+
+def test_a_process_that_dies_while_nobody_looks_is_found_dead_at_opening(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    child = start()
+    assert child.does("ephemeral /ids/2") == "done"
+    os.kill(child.process.pid, signal.SIGKILL)
+    child.process.wait()
+    store = LmdbStore(tmp_path, shared=True)
+    assert store.children("/ids") == []
+    assert os.listdir(tmp_path / "sessions") == [str(store.session_id)]
+    store.close()
+    assert os.listdir(tmp_path / "sessions") == []
+
+
+def test_a_closed_session_ends_for_all(tmp_path: Path, start: Callable[..., Child]) -> None:
+    store = LmdbStore(tmp_path, shared=True)
+    changes = Changes()
+    store.watch("/ids", changes)
+    child = start()
+    assert child.does("ephemeral /ids/2") == "done"
+    assert child.does("close /") == "done"
+    changes.wait_for(WatchEvent("deleted", "/ids/2"))
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.get("/ids")
+
+
+def test_who_missed_too_much_is_told_to_read_anew(tmp_path: Path) -> None:
+    writer = LmdbStore(tmp_path, shared=True)
+    writer.create("/n")
+    changes = Changes()
+    watch = writer.watch("/n", changes)
+    tree = writer._tree
+    with tree.backend.write() as txn:
+        for _ in range(CHANGES_KEPT + 2):
+            txn.note_changes(txn.next_counter("zxid"), [WatchEvent("changed", "/n")])
+    tree.catch_up()
+    changes.wait_for(WatchEvent("changed", "/n"))
+    assert len(changes.seen) < CHANGES_KEPT
+    watch.cancel()
+    writer.close()
+
+
+def test_one_process_may_open_it_twice(tmp_path: Path) -> None:
+    first = LmdbStore(tmp_path, shared=True)
+    second = LmdbStore(tmp_path, shared=True)
+    second.create("/a")
+    assert first.exists("/a")
+    first.close()
+    assert second.exists("/a")
+    second.close()
+    third = LmdbStore(tmp_path, shared=True)
+    assert third.exists("/a")
+    third.close()
+
+
+def test_alone_and_shared_do_not_mix(tmp_path: Path) -> None:
+    alone = LmdbStore(tmp_path)
+    with pytest.raises(StoreLockedError):
+        LmdbStore(tmp_path, shared=True)
+    alone.close()
+    shared = LmdbStore(tmp_path, shared=True)
+    with pytest.raises(StoreLockedError):
+        LmdbStore(tmp_path)
+    shared.close()
+
+
+@pytest.mark.slow
+def test_killed_writers_leave_a_tree_that_others_use(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True)
+    for round_number in range(4):
+        child = start()
+        for number in range(3):
+            assert child.does(f"ephemeral /ids/{round_number}-{number}") == "done"
+        for number in range(60):  # the kill comes somewhere among these
+            child.tell(f"create /kept/{round_number}-{number}")
+        time.sleep(0.02 * round_number)
+        child.process.kill()
+        changes = Changes()
+        store.watch("/probe", changes)
+        store.create(f"/probe/{round_number}", parents=True)
+        changes.wait_for(WatchEvent("created", f"/probe/{round_number}"))
+        kept = store.children("/kept") if store.exists("/kept") else []
+        of_round = [name for name in kept if name.startswith(f"{round_number}-")]
+        expected = {f"{round_number}-{number}" for number in range(len(of_round))}
+        assert set(of_round) == expected  # no gap: each was committed before the next
+    deadline = time.monotonic() + 30
+    while store.children("/ids") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert store.children("/ids") == []
+    store.close()
