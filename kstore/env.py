@@ -6,6 +6,7 @@ what a log is. LMDB's own files are the one exception: LMDB opens and maps them 
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
@@ -155,7 +156,10 @@ class SystemFileSystem:
 
     def mkdir(self, path: str) -> None:
         """Make a directory and its parents; fine if it is there."""
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except OSError:  # it is there, or its parents are not
+            os.makedirs(path, exist_ok=True)
 
     def replace(self, source: str, target: str) -> None:
         """Rename, over an existing target too."""
@@ -201,11 +205,16 @@ class SystemFileSystem:
         the system gets to it.
         """
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
-            file.write(content)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            written = os.write(descriptor, content)
+            if written < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         os.replace(temporary, path)
         if durable:
             self.fsync_dir(os.path.dirname(path) or ".")
