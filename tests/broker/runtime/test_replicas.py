@@ -13,7 +13,7 @@ from kstore.config import BrokerConfig
 
 def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    replicas = LocalReplicas(BrokerConfig.load(overrides={}), 1, PartitionTable(), print)
+    replicas = _replicas()
     replicas.open(paths)
     try:
         _open(replicas, "t", 6)
@@ -28,13 +28,18 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
     finally:
         replicas.close()
 
-    again = LocalReplicas(BrokerConfig.load(overrides={}), 1, PartitionTable(), print)
+    again = _replicas()
     again.open(paths)
     try:
         _open(again, "w", 2)
         assert _counts(again) == {"a": 3, "b": 3, "c": 3}
     finally:
         again.close()
+
+
+def _replicas() -> LocalReplicas:
+    table = PartitionTable(1, lambda call: call())
+    return LocalReplicas(BrokerConfig.load(overrides={}), 1, table, print)
 
 
 def _open(replicas: LocalReplicas, name: str, partitions: int) -> None:
