@@ -87,8 +87,9 @@ def apply_changes(
 
 def _changed_list(configs: Mapping[str, str], change: Change, default: str | None) -> str:
     if change.operation not in {Operation.APPEND, Operation.SUBTRACT}:
+        # Kafka fails here without a word.
         raise ConfigRefusedError(
-            ErrorCode.INVALID_CONFIG, f"Unknown config operation: {change.operation}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown config operation: {change.operation}"
         )
     word = Operation(change.operation).name
     if default is None:
