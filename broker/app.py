@@ -136,15 +136,15 @@ async def _serve(
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
     maintenance = Maintenance(config, broker.replicas, broker.now_ms, broker.report)
     maintenance.start()
-    if config["kstore.metrics.listener"]:
-        accepting.append(await _tell_metrics(broker, stall))
     first = config.listeners[0]
-    on_ready(first.host, ports[first.name])
-    if TRANSACTION_TOPIC in broker.image.topics:
-        # Not only once somebody asks: a prepared transaction holds readers back until it is
-        # completed.
-        loop.call_soon(_resume_transactions, broker)
     try:
+        if config["kstore.metrics.listener"]:
+            accepting.append(await _tell_metrics(broker, stall))
+        on_ready(first.host, ports[first.name])
+        if TRANSACTION_TOPIC in broker.image.topics:
+            # Not only once somebody asks: a prepared transaction holds readers back until it is
+            # completed.
+            loop.call_soon(_resume_transactions, broker)
         await stop.wait()
     finally:
         stall.stop()
