@@ -21,6 +21,7 @@ __all__ = [
     "KAFKA_VERSION",
     "KafkaUnavailableError",
     "classpath",
+    "fetch",
     "fetch_jars",
     "jar_folder",
     "java_program",
@@ -64,47 +65,50 @@ def java_program() -> str:
     return found
 
 
-def _has(folder: Path, *artifacts: str) -> bool:
+def _has(folder: Path, *jars: str) -> bool:
     # A folder is put in place by one rename, so the main jars stand for all.
-    return all((folder / f"{name}-{KAFKA_VERSION}.jar").is_file() for name in artifacts)
+    return all((folder / f"{name}.jar").is_file() for name in jars)
 
 
 def fetch_jars() -> Path:
     """The folder of jars, fetched first if need be; raises KafkaUnavailableError with the
     reason.
     """
-    return _fetch(POM, jar_folder(), "kafka_2.13", "kafka-tools")
+    return fetch(POM, jar_folder(), f"kafka_2.13-{KAFKA_VERSION}", f"kafka-tools-{KAFKA_VERSION}")
 
 
-def _fetch(pom: Path, folder: Path, *artifacts: str) -> Path:
-    if not _has(folder, *artifacts):
+def fetch(pom: Path, folder: Path, *jars: str) -> Path:
+    """The folder with what the pom depends on, ``jars`` (names without ending) among it, fetched
+    first if need be; raises KafkaUnavailableError with the reason.
+    """
+    if not _has(folder, *jars):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(folder.parent / f".{folder.name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _has(folder, *artifacts):
-                _fetch_into(pom, folder, artifacts)
+            if not _has(folder, *jars):
+                _fetch_into(pom, folder, jars)
     return folder
 
 
-def _fetch_into(pom: Path, folder: Path, artifacts: tuple[str, ...]) -> None:
+def _fetch_into(pom: Path, folder: Path, jars: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if not maven:
         raise KafkaUnavailableError(
-            f"Kafka {KAFKA_VERSION}'s jars are not in {folder} and there is no `mvn` to fetch "
-            "them: install Maven, or point KSTORE_KAFKA_JARS at a folder of Kafka's libs"
+            f"{', '.join(jars)} are not in {folder} and there is no `mvn` to fetch them: install "
+            "Maven, or point KSTORE_KAFKA_JARS at a folder of Kafka's libs"
         )
     if folder.exists() and any(folder.iterdir()):
         raise KafkaUnavailableError(
-            f"{folder} is not empty and lacks Kafka {KAFKA_VERSION}: move it away"
+            f"{folder} is not empty and lacks {', '.join(jars)}: move it away"
         )
     with tempfile.TemporaryDirectory(prefix="kafka-jars-", dir=folder.parent) as scratch:
         target = Path(scratch) / "jars"
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
-        if done.returncode != 0 or not _has(target, *artifacts):
+        if done.returncode != 0 or not _has(target, *jars):
             said = (done.stdout + done.stderr)[-2000:]
-            raise KafkaUnavailableError(f"Maven did not fetch Kafka {KAFKA_VERSION}:\n{said}")
+            raise KafkaUnavailableError(f"Maven did not fetch {', '.join(jars)}:\n{said}")
         if folder.exists():
             folder.rmdir()
         os.replace(target, folder)
@@ -120,9 +124,10 @@ def streams_classpath() -> str:
     it is among them.
     """
     folder = jar_folder()
-    if not _has(folder, "kafka-streams"):
+    streams = f"kafka-streams-{KAFKA_VERSION}"
+    if not _has(folder, streams):
         folder = folder.with_name(f"{folder.name}-streams")
-        _fetch(STREAMS_POM, folder, "kafka-streams")
+        fetch(STREAMS_POM, folder, streams)
     return os.pathsep.join([classpath(), *(str(jar) for jar in sorted(folder.glob("*.jar")))])
 
 
