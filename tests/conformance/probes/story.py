@@ -89,8 +89,7 @@ def _generator(steps: Iterable[Message | Step]) -> Story:
     """A story that looks at no answer may be any iterable."""
     if isinstance(steps, Generator):
         return (yield from steps)
-    for step in steps:
-        yield step
+    yield from steps
     return None
 
 

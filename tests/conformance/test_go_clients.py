@@ -1,0 +1,127 @@
+"""Go's Kafka clients, unmodified: franz-go with its admin client and its transactions, sarama,
+kafka-go. The program in go/ does the talking; what it must have seen is said here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCES = Path(__file__).parent / "go"
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+PER_CODEC = 20
+
+pytestmark = pytest.mark.slow
+
+
+def missing_go() -> str:
+    """Why the program can't be built here; empty where it can."""
+    if not shutil.which("go"):
+        return "no `go` on the PATH"
+    wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)
+    said = subprocess.run(["go", "version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    assert wanted
+    assert found
+    if tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
+        return f"Go {wanted[1]}.{wanted[2]} or newer is needed, there is {found[0]}"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built program; the modules come through Go's own module proxy, once."""
+    reason = missing_go()
+    if reason:
+        pytest.skip(reason)
+    built = tmp_path_factory.mktemp("go") / "conformance"
+    done = subprocess.run(
+        ["go", "build", "-o", str(built), "."],
+        check=False,
+        cwd=SOURCES,
+        env=os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    return built
+
+
+def run(program: Path, client: str, peer: Any, topic: str) -> dict[str, Any]:
+    """What one client saw."""
+    done = subprocess.run(
+        [str(program), client, peer.bootstrap, topic],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def values(codec: str) -> list[str]:
+    """What the program sends with a codec."""
+    return [f"{codec}-{n}-{n:0100d}" for n in range(PER_CODEC)]
+
+
+def test_franz_go_produces_consumes_and_administers(program, peer, topic):
+    seen = run(program, "franz", peer, topic)
+    halves = [[v for codec in CODECS for v in values(codec)[first::2]] for first in range(2)]
+    expected = halves[0] + halves[1]
+    assert seen.pop("read") == expected
+    assert seen.pop("read as a group") == expected
+    assert seen == {
+        "created again": True,
+        "end offsets": [50, 50],
+        "offsets after": [0, 0],
+        "lag": 0,
+        "group state": "Empty",
+        "committed": 50,
+        "low watermark": 5,
+        "start offsets": [5, 0],
+        "retention.ms": "3600000",
+        "deleted group": True,
+        "no such group": True,
+        "partitions": 3,
+        "deleted topic": True,
+    }
+
+
+def test_franz_go_commits_and_aborts_transactions_and_moves_records_exactly_once(
+    program, peer, topic
+):
+    seen = run(program, "franz-transactions", peer, topic)
+    expected = [f"{turn}-{n}" for turn in (1, 3) for n in range(5)]
+    assert seen == {"committed": expected, "moved": expected, "state": "CompleteCommit"}
+
+
+def test_sarama_produces_consumes_and_administers(program, peer, topic):
+    seen = run(program, "sarama", peer, topic)
+    expected = [v for codec in sorted(CODECS) for v in values(codec)]
+    assert seen.pop("read") == expected
+    assert seen.pop("read as a group") == expected
+    assert seen == {
+        "committed": 100,
+        "group state": "Empty",
+        "group type": "consumer",
+        "retention.ms": "3600000",
+        "partitions": 3,
+    }
+
+
+def test_kafka_go_produces_and_consumes(program, peer, topic):
+    seen = run(program, "kafka-go", peer, topic)
+    expected = [v for codec in CODECS for v in values(codec)]
+    assert seen.pop("read") == expected
+    assert seen.pop("read as a group") == expected
+    assert seen == {"committed": 100, "offsets": [0, 100]}
