@@ -30,6 +30,8 @@ async def handle_consumer_group_heartbeat(
     broker: Broker, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
     """Join, stay in or leave a consumer group."""
+    if not _is_enabled(broker):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     coordinator = coordinator_of(broker)
     assignors = coordinator.settings.consumer_assignors
     problem = request_problem(request, ctx.api_version, assignors)
@@ -52,6 +54,10 @@ async def handle_consumer_group_describe(
     coordinator = coordinator_of(broker)
     default = coordinator.settings.consumer_assignors[0]
     for group_id in request.group_ids:
+        if not _is_enabled(broker):
+            code = ErrorCode.UNSUPPORTED_VERSION
+            response.groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            continue
         if not group_id:
             response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
             continue
@@ -66,3 +72,7 @@ async def handle_consumer_group_describe(
             described.authorized_operations = GROUP_OPERATIONS
         response.groups.append(described)
     return response
+
+
+def _is_enabled(broker: Broker) -> bool:
+    return "consumer" in broker.config["group.coordinator.rebalance.protocols"]

@@ -56,8 +56,8 @@ class LocalReplicas:
         for path in paths:
             log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
             self._dirs.append(log_dir)
-        self._expire_producers()
-        self._config.watch(lambda changed: self._expire_producers())
+        self._configure_dirs()
+        self._config.watch(lambda changed: self._configure_dirs())
         for log_dir in self._dirs:
             for partition in log_dir.partitions():
                 other = self._homes.get(partition)
@@ -71,8 +71,9 @@ class LocalReplicas:
         if len(self._dirs) > 1:
             self._finish_moves()
 
-    def _expire_producers(self) -> None:
+    def _configure_dirs(self) -> None:
         for log_dir in self._dirs:
+            log_dir.retention_check_ms = self._config["log.retention.check.interval.ms"]
             log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
 
     @property

@@ -136,6 +136,11 @@ _SERVER = (
         _HIGH, one_of("os", "interval", "always"),
     ),
     ConfigDef(
+        "kstore.check.invariants", _BOOLEAN, False,
+        "Check after each step what must hold of groups; for tests, since it takes time.",
+        _LOW,
+    ),
+    ConfigDef(
         "kstore.flush.interval.ms", _INT, 1000,
         "How often data is forced to disk under the flush policy interval.", _MEDIUM, at_least(1),
     ),

@@ -214,10 +214,6 @@ _TRANSACTIONS = (
         _LOW, None, (), _CLUSTER_WIDE,
     ),
     ConfigDef(
-        "transaction.two.phase.commit.enable", _BOOLEAN, False,
-        "Whether a producer may ask for transactions without a timeout (KIP-939).", _LOW,
-    ),
-    ConfigDef(
         "producer.id.expiration.ms", _INT, 86_400_000,
         "How long a producer's sequence numbers are kept after its last write.",
         _LOW, at_least(1), (), _CLUSTER_WIDE,

@@ -49,6 +49,10 @@ def _row(
 # (why they do nothing, the configs)
 _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
+        "no version of InitProducerId that asks for it is served, by Kafka 4.3 neither",
+        (_row("transaction.two.phase.commit.enable", _BOOLEAN, False),),
+    ),
+    (
         "one event loop serves all connections and requests",
         (
             _row("background.threads", _INT, 10, at_least(1), _CLUSTER_WIDE),

@@ -64,6 +64,8 @@ class LogDir:
         clock = self.env.clock
         self.custom_clock: Clock | None = None if type(clock) is SystemClock else clock
         self.config = config
+        self.retention_check_ms = 300_000
+        """How often old segments are looked for (log.retention.check.interval.ms)."""
         self.producer_expiration_ms = 86_400_000
         """How long a producer's sequence numbers are kept (producer.id.expiration.ms)."""
         self.closed = False

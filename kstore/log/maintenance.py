@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Maintenance"]
 
 TICK_SECONDS = 1.0
-RETENTION_CHECK_SECONDS = 300.0  # Kafka's log.retention.check.interval.ms
 # Between so many logs the other threads of the process get their turn.
 LOGS_AT_ONCE = 16
 SYNCS_AT_ONCE = 16
@@ -45,7 +44,7 @@ class Maintenance:
         self._stop = threading.Event()
         self._guard = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
-        self._next_retention = time.monotonic() + RETENTION_CHECK_SECONDS
+        self._last_retention = time.monotonic()
         self.last_error: Exception | None = None
         self.at_exit = False  # the interpreter ends: no more threads can be started
 
@@ -83,7 +82,7 @@ class Maintenance:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(RETENTION_CHECK_SECONDS)
+            self._wake.wait(self._dir.retention_check_ms / 1000)
             # What comes within one interval is written together.
             if self._stop.wait(self._interval):
                 return
@@ -105,14 +104,12 @@ class Maintenance:
             self._dirty |= dirty
             raise
         now = time.monotonic()
-        if now >= self._next_retention:
-            self._next_retention = now + RETENTION_CHECK_SECONDS
+        if now - self._last_retention >= self._dir.retention_check_ms / 1000:
+            self._last_retention = now
             for log in self._dir.open_logs():
                 log.enforce_retention()
                 with log.core:
-                    log.core.producers.expire(
-                        self._dir.now_ms(), self._dir.producer_expiration_ms
-                    )
+                    log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
         self._unlink(now)
 
     def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:

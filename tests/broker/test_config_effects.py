@@ -12,6 +12,7 @@ import pytest
 
 from kstore._fast.builder import build_batch
 from kstore.errors import ErrorCode
+from kstore.protocol.cluster import DescribeClusterRequest
 from kstore.protocol.config_resources import AlterableConfig as Replacement
 from kstore.protocol.config_resources import AlterConfigsRequest, ListConfigResourcesRequest
 from kstore.protocol.config_resources import AlterConfigsResource as Replaced
@@ -21,6 +22,10 @@ from kstore.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
 )
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -252,4 +257,33 @@ def test_everything_that_was_set_is_there_after_a_crash(
     assert client.produce("lasting", [b"x" * 2_500_000]) == 0
     listed: Any = client.ask(ListConfigResourcesRequest(resource_types=[GROUP, METRICS]), 1)
     assert [row.resource_name for row in listed.config_resources] == [group, "all"]
+    client.reset()
+
+
+def test_a_group_protocol_that_is_switched_off_is_not_spoken(
+    start_broker: Callable[..., KstoreBroker],
+) -> None:
+    client = connect(start_broker({"group.coordinator.rebalance.protocols": "classic"}))
+    beat: Any = client.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), 0)
+    assert beat.error_code == ErrorCode.UNSUPPORTED_VERSION
+    described: Any = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 0)
+    assert described.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    client.reset()
+
+
+def test_what_stands_in_the_file_is_shown_with_its_source_and_its_other_units(
+    start_broker: Callable[..., KstoreBroker],
+) -> None:
+    broker = start_broker({"log.retention.hours": "24", "broker.rack": "r1", "num.io.threads": "4"})
+    client = connect(broker)
+    client.make("a-day")
+    assert client.value(TOPIC, "a-day", "retention.ms") == ("86400000", 5)
+    assert client.value(BROKER, "1", "log.retention.hours") == ("24", 4)
+    assert client.value(BROKER, "1", "num.io.threads") == ("4", 4)
+    assert client.alter(BROKER, "1", "num.io.threads", "9")[0] == ErrorCode.INVALID_REQUEST
+    assert client.alter(BROKER, "1", "log.retention.ms", "7000") == (0, None)
+    assert client.value(TOPIC, "a-day", "retention.ms") == ("7000", 2)
+    cluster: Any = client.ask(DescribeClusterRequest(), 0)
+    assert [node.rack for node in cluster.brokers] == ["r1"]
+    assert "num.io.threads (override) has no effect: one event loop" in broker.error_output()
     client.reset()

@@ -9,6 +9,7 @@ import pytest
 from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, ConfigError, SourceKind
 from kstore.config import environment_name as variable
 from kstore.config.broker_configs import ALIASES
+from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.config.no_effect import NO_EFFECT, REFUSED
 
 
@@ -234,17 +235,20 @@ def test_every_setting_acts() -> None:
     sources = [p.read_text("utf-8") for p in (root / "broker").rglob("*.py")]
     sources += [(root / "kstore" / "config" / f).read_text() for f in ("broker.py", "listener.py")]
     defaults = {name for row in TOPIC_CONFIGS.values() for name, _ in row.synonyms}
-    # Their coordinators are being built.
-    awaited = (
-        "group.consumer.",
-        "group.streams.",
-        "group.coordinator.",
-        "transaction",
-        "producer.id.",
+    # Defaults and bounds of what is set for a group.
+    defaults |= {
+        name for row in GROUP_CONFIGS.values() for name, _ in row.synonyms
+        if any(f'"{row.name}"' in source for source in sources)
+    }  # fmt: skip
+    bounds = (
+        "group.consumer.min.",
+        "group.consumer.max.",
+        "group.streams.min.",
+        "group.streams.max.",
     )
     idle = [
         name for name in set(BROKER_CONFIGS) - defaults
-        if not name.startswith(awaited)
+        if not name.startswith(bounds)
         and not any(f'"{name}"' in source for source in sources)
     ]  # fmt: skip
     assert sorted(idle) == []
