@@ -67,19 +67,21 @@ async def handle_push_telemetry(
         max_bytes, terminating=request.terminating,
     )  # fmt: skip
     if code == ErrorCode.NONE and len(request.metrics):
-        code = await _take(telemetry_of(broker), request, max_bytes)
+        code = await _take(telemetry_of(broker), request, ctx.client_id or "", max_bytes)
     instance.last_error = code
     return PushTelemetryResponse(error_code=code)
 
 
-async def _take(telemetry: Telemetry, request: PushTelemetryRequest, max_bytes: int) -> int:
+async def _take(
+    telemetry: Telemetry, request: PushTelemetryRequest, client_id: str, max_bytes: int
+) -> int:
     from kstore._fast.compression import CompressionError, decompress
 
     data: bytes | bytearray = bytes(request.metrics)
     try:
         if request.compression_type != NO_COMPRESSION:
             data = decompress(request.compression_type, data, max_bytes)
-        await telemetry.take(request.client_instance_id, data)
+        await telemetry.take(request.client_instance_id, client_id, data)
     except CompressionError:
         return ErrorCode.INVALID_RECORD
     except OtlpError:

@@ -33,6 +33,7 @@ class _Client:
     """The series of one client."""
 
     def __init__(self) -> None:
+        self.client_id = ""
         self.values: dict[Series, tuple[float, bool]] = {}
 
 
@@ -46,9 +47,10 @@ class Telemetry:
         self._clients: OrderedDict[UUID, _Client] = OrderedDict()
         self._series = 0
 
-    async def take(self, instance_id: UUID, data: bytes | bytearray) -> None:
+    async def take(self, instance_id: UUID, client_id: str, data: bytes | bytearray) -> None:
         """Take in a push; OtlpError where it can't be read (what came before it counts)."""
         client = self._clients.setdefault(instance_id, _Client())
+        client.client_id = client_id
         self._clients.move_to_end(instance_id)
         self.pushes += 1
         for count, point in enumerate(decode_metrics(data), 1):
@@ -73,18 +75,16 @@ class Telemetry:
         """Every series in Prometheus's text form, grouped by name; empty lines while they are
         grouped, so that whoever writes them can breathe.
         """
-        families: dict[str, list[tuple[UUID, Series, float, bool]]] = {}
+        families: dict[str, list[tuple[dict[str, str], Series, float, bool]]] = {}
         for instance_id, client in list(self._clients.items()):
             yield ""
+            whose = {"client_instance_id": str(instance_id), "client_id": client.client_id}
             for key, (value, counter) in list(client.values.items()):
-                families.setdefault(_metric_name(key[0]), []).append(
-                    (instance_id, key, value, counter)
-                )
+                families.setdefault(_metric_name(key[0]), []).append((whose, key, value, counter))
         for name, rows in sorted(families.items()):
             yield f"# TYPE {name} {'counter' if rows[0][3] else 'gauge'}"
-            for instance_id, (_, attributes), value, _ in rows:
-                labels = {"client_instance_id": str(instance_id)}
-                labels.update((_label_name(key), text) for key, text in attributes)
+            for whose, (_, attributes), value, _ in rows:
+                labels = whose | {_label_name(key): text for key, text in attributes}
                 inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
                 yield f"{name}{{{inner}}} {value!r}"
 

@@ -1,0 +1,131 @@
+"""Metrics over HTTP, and what clients push (KIP-714) among them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from kstore._fast.compression import compress
+from kstore.errors import ErrorCode
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from tests.conformance import wire
+from tests.conformance.kafka_broker import free_port
+from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
+
+Start = Callable[..., KstoreBroker]
+CLIENT_METRICS = 16
+OTLP = (
+    # MetricsData > ResourceMetrics > ScopeMetrics > Metric "a.b" > Sum (delta, growing) > 2.0
+    b"\x0a\x1a\x12\x18\x12\x16\x0a\x03a.b\x3a\x0f\x0a\x09\x21" + struct.pack("<d", 2.0)
+    + b"\x10\x01\x18\x01"
+)  # fmt: skip
+
+
+@pytest.fixture
+def told(start_broker: Start) -> tuple[KstoreBroker, str]:
+    """A broker that tells its metrics, and where."""
+    url = f"http://127.0.0.1:{free_port()}"
+    return start_broker({"kstore.metrics.listener": url}), url
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
+
+
+def call(broker: KstoreBroker, *requests):
+    """The answers to requests on one connection."""
+    answers = []
+    with socket.create_connection((broker.host, broker.port), timeout=20) as sock:
+        for request in requests:
+            version = APIS[request.API_KEY].max_version
+            frame = encode_request(request, version, 1, "app-1")
+            raw = wire.exchange(sock, frame)
+            answers.append(decode_response(raw, APIS[request.API_KEY].response, version)[1])
+    return answers
+
+
+def test_metrics_are_told_to_who_asks_for_them(told):
+    broker, url = told
+    call(broker, GetTelemetrySubscriptionsRequest())
+    assert 'kstore_requests_total{api="GetTelemetrySubscriptions"} 1' in read(url).splitlines()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url, timeout=20)
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(f"{url}/metrics", data=b"x", timeout=20)
+
+
+@pytest.mark.parametrize("garbage", [b"\r\n\r\n", b"x" * 40_000, b"GET\r\n\r\n", b"\0\r\n\r\n"])
+def test_garbage_to_the_metrics_address_does_no_harm(told, garbage):
+    _, url = told
+    port = int(url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(garbage)
+        sock.shutdown(socket.SHUT_WR)
+        try:
+            while sock.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+    assert "kstore_connections" in read(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://0.0.0.0:9404", "https://127.0.0.1:9404", "127.0.0.1:9404", "http://x:y"]
+)
+def test_an_address_that_others_reach_or_that_is_none_is_refused(start_broker, url):
+    with pytest.raises(BrokerDiedError, match=r"kstore\.metrics\.listener"):
+        start_broker({"kstore.metrics.listener": url})
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_deltas_that_a_client_pushes_are_added_up_and_shown(told, codec):
+    broker, url = told
+    rows = [
+        AlterableConfig(name=name, value=value, config_operation=0)
+        for name, value in (("metrics", "*"), ("interval.ms", "100"), ("match", "client_id=app.*"))
+    ]
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="all", configs=rows)
+    [altered, subscription] = call(
+        broker,
+        IncrementalAlterConfigsRequest(resources=[resource]),
+        GetTelemetrySubscriptionsRequest(),
+    )
+    assert altered.responses[0].error_code == 0
+    assert subscription.requested_metrics == ["*"]
+    data = compress(codec, OTLP) if codec else OTLP
+    push = PushTelemetryRequest(
+        client_instance_id=subscription.client_instance_id,
+        subscription_id=subscription.subscription_id, compression_type=codec, metrics=data,
+    )  # fmt: skip
+    last = PushTelemetryRequest(
+        client_instance_id=push.client_instance_id, subscription_id=push.subscription_id,
+        compression_type=codec, metrics=data, terminating=True,
+    )  # fmt: skip
+    assert [answer.error_code for answer in call(broker, push, last)] == [0, 0]
+    [line] = [row for row in read(url).splitlines() if row.startswith("kafka_client_a_b{")]
+    client = f'client_instance_id="{subscription.client_instance_id}",client_id="app-1"'
+    assert line == f"kafka_client_a_b{{{client}}} 4.0"
+
+
+def test_metrics_that_cannot_be_read_are_taken_and_counted(told):
+    broker, url = told
+    [asked] = call(broker, GetTelemetrySubscriptionsRequest(client_instance_id=UUID(int=5)))
+    push = PushTelemetryRequest(
+        client_instance_id=UUID(int=5), subscription_id=asked.subscription_id, metrics=b"\x0a\xff"
+    )
+    assert call(broker, push)[0].error_code == ErrorCode.NONE
+    assert "kstore_client_telemetry_unreadable_total 1" in read(url).splitlines()
