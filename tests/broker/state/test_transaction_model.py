@@ -63,6 +63,7 @@ class Coordinator(RuleBasedStateMachine):
         self.given: dict[Claim, int] = {}
         self.held: dict[int, Claim] = {}
         self.fenced: set[Claim] = set()
+        self.latest: Claim | None = None
         self.partitions: dict[TopicPartition, list[Entry]] = {place: [] for place in PLACES}
         self.results: dict[int, bool] = {}
         if epoch != NO_PRODUCER_EPOCH:  # so that the last epochs are met
@@ -103,7 +104,12 @@ class Coordinator(RuleBasedStateMachine):
                 self.fenced.add(held)
         if self.held.get(actor) not in (None, producer):
             self.fenced.add(self.held[actor])
-        self.held[actor] = producer
+        self.held[actor] = self.latest = producer
+
+    def fence_all(self) -> None:
+        """An abort that no producer asked for: whoever ran the transaction must begin anew."""
+        self.fenced.update(self.held.values())
+        self.latest = None
 
     # ---- producers ----
 
@@ -121,6 +127,8 @@ class Coordinator(RuleBasedStateMachine):
             self.give(actor, decision.producer)
         else:
             assert code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED)
+            if decision.transaction is not None:
+                self.fence_all()
             assert code != ErrorCode.PRODUCER_FENCED or claim is not None
 
     @rule(actor=actors, places=st.sets(st.sampled_from(PLACES)), version=st.sampled_from([0, 2]))
@@ -160,6 +168,7 @@ class Coordinator(RuleBasedStateMachine):
             number -= 1  # a repetition: it is told how the transaction ended
         assert self.results[number] == committed
         if version == TV_2:
+            assert decision.producer != producer
             self.give(actor, decision.producer)
 
     # ---- time and crashes ----
@@ -175,6 +184,7 @@ class Coordinator(RuleBasedStateMachine):
             assert prepared is not None
             assert prepared.started_ms + prepared.timeout_ms < self.now_ms
             self.carry_out(Decision(ErrorCode.NONE, prepared))
+            self.fence_all()
 
     @rule(until=st.integers(0, 4))
     def write_markers(self, until: int) -> None:
@@ -212,8 +222,15 @@ class Coordinator(RuleBasedStateMachine):
             assert self.shard.transactions[NAME].state not in PREPARED | {ONGOING}
             self.log.append(record)
             self.shard.replay(record)
+            self.latest = None
 
     # ---- what always holds ----
+
+    @invariant()
+    def the_latest_producer_may_go_on(self) -> None:
+        found = self.shard.transactions.get(NAME) if hasattr(self, "shard") else None
+        if found is not None and found.state not in PREPARED and self.latest is not None:
+            assert (found.producer_id, found.producer_epoch) == self.latest
 
     @invariant()
     def every_transaction_ends_one_way_everywhere(self) -> None:

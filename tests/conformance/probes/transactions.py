@@ -122,7 +122,9 @@ def _read(topic: str) -> Step:
 def _end_offset(topic: str, isolation_level: int) -> ListOffsetsRequest:
     rows = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     return ListOffsetsRequest(
-        isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=topic, partitions=rows)],
     )
 
 

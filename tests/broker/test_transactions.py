@@ -1,0 +1,454 @@
+"""Transactions over a real socket: timeouts, expiry, fencing, epochs that run out, crashes at each
+stage, transactions that hang. What the answers look like is compared with Kafka in the probe.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore._fast.builder import build_batch
+from kstore.broker.runtime.coordinator_log import partition_of
+from kstore.broker.state.transaction_state import (
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TV_2,
+    Transaction,
+    record_of,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kstore.protocol.log_records_transactions import encode_key, encode_value
+from kstore.protocol.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.schema import Message
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from kstore.protocol.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    TopicRequest,
+)
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kstore.record import decode
+from kstore.types import TopicPartition
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.probes.peer import Peer
+
+NAME, TOPIC = "tx", "t"
+STATE_PARTITIONS = 3
+SETTINGS = {
+    "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
+    "offsets.topic.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "20",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
+}
+Start = Callable[..., KstoreBroker]
+
+
+class Producer:
+    """A transactional producer that says exactly what it is told to."""
+
+    def __init__(self, broker: KstoreBroker, name: str = NAME) -> None:
+        self.peer = Peer("kstore", broker.host, broker.port)
+        self.name = name
+        self.id = self.epoch = -1
+
+    def ask(self, message: Message, version: int) -> Any:
+        return self.peer.ask(message, version)
+
+    def init(self, timeout_ms: int = 60_000, **claim: int) -> Any:
+        self.ask(FindCoordinatorRequest(key=self.name, key_type=1), 3)
+        request = InitProducerIdRequest(
+            transactional_id=self.name, transaction_timeout_ms=timeout_ms, **claim
+        )
+        answer = self.ask(request, 5)
+        if answer.error_code == ErrorCode.NONE:
+            self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer
+
+    def batch(self, value: bytes, sequence: int) -> bytes:
+        return build_batch(
+            [(b"k", value)],
+            timestamp=int(time.time() * 1000),
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+
+    def write(
+        self, value: bytes, sequence: int = 0, *partitions: int, version: int = 12
+    ) -> list[int]:
+        """The error code of each partition."""
+        rows = [
+            PartitionProduceData(index=index, records=self.batch(value, sequence))
+            for index in partitions or (0,)
+        ]
+        topics = [TopicProduceData(name=TOPIC, partition_data=rows)]
+        request = ProduceRequest(
+            transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
+        )
+        answer = self.ask(request, version)
+        return [row.error_code for row in answer.responses[0].partition_responses]
+
+    def add(self, *partitions: int) -> list[int]:
+        topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=list(partitions))]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=topics,
+        )
+        answer = self.ask(request, 3)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        return [row.partition_error_code for row in rows]
+
+    def commit_offset(self, group: str, offset: int) -> int:
+        rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=rows)],
+        )
+        return int(self.ask(request, 5).topics[0].partitions[0].error_code)
+
+    def end(self, *, committed: bool, version: int = 5) -> Any:
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            committed=committed,
+        )
+        answer = self.ask(request, version)
+        if version >= 5 and answer.error_code == ErrorCode.NONE:
+            self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer
+
+    def state(self) -> Any:
+        answer = self.ask(DescribeTransactionsRequest(transactional_ids=[self.name]), 0)
+        return answer.transaction_states[0]
+
+    def await_state(self, *names: str) -> Any:
+        deadline = time.monotonic() + 20
+        while (found := self.state()).transaction_state not in names:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.005)
+        return found
+
+    def create_topic(self, partitions: int = 2) -> None:
+        new = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
+        answer = self.ask(CreateTopicsRequest(topics=[new], timeout_ms=20_000), 7)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+
+    def read(self, partition: int = 0) -> list[bytes]:
+        """What a read_committed consumer gets, without what was aborted."""
+        rows = [FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)]
+        request = FetchRequest(
+            max_bytes=1 << 20, isolation_level=1, topics=[FetchTopic(topic=TOPIC, partitions=rows)]
+        )
+        found = self.ask(request, 12).responses[0].partitions[0]
+        assert found.error_code == ErrorCode.NONE
+        return committed_values(bytes(found.records or b""), found.aborted_transactions or [])
+
+    def stable_offset(self, partition: int = 0) -> int:
+        rows = [ListOffsetsPartition(partition_index=partition, timestamp=-1)]
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=rows)]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics)
+        return int(self.ask(request, 7).topics[0].partitions[0].offset)
+
+    def offset(self, group: str) -> tuple[int, int]:
+        """(offset, error code) of OffsetFetch with require_stable."""
+        self.ask(FindCoordinatorRequest(key=group, key_type=0), 3)  # waits until it is loaded
+        topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+        groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
+        answer = self.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
+        row = answer.groups[0].topics[0].partitions[0]
+        return row.committed_offset, row.error_code
+
+
+def committed_values(data: bytes, aborted: list[Any]) -> list[bytes]:
+    """As consumers do it: an aborted transaction's batches are skipped until its marker."""
+    begins = sorted((row.first_offset, row.producer_id) for row in aborted)
+    open_ids: set[int] = set()
+    values = []
+    for record in decode(data, control=True):
+        while begins and begins[0][0] <= record.offset:
+            open_ids.add(begins.pop(0)[1])
+        batch = record.batch
+        if batch.is_control:
+            open_ids.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in open_ids):
+            values.append(bytes(record.value or b""))
+    return values
+
+
+@pytest.fixture
+def producer(start_broker: Start) -> Producer:
+    """A producer, and the topic that it writes to."""
+    made = Producer(start_broker(SETTINGS))
+    made.create_topic()
+    assert made.init().error_code == ErrorCode.NONE
+    return made
+
+
+def write_state(log_dir: Path, transaction: Transaction) -> None:
+    """Put a record into __transaction_state of a broker that does not run."""
+    record = record_of(transaction)
+    assert record.value is not None
+    key, value = encode_key(record.key), encode_value(record.value, record.value_version)
+    index = partition_of(transaction.transactional_id, STATE_PARTITIONS)
+    with kstore.open_log_dir(log_dir) as opened:
+        opened.log("__transaction_state", index).append(value, key)
+
+
+# ---- time ----
+
+
+def test_a_transaction_that_runs_out_of_time_is_aborted_and_its_producer_fenced(producer) -> None:
+    producer.init(timeout_ms=50)
+    assert producer.write(b"late") == [ErrorCode.NONE]
+    assert producer.await_state("CompleteAbort").producer_epoch == producer.epoch + 1
+    assert producer.stable_offset() == 2
+    assert producer.read() == []
+    assert producer.write(b"later", 1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert producer.end(committed=True).error_code == ErrorCode.INVALID_TXN_STATE
+    assert producer.init().error_code == ErrorCode.NONE
+    assert producer.write(b"anew") == [ErrorCode.NONE]
+    assert producer.end(committed=True).error_code == ErrorCode.NONE
+    assert producer.read() == [b"anew"]
+
+
+def test_a_transactional_id_that_nobody_uses_is_forgotten(start_broker: Start) -> None:
+    broker = start_broker(SETTINGS | {"transactional.id.expiration.ms": "200"})
+    producer = Producer(broker)
+    producer.init()
+    deadline = time.monotonic() + 20
+    while producer.state().error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    broker.kill()
+    broker.start()
+    again = Producer(broker)
+    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    assert again.state().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+# ---- fencing and epochs ----
+
+
+def test_a_second_producer_ends_the_firsts_transaction_and_fences_it(producer) -> None:
+    producer.write(b"first")
+    second = Producer.__new__(Producer)
+    second.__dict__.update(producer.__dict__)
+    assert second.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert second.init().error_code == ErrorCode.NONE
+    assert (second.id, second.epoch) == (producer.id, producer.epoch + 2)
+    assert producer.write(b"zombie", 1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert producer.add(1) == [ErrorCode.PRODUCER_FENCED]
+    assert producer.end(committed=True).error_code == ErrorCode.PRODUCER_FENCED
+    assert producer.read() == []
+
+
+def test_each_end_takes_an_epoch_until_a_new_id_begins_at_0(start_broker: Start) -> None:
+    broker = start_broker(SETTINGS)
+    producer = Producer(broker)
+    producer.create_topic()
+    producer.init()
+    broker.stop()
+    used = Transaction(NAME, 77, 32_765, timeout_ms=60_000, updated_ms=int(time.time() * 1000))
+    write_state(broker.log_dir, used)
+    broker.start()
+    producer = Producer(broker)
+    producer.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    producer.id, producer.epoch = 77, 32_765
+    seen = []
+    for number in range(3):
+        assert producer.write(b"%d" % number) == [ErrorCode.NONE]
+        before = (producer.id, producer.epoch)
+        producer.end(committed=True)
+        seen.append(producer.epoch)
+        after = (producer.id, producer.epoch)
+        producer.id, producer.epoch = before
+        assert producer.end(committed=True).error_code == ErrorCode.NONE  # a repetition
+        assert (producer.id, producer.epoch) == after
+    assert seen == [32_766, 0, 1]
+    assert producer.id != 77
+    assert producer.read() == [b"0", b"1", b"2"]
+
+
+# ---- partitions ----
+
+
+def test_a_request_with_two_producers_batches_is_refused(producer) -> None:
+    rows = [PartitionProduceData(index=0, records=producer.batch(b"mine", 0))]
+    producer.epoch += 1
+    rows.append(PartitionProduceData(index=1, records=producer.batch(b"other", 0)))
+    topics = [TopicProduceData(name=TOPIC, partition_data=rows)]
+    request = ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=5000, topic_data=topics)
+    answer = producer.ask(request, 12)
+    codes = [row.error_code for row in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert producer.state().transaction_state == "Empty"
+
+
+def test_one_request_adds_all_its_partitions_with_one_record(start_broker: Start) -> None:
+    broker = start_broker(SETTINGS)
+    producer = Producer(broker)
+    producer.create_topic(100)
+    producer.init()
+    places = range(100)
+    assert set(producer.write(b"v", 0, *places)) == {ErrorCode.NONE}
+    assert set(producer.write(b"w", 1, *places)) == {ErrorCode.NONE}
+    found = producer.state()
+    assert (found.transaction_state, found.topics[0].partitions) == ("Ongoing", list(places))
+    assert producer.end(committed=True).error_code == ErrorCode.NONE
+    assert producer.state().transaction_state == "CompleteCommit"
+    assert {producer.stable_offset(place) for place in places} == {3}
+    broker.stop()
+    index = partition_of(NAME, STATE_PARTITIONS)
+    with kstore.open_log_dir(broker.log_dir, read_only=True) as opened:
+        log = opened.log("__transaction_state", index, create=False)
+        assert log.log_end_offset == 4  # empty, ongoing, prepared, complete
+
+
+def test_a_topic_that_is_deleted_does_not_hold_a_transaction_up(producer) -> None:
+    producer.write(b"v")
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=20_000)
+    assert producer.ask(delete, 6).responses[0].error_code == ErrorCode.NONE
+    assert producer.end(committed=True).error_code == ErrorCode.NONE
+    assert producer.state().transaction_state == "CompleteCommit"
+
+
+@pytest.mark.parametrize(
+    ("version", "error_code"),
+    [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+def test_an_older_producer_has_to_add_the_partition_first(producer, version, error_code) -> None:
+    assert producer.write(b"v", version=version) == [error_code]
+    assert producer.add(0) == [ErrorCode.NONE]
+    assert producer.write(b"v", version=version) == [ErrorCode.NONE]
+    assert producer.end(committed=True, version=4).error_code == ErrorCode.NONE
+    assert producer.write(b"late", 1, version=version) == [error_code]
+
+
+def test_a_hanging_transaction_is_found_and_ended(start_broker: Start) -> None:
+    broker = start_broker(SETTINGS | {"transaction.partition.verification.enable": "false"})
+    producer = Producer(broker)
+    producer.create_topic()
+    producer.init()
+    assert producer.write(b"hangs", version=11) == [ErrorCode.NONE]
+    assert producer.stable_offset() == 0
+    topics = [TopicRequest(name=TOPIC, partition_indexes=[0])]
+    answer = producer.ask(DescribeProducersRequest(topics=topics), 0)
+    (found,) = answer.topics[0].partitions[0].active_producers
+    assert (found.producer_id, found.current_txn_start_offset) == (producer.id, 0)
+    marker = WritableTxnMarker(
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])],
+        coordinator_epoch=max(found.coordinator_epoch, 0),
+    )
+    answer = producer.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert producer.stable_offset() == 2
+    assert producer.read() == []
+
+
+# ---- crashes ----
+
+
+@pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
+def test_a_transaction_that_a_crash_left_prepared_is_completed(
+    start_broker: Start, state: int
+) -> None:
+    broker = start_broker(SETTINGS)
+    producer = Producer(broker)
+    producer.create_topic()
+    producer.init()
+    producer.write(b"v", 0, 0, 1)
+    assert producer.commit_offset("g", 5) == ErrorCode.NONE
+    offsets = TopicPartition("__consumer_offsets", partition_of("g", 3))
+    broker.kill()
+    now_ms = int(time.time() * 1000)
+    prepared = Transaction(
+        NAME,
+        producer.id,
+        producer.epoch + 1,
+        timeout_ms=60_000,
+        state=state,
+        partitions=frozenset({TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1), offsets}),
+        started_ms=now_ms,
+        updated_ms=now_ms,
+        client_version=TV_2,
+    )
+    write_state(broker.log_dir, prepared)
+    broker.start()
+    again = Producer(broker)
+    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    committed = state == PREPARE_COMMIT
+    again.await_state("CompleteCommit" if committed else "CompleteAbort")
+    assert [again.stable_offset(place) for place in (0, 1)] == [2, 2]
+    assert again.read(0) == again.read(1) == ([b"v"] if committed else [])
+    assert again.offset("g") == (5 if committed else -1, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_ongoing_transaction_goes_on_after_a_crash(start_broker: Start, committed: bool) -> None:
+    broker = start_broker(SETTINGS)
+    producer = Producer(broker)
+    producer.create_topic()
+    producer.init()
+    producer.write(b"before")
+    assert producer.commit_offset("g", 3) == ErrorCode.NONE
+    assert producer.offset("g") == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    broker.kill()
+    broker.start()
+    again = Producer(broker)
+    again.id, again.epoch = producer.id, producer.epoch
+    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    assert again.await_state("Ongoing").producer_epoch == producer.epoch
+    assert again.offset("g") == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert again.write(b"after", 1) == [ErrorCode.NONE]
+    assert again.end(committed=committed).error_code == ErrorCode.NONE
+    assert again.read() == ([b"before", b"after"] if committed else [])
+    assert again.offset("g") == (3 if committed else -1, ErrorCode.NONE)
+
+
+def test_with_every_write_on_the_disk_transactions_end_in_order(start_broker: Start) -> None:
+    producer = Producer(start_broker(SETTINGS | {"kstore.flush.policy": "always"}))
+    producer.create_topic()
+    producer.init()
+    for number, committed in enumerate((True, False, True)):
+        assert producer.write(b"%d" % number, 0, 0, 1) == [ErrorCode.NONE] * 2
+        assert producer.end(committed=committed).error_code == ErrorCode.NONE
+    assert producer.read(0) == producer.read(1) == [b"0", b"2"]
