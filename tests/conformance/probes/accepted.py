@@ -11,6 +11,19 @@ UNADVERTISED = {
 }
 
 ACCEPTED: dict[str, str] = {
+    # Admin
+    r"ApiVersions ranges v-1: .*(GetTelemetrySubscriptions|PushTelemetry)": (
+        "Kafka lists telemetry once a receiver is configured; kstore's metrics are always one"
+    ),
+    r"ApiVersions client names v[\d,-]+: .*\.api_keys\.7[12]: Kafka None": (
+        "Kafka lists telemetry once a receiver is configured; kstore's metrics are always one"
+    ),
+    r"DescribeQuorum v[\d,-]+: .*(log_end_offset|high_watermark|_timestamp): ": (
+        "each broker's own times, and how far its metadata is"
+    ),
+    r"DescribeQuorum v2: .*nodes\[0\]\.listeners": (
+        "kstore's controller is reached on the broker's own listeners"
+    ),
     # ApiVersions and topics
     r"ApiVersions client names.*\.api_keys\.\d+: .*kstore None": (
         "kstore lists only the APIs that it serves"

@@ -344,6 +344,8 @@ def _quota_values(peer: Peer, version: int) -> Story:
     yield AlterClientQuotasRequest(entries=both[:1], validate_only=True)
     yield alter({"ip": "127.0.0.8"}, connection_creation_rate=None)
     yield _quota_filter(("user", 0, f"v{version}"))
+    rates = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+    yield alter(user, **dict.fromkeys(rates), controller_mutation_rate=None)
 
 
 def _quota_filter(
