@@ -55,7 +55,7 @@ from kstore.protocol.scram import (
     ScramCredentialUpsertion,
     UserName,
 )
-from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 
 __all__ = ["ADMIN_CASES"]
@@ -215,11 +215,19 @@ def _scram(peer: Peer, version: int) -> Story:
     def describe(*users: str) -> DescribeUserScramCredentialsRequest:
         return DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in users])
 
+    def seen(user: str, count: int) -> Step:
+        """Kafka's brokers hear of a change a moment after it was answered."""
+        return Step(
+            describe(user), compare=False,
+            until=lambda answer: answer and len(answer.results[0].credential_infos) == count,
+        )  # fmt: skip
+
     yield alter()
     for row in (put("a"), put("a", 2, 16384), put("b", 1, 4095), put("c", 1, 16385), put("d", 3),
                 put("e", 0), put(""), gone("nobody"), gone(""), gone("g", 7), gone("a", 2),
                 gone("a", 2)):  # fmt: skip
         yield alter(row)
+    yield seen("a", 1)
     for user in ("a", "b", "nobody", ""):
         yield describe(user)
     yield describe("a", "a")
@@ -227,8 +235,10 @@ def _scram(peer: Peer, version: int) -> Story:
     yield alter(put("a"), put("a"))
     yield alter(put("a"), gone("a"))
     yield alter(put("x*+ %/é~"))
+    yield seen("x*+ %/é~", 1)
     yield describe("x*+ %/é~")
     yield alter(gone("a"), gone("x*+ %/é~"))
+    yield seen("x*+ %/é~", 0)
     yield DescribeUserScramCredentialsRequest(users=[])
 
 
@@ -343,6 +353,8 @@ def _quota_values(peer: Peer, version: int) -> Story:
     yield AlterClientQuotasRequest(entries=both)
     yield AlterClientQuotasRequest(entries=both[:1], validate_only=True)
     yield alter({"ip": "127.0.0.8"}, connection_creation_rate=None)
+    ip = _quota_filter(("ip", 2, None))
+    yield Step(ip, compare=False, until=lambda answer: answer is not None and not answer.entries)
     yield _quota_filter(("user", 0, f"v{version}"))
     rates = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
     yield alter(user, **dict.fromkeys(rates), controller_mutation_rate=None)
@@ -366,6 +378,9 @@ def _quota_filters(peer: Peer, version: int) -> Story:
     limits = [_entry({"ip": ip}, connection_creation_rate=9.0) for ip in ("127.0.0.9", None)]
     yield AlterClientQuotasRequest(entries=limits)
     user, client, ip = "user", "client-id", "ip"
+    # Kafka's brokers hear of a change a moment after it was answered.
+    last = _quota_filter((ip, 1, None))
+    yield Step(last, compare=False, until=lambda answer: bool(answer and answer.entries))
     for parts in ((), ((user, 0, "u 1/*"),), ((user, 1, None),), ((user, 2, None),),
                   ((client, 0, "c1"),), ((client, 1, None),), ((client, 2, None),),
                   ((user, 2, None), (client, 2, None)), ((user, 0, "u2"), (client, 1, None)),
@@ -380,6 +395,7 @@ def _quota_filters(peer: Peer, version: int) -> Story:
     gone = [_entry(entity, producer_byte_rate=None) for entity in entities]
     gone += [_entry({"ip": ip}, connection_creation_rate=None) for ip in ("127.0.0.9", None)]
     yield AlterClientQuotasRequest(entries=gone)
+    yield Step(last, compare=False, until=lambda answer: answer is not None and not answer.entries)
     yield _quota_filter((user, 2, None), (client, 2, None))
 
 
