@@ -43,7 +43,6 @@ TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 authorizer.
 """
 CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
-MAX_DESCRIBED_PARTITIONS = 2000
 FIRST_FLEXIBLE = 9
 FIRST_NULL_NAME = 12
 
@@ -170,7 +169,8 @@ def handle_describe_topic_partitions(
     """Describe topics in order of name, at most so many partitions; the cursor says where
     to go on.
     """
-    limit = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
+    most = broker.config["max.request.partition.size.limit"]
+    limit = min(max(request.response_partition_limit, 1), most)
     names = sorted({topic.name for topic in request.topics} or broker.image.topics)
     first = 0
     if request.cursor is not None:

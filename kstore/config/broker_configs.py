@@ -185,6 +185,11 @@ _TOPICS = (
         "The most that one fetch is answered with.", _MEDIUM, at_least(1024),
     ),
     ConfigDef(
+        "max.request.partition.size.limit", _INT, 2000,
+        "How many partitions one DescribeTopicPartitions request is told of.",
+        _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
         "max.incremental.fetch.session.cache.slots", _INT, 1000,
         "How many fetch sessions are kept.", _MEDIUM, at_least(0),
     ),

@@ -55,6 +55,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
         "one event loop serves all connections and requests",
         (
+            _row("num.replica.alter.log.dirs.threads", _INT, None),
             _row("background.threads", _INT, 10, at_least(1), _CLUSTER_WIDE),
             _row("group.coordinator.background.threads", _INT, 2, at_least(1)),
             _row("group.coordinator.threads", _INT, 4, at_least(1)),
@@ -107,11 +108,9 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
         "checkpoints are written together every second, and recovery reads only what follows them",
         (
-            _row("log.dir.failure.timeout.ms", _LONG, 30_000, at_least(1)),
             _row("log.flush.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
             _row("log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
             _row("num.recovery.threads.per.data.dir", _INT, 2, at_least(1), _CLUSTER_WIDE),
-            _row("num.replica.alter.log.dirs.threads", _INT, None),
             _row("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000),
         ),
     ),
@@ -154,16 +153,9 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "it limits what is not limited yet",
-        (
-            _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
-            _row("connections.max.reauth.ms", _LONG, 0),
-            _row("max.request.partition.size.limit", _INT, 2000, at_least(1)),
-        ),
-    ),
-    (
         "metadata is in the coordination store, not in a KRaft quorum",
         (
+            _row("log.dir.failure.timeout.ms", _LONG, 30_000, at_least(1)),
             _row("broker.heartbeat.interval.ms", _INT, 2000),
             _row("broker.session.timeout.ms", _INT, 9000),
             _row("controller.listener.names", _LIST, None),
@@ -340,6 +332,8 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
         "there is no authentication yet",
         (
+            _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
+            _row("connections.max.reauth.ms", _LONG, 0),
             _row("sasl.client.callback.handler.class", _CLASS, None),
             _row("sasl.jaas.config", _PASSWORD, None, update=_PER_BROKER),
             _row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", update=_PER_BROKER),
@@ -512,22 +506,27 @@ REFUSED: dict[str, tuple[ConfigDef, str]] = {
     for instead, row in _REFUSED
 }
 
+_NO_REPLICATION = "it throttles replication between brokers, which comes with the cluster"
+
 # Kafka has these only as settings of a running broker; they are shown only where they are set.
 DYNAMIC_ONLY: dict[str, ConfigDef] = {
     name: ConfigDef(
         name,
         _LONG,
         MAX_LONG,
-        "No effect here: it throttles replication between brokers, which comes with the cluster.",
+        f"No effect here: {why}.",
         Importance.MEDIUM,
         at_least(0),
         (),
         _CLUSTER_WIDE,
     )
-    for name in (
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
+    for name, why in (
+        ("leader.replication.throttled.rate", _NO_REPLICATION),
+        ("follower.replication.throttled.rate", _NO_REPLICATION),
+        (
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "moves between log dirs run unthrottled",
+        ),
     )
 }
 

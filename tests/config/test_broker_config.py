@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, ConfigErr
 from kstore.config import environment_name as variable
 from kstore.config.broker_configs import ALIASES
 from kstore.config.group_configs import GROUP_CONFIGS
-from kstore.config.no_effect import NO_EFFECT, REFUSED
+from kstore.config.no_effect import DYNAMIC_ONLY, NO_EFFECT, REFUSED
 
 
 def load(
@@ -278,3 +279,13 @@ def test_a_bad_value_at_run_time_changes_nothing() -> None:
     with pytest.raises(ConfigError, match=r"log\.retention\.ms"):
         config.set_dynamic({"message.max.bytes": "6000"}, {"log.retention.ms": "soon"})
     assert config["message.max.bytes"] == 1_048_588
+
+
+def test_what_does_nothing_is_listed() -> None:
+    """SKIPPED.md names every setting that has no effect or is refused."""
+    listed = set(re.findall(r"`([a-z.]+)`", (Path(__file__).parents[2] / "SKIPPED.md").read_text()))
+    others = [
+        row.name for row in (*TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values())
+        if row.documentation.startswith("No effect here")
+    ]  # fmt: skip
+    assert {*NO_EFFECT, *DYNAMIC_ONLY, *REFUSED, *others} - listed == set()
