@@ -390,4 +390,5 @@ def _settings(config: Any) -> GroupSettings:
         consumer_assignors=tuple(config["group.consumer.assignors"]),
         consumer_migration_policy=config["group.consumer.migration.policy"].lower(),
         consumer_regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+        check_invariants=config["kstore.check.invariants"],
     )

@@ -60,6 +60,7 @@ class GroupSettings(NamedTuple):
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
+    check_invariants: bool = False
 
 
 def _default_group_config(group_id: str, name: str) -> Any:

@@ -20,6 +20,7 @@ from kstore.broker.state.group_result import (
     Token,
 )
 from kstore.broker.state.group_tables import (
+    CHECKS,
     NO_GROUP,
     OTHERS,
     PARKED,
@@ -81,6 +82,13 @@ class GroupShard:
         for group_id, attribute, value in result.marks:
             if group_id in self.groups:
                 setattr(self.groups[group_id], attribute, value)
+        if self.settings.check_invariants and result.records:
+            self._check()
+
+    def _check(self) -> None:
+        for group in self.groups.values():
+            if group.kind in CHECKS:
+                resolve(CHECKS[group.kind])(group)
 
     def replay(
         self,
@@ -99,6 +107,8 @@ class GroupShard:
 
     def loaded(self, ctx: GroupContext) -> list[Result]:
         """What to do after the log was replayed: sessions and other timers begin anew."""
+        if self.settings.check_invariants:
+            self._check()
         groups = list(self.groups.values())
         return [resolve(RESUME[group.kind])(self, group, ctx) for group in groups]
 

@@ -12,7 +12,17 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["NO_GROUP", "OTHERS", "PARKED", "RECORDS", "REQUESTS", "RESUME", "TIMERS", "resolve"]
+__all__ = [
+    "CHECKS",
+    "NO_GROUP",
+    "OTHERS",
+    "PARKED",
+    "RECORDS",
+    "REQUESTS",
+    "RESUME",
+    "TIMERS",
+    "resolve",
+]
 
 NO_GROUP = ""
 """The kind under which REQUESTS has the row for a group that does not exist."""
@@ -106,6 +116,10 @@ PARKED: dict[str, str] = {
     "streams": "streams_timers:parked_answers",
 }
 """The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
+
+
+CHECKS: dict[str, str] = {"consumer": "consumer_invariants:check"}
+"""The kind to ``f(group)``, which asserts what must hold; if ``kstore.check.invariants`` is set."""
 
 
 @cache

@@ -21,6 +21,7 @@ from kstore.broker.state.group_result import (
 )
 from kstore.broker.state.group_shard import GroupShard
 from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
+from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.protocol.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -57,8 +58,10 @@ class GroupDriver:
     """A shard with time, timers and a log. Member ids end in 1, 2, 3..."""
 
     def __init__(self, **settings: Any) -> None:
-        self.shard = GroupShard(GroupSettings(**settings))
+        self.shard = GroupShard(GroupSettings(check_invariants=True, **settings))
         self.image = MetadataImage("cluster", lambda: None)
+        self.group_configs: dict[str, Any] = {}
+        """Settings of all groups that are not the defaults."""
         self.now_ms = 1_000_000
         self.log: list[GroupRecord] = []
         self.last_records: list[GroupRecord] = []
@@ -76,7 +79,13 @@ class GroupDriver:
             client_id=client_id,
             client_host=host,
             image=self.image,
+            group_config=self._group_config,
         )
+
+    def _group_config(self, group_id: str, name: str) -> Any:
+        if name in self.group_configs:
+            return self.group_configs[name]
+        return GROUP_CONFIGS[name].default
 
     def send(self, request: Message, *, version: int = -1, client_id: str = "c") -> Any:
         """The response, or a Parked that gets it later."""

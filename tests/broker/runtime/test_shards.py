@@ -39,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "group.min.session.timeout.ms": 1,
     "group.max.session.timeout.ms": 1_800_000,
     "group.max.size": 100,
+    "kstore.check.invariants": True,
     "group.consumer.max.size": 100,
     "group.streams.max.size": 100,
     "group.consumer.assignors": ("uniform", "range"),

@@ -421,3 +421,52 @@ class TestDescribeAndList:
         assert driver.shard.list([], []) == [
             ListedGroup(group_id="g", protocol_type="", group_state="Empty", group_type="classic")
         ]
+
+
+class TestPartitionEpochs:
+    """KIP-232: an offset of an older partition, or of an older leader of it, replaces none of
+    a newer.
+    """
+
+    def commit(self, driver: GroupDriver, partition_epoch: int, leader_epoch: int) -> int:
+        row = OffsetCommitRequestPartition(
+            partition_index=0,
+            committed_offset=5,
+            committed_leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+        )
+        topic = OffsetCommitRequestTopic(name="t", partitions=[row])
+        response = driver.send(OffsetCommitRequest(group_id="g", topics=[topic]))
+        return int(response.topics[0].partitions[0].error_code)
+
+    @pytest.mark.parametrize(
+        ("partition_epoch", "leader_epoch", "error_code"),
+        [
+            (6, 3, ErrorCode.INVALID_PARTITION_EPOCH),
+            (7, 2, ErrorCode.INVALID_LEADER_EPOCH),
+            (7, 3, ErrorCode.NONE),
+            (7, -1, ErrorCode.NONE),
+            (8, 0, ErrorCode.NONE),
+            (-1, 0, ErrorCode.NONE),
+        ],
+    )
+    def test_older_epochs_are_refused(
+        self, partition_epoch: int, leader_epoch: int, error_code: int
+    ) -> None:
+        driver = GroupDriver()
+        assert self.commit(driver, 7, 3) == ErrorCode.NONE
+        driver.restart()
+        before = driver.shard.offsets.get("g", "t", 0)
+        assert self.commit(driver, partition_epoch, leader_epoch) == error_code
+        after = driver.shard.offsets.get("g", "t", 0)
+        refused = error_code != ErrorCode.NONE
+        assert (after == before) == refused
+
+    def test_what_was_stored_is_returned(self) -> None:
+        driver = GroupDriver()
+        self.commit(driver, 7, 3)
+        driver.restart()
+        request = OffsetFetchRequestGroup(group_id="g", topics=None)
+        fetched = driver.shard.fetch_offsets(request, require_stable=False)
+        (partition,) = fetched.topics[0].partitions
+        assert (partition.committed_leader_epoch, partition.partition_epoch) == (3, 7)

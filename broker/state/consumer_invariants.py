@@ -1,0 +1,39 @@
+"""What must hold of a consumer group after every step (KAFKA-19779, KIP-848). Checked in every test
+run, and wherever ``kstore.check.invariants`` is set; it is too slow for large groups otherwise.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.broker.state.consumer_member import STATIC_LEFT_EPOCH, Member
+
+__all__ = ["check"]
+
+
+def check(group: ConsumerGroup) -> None:
+    """Assignment epoch <= member epoch <= target assignment epoch <= group epoch; one owner per
+    partition; and what is kept beside the members agrees with them. AssertionError.
+    """
+    assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
+    owners: dict[tuple[UUID, int], str] = {}
+    for member in group.members.values():
+        if member.epoch != STATIC_LEFT_EPOCH:
+            assert member.epoch <= group.assignment_epoch, member
+        _check_partitions(member, owners)
+    epochs = {place: group.members[owner].epoch for place, owner in owners.items()}
+    assert epochs == group.owned, (group.group_id, epochs, group.owned)
+    static = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
+    assert static == group.static_members, (group.group_id, static)
+    assert set(group.target) <= set(group.members), (group.group_id, set(group.target))
+
+
+def _check_partitions(member: Member, owners: dict[tuple[UUID, int], str]) -> None:
+    """A static member that has left waits at epoch -2, with what it got as of epoch 0."""
+    for part in (member.assigned, member.revoking):
+        for topic_id, epochs in part.items():
+            for partition, epoch in epochs.items():
+                assert epoch <= max(member.epoch, 0), (member, topic_id, partition)
+                other = owners.setdefault((topic_id, partition), member.member_id)
+                assert other == member.member_id, (other, member, topic_id, partition)

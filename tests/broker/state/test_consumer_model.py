@@ -1,0 +1,241 @@
+"""Random histories of a consumer group: members that come, lose answers, give up slowly, fall
+silent and leave, while topics change and the coordinator restarts.
+
+The driver checks after every step that assignment epoch <= member epoch <= target assignment epoch
+<= group epoch, and that a partition has one owner. Here commits are compared with a model that only
+watches who holds what from step to step (KAFKA-19779), and the group is seen to settle.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.broker.state.consumer_member import STATIC_LEFT_EPOCH
+from kstore.errors import ErrorCode
+from tests.reference.consumer_driver import ConsumerDriver
+
+CLIENTS = ("a", "b", "c", "d")
+STATIC = {"c": "i", "d": "j"}
+TOPICS = ("t", "u", "v")
+SUBSCRIPTIONS = (("t",), ("t", "u"), ("u", "v"), ("t", "u", "v"), ())
+clients = st.sampled_from(CLIENTS)
+Place = tuple[UUID, int]
+
+
+class Client:
+    """What a client knows: its id and epoch, what it owns, what it was told to own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.instance = STATIC.get(name)
+        self.lives = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, with nothing, under another id."""
+        self.lives += 1
+        self.member_id = f"{self.name}{self.lives}"
+        self.epoch = 0
+        self.owned: set[Place] = set()
+        self.told: set[Place] = set()
+
+
+class Histories(RuleBasedStateMachine):
+    """One group, four clients, three topics."""
+
+    @initialize(interval=st.sampled_from([0, 1000]))
+    def start(self, interval: int) -> None:
+        """No topic but one."""
+        self.driver = ConsumerDriver()
+        self.driver.group_configs["consumer.assignment.interval.ms"] = interval
+        self.clients = {name: Client(name) for name in CLIENTS}
+        self.held: dict[str, dict[Place, int]] = {}
+        self.counts = {"t": 2}
+        self.driver.topic("t", 2)
+
+    def group(self) -> ConsumerGroup | None:
+        """The group, if it exists."""
+        group: ConsumerGroup | None = self.driver.shard.groups.get("g")
+        return group
+
+    def watch(self) -> None:
+        """Note since which epoch each member holds each partition, from the outside."""
+        group = self.group()
+        held: dict[str, dict[Place, int]] = {}
+        for member in {} if group is None else group.members.values():
+            before = self.held.get(member.member_id, {})
+            now = held[member.member_id] = {}
+            for part in (member.assigned, member.revoking):
+                for topic_id, partitions in part.items():
+                    for partition in partitions:
+                        place = (topic_id, partition)
+                        now[place] = before.get(place, member.epoch)
+            if member.epoch in (STATIC_LEFT_EPOCH, 0):
+                held[member.member_id] = dict.fromkeys(now, 0)
+        # A static member that comes back holds what the one before held, as of epoch 0.
+        for member in () if group is None else group.members.values():
+            if member.member_id not in self.held and member.instance_id is not None:
+                for places in self.held.values():
+                    for place in places.keys() & held[member.member_id].keys():
+                        held[member.member_id][place] = 0
+        self.held = held
+
+    def beat(self, client: Client, *, lost: bool, **fields: Any) -> None:
+        """Send a heartbeat; a client follows the answer, if it comes."""
+        owned: dict[UUID, list[int]] = {}
+        for topic_id, partition in client.owned:
+            owned.setdefault(topic_id, []).append(partition)
+        response = self.driver.beat(
+            client.member_id, client.epoch, owned, instance_id=client.instance, **fields
+        )
+        self.watch()
+        if lost:
+            return
+        if response.error_code in (
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            ErrorCode.FENCED_INSTANCE_ID,
+        ):
+            client.forget()
+            return
+        assert response.error_code in (0, ErrorCode.UNRELEASED_INSTANCE_ID), response
+        if response.error_code:
+            return
+        client.epoch = response.member_epoch
+        if response.assignment is not None:
+            client.told = {
+                (row.topic_id, partition)
+                for row in response.assignment.topic_partitions
+                for partition in row.partitions
+            }
+            client.owned |= client.told
+
+    @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS), lost=st.booleans())
+    def enter(self, name: str, topics: tuple[str, ...], lost: bool) -> None:
+        """Join, or join anew."""
+        client = self.clients[name]
+        client.epoch = 0
+        client.owned.clear()
+        self.beat(
+            client, lost=lost, rebalance_timeout_ms=20_000, subscribed_topic_names=list(topics)
+        )
+
+    @rule(name=clients, lost=st.booleans())
+    def stay(self, name: str, lost: bool) -> None:
+        """A heartbeat of a member."""
+        if self.clients[name].epoch:
+            self.beat(self.clients[name], lost=lost)
+
+    @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS))
+    def subscribe(self, name: str, topics: tuple[str, ...]) -> None:
+        """Another subscription."""
+        if self.clients[name].epoch:
+            self.beat(self.clients[name], lost=False, subscribed_topic_names=list(topics))
+
+    @rule(name=clients, all_of_it=st.booleans())
+    def give_up(self, name: str, all_of_it: bool) -> None:
+        """Give up what the coordinator took away, or only a part of it yet."""
+        client = self.clients[name]
+        surplus = sorted(client.owned - client.told)
+        client.owned -= set(surplus if all_of_it else surplus[:1])
+
+    @rule(name=clients, for_a_while=st.booleans())
+    def leave(self, name: str, for_a_while: bool) -> None:
+        """Leave; a static member may mean to come back."""
+        client = self.clients[name]
+        if client.epoch:
+            epoch = -2 if for_a_while and client.instance else -1
+            self.driver.beat(client.member_id, epoch, instance_id=client.instance)
+            self.watch()
+            client.forget()
+
+    @rule(ms=st.sampled_from([1, 1000, 10_000, 30_000]))
+    def wait(self, ms: int) -> None:
+        """Sessions and rebalance timeouts end."""
+        self.driver.advance(ms)
+        self.watch()
+
+    @rule(name=st.sampled_from(TOPICS), more=st.integers(1, 2))
+    def grow(self, name: str, more: int) -> None:
+        """A topic is created, or gets partitions."""
+        self.counts[name] = self.counts.get(name, 0) + more
+        self.driver.topic(name, self.counts[name])
+
+    @rule(name=st.sampled_from(TOPICS))
+    def delete(self, name: str) -> None:
+        """A topic is deleted."""
+        self.counts.pop(name, None)
+        self.driver.image.remove_topic(name)
+
+    @rule()
+    def restart(self) -> None:
+        """Another coordinator loads the log."""
+        self.driver.restart()
+        self.watch()
+
+    @rule(name=clients, epoch=st.integers(-1, 8), topic=st.sampled_from(TOPICS), lag=st.booleans())
+    def commit(self, name: str, epoch: int, topic: str, lag: bool) -> None:
+        """A commit is taken if and only if the partition has been held since its epoch."""
+        group, image = self.group(), self.driver.image.topics.get(topic)
+        client = self.clients[name]
+        if group is None or not group.members or image is None:
+            return
+        epoch = client.epoch - lag if epoch > 5 else epoch
+        member = group.members.get(client.member_id)
+        for partition in range(len(image.partitions)):
+            since = self.held.get(client.member_id, {}).get((image.topic_id, partition))
+            (error_code,) = self.driver.commit(client.member_id, epoch, topic, partition)
+            if member is None:
+                assert error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            elif since is not None and since <= epoch <= member.epoch:
+                assert error_code == ErrorCode.NONE, (member, partition, epoch, since)
+            else:
+                assert error_code == ErrorCode.STALE_MEMBER_EPOCH, (member, partition, epoch, since)
+
+    @invariant()
+    def clients_never_share(self) -> None:
+        """No two clients that are members own a partition, as far as each has been told."""
+        group = self.group() if hasattr(self, "driver") else None
+        if group is None:
+            return
+        owners: dict[Place, str] = {}
+        for client in self.clients.values():
+            member = group.members.get(client.member_id)
+            if member is None or member.epoch != client.epoch:
+                continue  # fenced, or about to be told
+            for place in client.owned:
+                assert place not in owners, (place, owners[place], client.member_id)
+                owners[place] = client.member_id
+
+    def teardown(self) -> None:
+        """Left in peace, members settle, and share all that they subscribe to evenly."""
+        if not hasattr(self, "driver") or self.group() is None:
+            return
+        for _ in range(8):
+            self.driver.advance(1000)
+            for client in self.clients.values():
+                client.owned &= client.told
+                if client.epoch:
+                    self.beat(client, lost=False)
+        group = self.group()
+        assert group is not None
+        away = [m for m in group.members.values() if m.epoch == STATIC_LEFT_EPOCH]
+        silent = group.members.keys() - {client.member_id for client in self.clients.values()}
+        if away or silent or not all(c.epoch for c in self.clients.values()):
+            return
+        assert group.state == "Stable"
+        assert {m.epoch for m in group.members.values()} == {group.epoch}
+
+
+Histories.TestCase.settings = settings(
+    max_examples=200 if os.environ.get("CI") else 60, stateful_step_count=40
+)
+test_histories = Histories.TestCase

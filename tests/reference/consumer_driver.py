@@ -1,0 +1,86 @@
+"""A GroupDriver that speaks the consumer protocol. It knows no rule of it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.reference.group_driver import GroupDriver
+
+__all__ = ["ConsumerDriver", "owned_of"]
+
+REBALANCE_MS = 60_000
+Owned = dict[UUID, list[int]]
+
+
+class ConsumerDriver(GroupDriver):
+    """Heartbeats of members of the group ``g``; the assignment interval is 0 unless said."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.group_configs["consumer.assignment.interval.ms"] = 0
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group."""
+        group = self.shard.groups["g"]
+        assert isinstance(group, ConsumerGroup), group
+        return group
+
+    def enter(self, member_id: str, *topics: str, **fields: Any) -> Any:
+        """A member's first heartbeat."""
+        said: dict[str, Any] = {
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "subscribed_topic_names": list(topics),
+            "topic_partitions": [],
+        }
+        return self.beat(member_id, 0, **(said | fields))
+
+    def beat(self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any) -> Any:
+        """A heartbeat; ``owned`` says what the client owns."""
+        if owned is not None:
+            fields["topic_partitions"] = [
+                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic, partitions=partitions)
+                for topic, partitions in owned.items()
+            ]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=epoch, **fields
+        )
+        response = self.send(request)
+        self.advance(0)  # regular expressions are resolved right after
+        return response
+
+    def commit(
+        self, member_id: str, epoch: int, topic: str, *partitions: int, version: int = 9
+    ) -> list[int]:
+        """The error codes of an OffsetCommit."""
+        rows = [OffsetCommitRequestPartition(partition_index=p) for p in partitions]
+        known = self.image.topics.get(topic)
+        named = OffsetCommitRequestTopic(name=topic, partitions=rows)
+        if known is not None:
+            named.topic_id = known.topic_id
+        response = self.send(
+            OffsetCommitRequest(
+                group_id="g",
+                member_id=member_id,
+                generation_id_or_member_epoch=epoch,
+                topics=[named],
+            ),
+            version=version,
+        )
+        return [row.error_code for row in response.topics[0].partitions]
+
+
+def owned_of(response: Any) -> Owned:
+    """What a heartbeat's answer assigns."""
+    return {row.topic_id: list(row.partitions) for row in response.assignment.topic_partitions}
