@@ -175,6 +175,8 @@ def handle_describe_topic_partitions(
     first = 0
     if request.cursor is not None:
         start = request.cursor.topic_name
+        if request.cursor.partition_index < 0 or (request.topics and start not in names):
+            return _bad_cursor(names)
         names = [name for name in names if name >= start]
         first = request.cursor.partition_index if names and names[0] == start else 0
     response = DescribeTopicPartitionsResponse()
@@ -198,6 +200,14 @@ def handle_describe_topic_partitions(
             break
         first = 0
     return response
+
+
+def _bad_cursor(names: list[str]) -> DescribeTopicPartitionsResponse:
+    """The cursor is at a topic that was not asked for, or before its first partition."""
+    code = ErrorCode.INVALID_REQUEST
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=n) for n in names]
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

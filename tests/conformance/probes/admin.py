@@ -29,6 +29,11 @@ from kstore.protocol.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from kstore.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    TopicRequest,
+)
 from kstore.protocol.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
@@ -399,6 +404,37 @@ def _quota_filters(peer: Peer, version: int) -> Story:
     yield _quota_filter((user, 2, None), (client, 2, None))
 
 
+def _partition_pages(peer: Peer, version: int) -> Story:
+    names = [f"probe-pages-{letter}" for letter in "abc"]
+    for name, partitions in zip(names, (3, 1, 4), strict=True):
+        yield create(name, partitions)
+    first, second, third = names
+
+    def ask(limit: int, cursor: tuple[str, int] | None = None, *topics: str):
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in topics or names],
+            response_partition_limit=limit,
+        )
+        if cursor is not None:
+            request.cursor = DescribeTopicPartitionsRequestCursor(
+                topic_name=cursor[0], partition_index=cursor[1]
+            )
+        return request
+
+    for limit in (1, 2, 3, 4, 5, 8, 9, 2000, 5000, 0, -1):
+        yield ask(limit)
+    for cursor in ((first, 0), (first, 2), (first, 3), (first, 9), (second, 0), (third, 3),
+                   (third, 4), (third, -1), ("probe-pages-aa", 1), ("probe-pages-z", 0),
+                   ("probe-absent", 0), ("", 0)):  # fmt: skip
+        for limit in (1, 2000):
+            yield ask(limit, cursor)
+    yield ask(2000, None, third, first)
+    yield ask(2000, None, first, first)
+    yield ask(2, (second, 0), third, first)
+    yield ask(1, None, "probe-absent", first, "bad name", third)
+    yield ask(2000, ("probe-absent", 0), "probe-absent", first)
+
+
 def _cluster_endpoints(peer: Peer, version: int) -> Story:
     for kind in (0, 1, 2, 3):
         request = DescribeClusterRequest(endpoint_type=kind)
@@ -425,5 +461,6 @@ ADMIN_CASES = [
     Case("UpdateFeatures", 57, _features),
     Case("AlterClientQuotas", 49, _quota_values),
     Case("DescribeClientQuotas", 48, _quota_filters),
+    Case("DescribeTopicPartitions pages", 75, _partition_pages),
     Case("DescribeCluster endpoints", 60, _cluster_endpoints, 1),
 ]
