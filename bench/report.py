@@ -170,7 +170,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         axis.text(ratio, place, f" {ratio:.2g}x", va="center", fontsize=7)
         if row.goal is not None and row.goal.of == "ratio":
             axis.plot([row.goal.limit] * 2, [place - 0.4, place + 0.4], color="black", linewidth=2)
-    axis.set_yticks(list(places), [f"{r.group}: {r.case} / {r.peer}" for r in shown], fontsize=7)
+    labels = [f"{r.group}: {r.case} [{r.unit}] / {r.peer}" for r in shown]
+    axis.set_yticks(list(places), labels, fontsize=7)
     axis.set_xscale("log")
     axis.axvline(1, color="grey", linewidth=0.8)
     axis.set_xlabel(

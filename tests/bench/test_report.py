@@ -44,3 +44,16 @@ def test_table_json_and_plot_are_written(tmp_path):
     (row,) = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert (row["ratio"], row["reached"]) == (2.0, False)
     assert (tmp_path / "results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_cell_without_a_figure_says_why_and_ours_misses_its_goal():
+    ours = Row("g", "c", None, "ms", "Kafka", 4.0, Goal(1), state="not served")
+    theirs = Row("g", "c", 2.0, "ms", "Kafka", None, Goal(1), peer_state="failed: a | b",
+                 spread=(1.0, 3.0))  # fmt: skip
+    lines = markdown([ours, theirs], {}).splitlines()
+    assert [cell.strip() for cell in lines[-2].split("|")[1:-1]] == [
+        "g", "c", "not served", "4 (Kafka)", "", "ms", "≥ 1x", "NO", "",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in lines[-1].split("|")[1:-1]] == [
+        "g", "c", "2 [1 .. 3]", "failed: a / b (Kafka)", "", "ms", "≥ 1x", "", "",
+    ]  # fmt: skip
