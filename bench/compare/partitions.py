@@ -90,8 +90,8 @@ def _write(broker: Broker, names: list[str]) -> None:
 
 def _once(broker: Broker, partitions: int) -> Figures:
     names = [f"many-{index}" for index in range(partitions // PER_TOPIC)]
-    broker.start()
     try:
+        broker.start()
         before, begin = cpu_seconds(broker.pid), time.monotonic()
         _create(broker, names)
         created = time.monotonic()

@@ -19,14 +19,15 @@ TOPIC = "startup"
 
 
 def _start(broker: Broker) -> Figures:
-    seconds = broker.start()
-    broker.stop()
-    return {"seconds": seconds}
+    try:
+        return {"seconds": broker.start()}
+    finally:
+        broker.stop()
 
 
 def _memory(broker: Broker) -> Figures:
-    broker.start()
     try:
+        broker.start()
         create_topic(broker, TOPIC, 1)
         batch = frames.record_batch([b"x" * 100])
         for _ in range(10):
