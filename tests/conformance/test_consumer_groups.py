@@ -1,5 +1,5 @@
-"""The consumer group protocol (KIP-848) as unmodified clients use it: members by librdkafka and Java,
-static ones, regular expressions, a broker that is killed, and live groups that change protocol.
+"""The consumer group protocol (KIP-848) as unmodified clients use it: members by librdkafka and by
+Java, static ones, regular expressions, a broker that is killed, live groups that change protocol.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class TestJava:
         values = fill(broker.bootstrap, topic)
         args = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"]
         args += ["--max-messages", "40", "--timeout-ms", "60000", "--group", f"g-{topic}"]
-        args += ["--consumer-property", "group.protocol=consumer"]
+        args += ["--command-property", "group.protocol=consumer"]
         done = run_tool("kafka-console-consumer", args)
         assert {line.encode() for line in done.stdout.split()} == values
         group = self.tool(broker, "--describe", "--group", f"g-{topic}", "--offsets")
