@@ -82,7 +82,7 @@ def handle_alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Check each; the only valid assignment is the one there is, so nothing is to be done."""
     if request.timeout_ms <= 0:
-        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        return _timed_out(request)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_message="")
     response = AlterPartitionReassignmentsResponse(
@@ -90,6 +90,23 @@ def handle_alter_partition_reassignments(
     )
     for topic in request.topics:
         rows = [_reassign(broker, request, topic.name, row) for row in topic.partitions]
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
+    return response
+
+
+def _timed_out(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    response = AlterPartitionReassignmentsResponse(
+        error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=None
+    )
+    for topic in request.topics:
+        rows = [
+            ReassignablePartitionResponse(
+                partition_index=row.partition_index,
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                error_message=None,
+            )
+            for row in topic.partitions
+        ]
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
     return response
 

@@ -136,8 +136,8 @@ def compare(
         except Exception as error:  # noqa: BLE001 (one case's end is not the probe's: it is shown)
             for peer in own.peers:
                 peer.reset()
-            named = getattr(task, "args", ("the probe",))
-            return [Difference(f"{named[0]} {named[1:]}", -1, "failed", None, repr(error))]
+            what = getattr(task, "args", ("the probe",))[0]
+            return [Difference(getattr(what, "name", str(what)), -1, "failed", None, repr(error))]
 
     with ThreadPoolExecutor(workers) as pool:
         found = [row for rows in pool.map(run, _tasks(kafka, kstore, only, full)) for row in rows]

@@ -15,79 +15,119 @@ ACCEPTED: dict[str, str] = {
     r"ApiVersions ranges v-1: .*(GetTelemetrySubscriptions|PushTelemetry)": (
         "Kafka lists telemetry once a receiver is configured; kstore's metrics are always one"
     ),
-    r"ApiVersions client names v[\d,-]+: .*\.api_keys\.7[12]: Kafka None": (
-        "Kafka lists telemetry once a receiver is configured; kstore's metrics are always one"
-    ),
-    r"DescribeQuorum v[\d,-]+: .*(log_end_offset|high_watermark|_timestamp): ": (
+    r"DescribeQuorum v[\d,-]+: .*(log_end_offset|high_watermark|leader_epoch|_timestamp): ": (
         "each broker's own times, and how far its metadata is"
     ),
-    r"DescribeQuorum v2: .*nodes\[0\]\.listeners": (
+    r"DescribeQuorum(, .*)? v2: .*listeners|bent DescribeQuorum, .* v2: CONTROLLER, PLAINTEXT: ": (
         "kstore's controller is reached on the broker's own listeners"
     ),
     # ApiVersions and topics
-    r"ApiVersions client names.*\.api_keys\.\d+: .*kstore None": (
-        "kstore lists only the APIs that it serves"
-    ),
-    r"ApiVersions client names.*(finalized|supported)_features": (
-        "Kafka's feature levels are those of KRaft, transactions v2 and the new group protocols"
-    ),
     r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log)\.(replication\.factor|min\.isr)"
     r" again.value: Kafka '[23]', kstore '1'": "one broker is the usual start: they default to 1",
-    r"Metadata auto-creates": (
+    r"DescribeConfigs.*\.documentation: Kafka": "what a setting does is told in our own words",
+    r"Metadata auto-creates|bent Metadata, .*an absent name v0: ": (
         "Kafka answers UNKNOWN_TOPIC_OR_PARTITION and creates the topic behind the answer; kstore "
         "has created it by then and says so, which saves the client a retry"
     ),
-    r"(Metadata|DeleteTopics|CreatePartitions) v.* again: Kafka None": (
-        "a topic that is asked twice is answered twice; Kafka drops the second"
+    r"bent Metadata, topics\[0\]\.name = null v13: ": (
+        "neither a name nor an id: UNKNOWN_TOPIC_ID; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
-    r"CreateTopics v\d+: .*validated\.topic_id": (
-        "a topic that was only validated has no id; Kafka makes one up"
+    r"bent DescribeTopicPartitions, topics\[0\]\.name = '' v0: ": (
+        "INVALID_TOPIC_EXCEPTION, as for other wrong names; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
-    r"DescribeTopicPartitions v0: .*probe-absent\.topic_authorized_operations": (
-        "a topic that is not there has no authorized operations; Kafka lists all"
-    ),
-    r"(DeleteTopics|CreatePartitions|DescribeConfigs|IncrementalAlterConfigs).*\.error_message": (
+    r"(DeleteTopics|CreatePartitions|DescribeConfigs|IncrementalAlterConfigs) v.*\.error_message": (
         "whether an error comes with words"
     ),
-    r"DescribeConfigs.*\.documentation: Kafka": "what a setting does is told in our own words",
-    r"bent AlterConfigs, resources doubled.*Kafka 'no answer'": (
-        "a resource that is named twice is refused; Kafka never answers"
+    r"IncrementalAlterConfigs(, .*config_operation = \S+)? v[\d,-]+: .*Kafka -1, kstore 40": (
+        "an operation that is none is INVALID_CONFIG; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"bent CreatePartitions, topics\[0\]\.count = 2147483647 .*Kafka -1, kstore 37": (
+        "INVALID_PARTITIONS; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"bent DescribeLogDirs, topics doubled ": "a partition that is asked twice is told twice",
+    # Requests that no client sends
+    r"bent .* claims 4294967295 v[\d,-]+: ": (
+        "a length above 2^31 is refused; to Kafka it is negative and so null"
+    ),
+    r"a client id of negative length": "refused; to Kafka every negative length is null",
+    r"bent (Produce|Fetch), \S+ = null v[\d,-]+: : Kafka 'closed'": (
+        "null where an array or a name must be counts as empty; Kafka closes the connection"
+    ),
+    r"bent Fetch, (cluster_id claims|replica_state.tags claims) .*: : Kafka 'closed'": (
+        "tagged fields that only followers send are skipped by their size, not looked into"
+    ),
+    r"bent Fetch, (isolation_level|max_bytes|\S+partition_max_bytes|session_id) = -?\d+ "
+    r"v[\d,-]+: (error_code.*Kafka.*-1|session_id|responses|.*error_code)": (
+        "an unknown isolation level reads uncommitted, a negative size is 0, and a session is not "
+        "looked for when it is being closed; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"bent (AlterConfigs, resources|WriteTxnMarkers, markers\S* ?\S*) doubled .*'no answer'": (
+        "what is named twice is answered; Kafka never answers"
+    ),
+    r"bent (AddPartitionsToTxn, transactions = \[\]|Produce, \S+records = null) .*'no answer'": (
+        "nothing to do is answered; Kafka never answers"
+    ),
+    r"bent WriteTxnMarkers, ": (
+        "brokers send it, with producer ids and epochs that exist; others are refused"
+    ),
+    r"bent (OffsetCommit|TxnOffsetCommit), topics doubled ": (
+        "a topic that is named twice has one row in the answer; Kafka gives two"
+    ),
+    r"bent DeleteGroups, groups_names\[0\] = '' ": (
+        "whether there is a group without a name depends on the probes that ran before"
+    ),
+    r"bent AlterReplicaLogDirs, .* = a long name ": (
+        "a name that can't be is unknown; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
     # Produce: [8] to [27] are the flaws of probes/data.py in their order, one less from version 13
-    r"Produce v\d+: \[1[34]\]\..*(Kafka 0, kstore 87|Kafka \d+, kstore -1)": (
+    r"Produce v[\d,-]+: \[1[34]\]\."
+    r".*(error_code: Kafka 0, kstore 87|offset: Kafka \d+, kstore -1)": (
         "offset deltas that do not start at 0 are refused; Kafka looks only in compressed batches"
     ),
-    r"Produce v\d+: \[(2\d|3[45])\]\..*base_offset: Kafka \d+, kstore \d+": (
-        "behind batches that only Kafka took, the offsets are others"
+    r"Produce v[\d,-]+: \[(2\d|3[2345])\]\..*base_offset: Kafka \d+, kstore \d+": (
+        "behind batches that only one of them took, the offsets are others"
     ),
-    r"Produce v(\d|1[012]): \[33\]|Produce v13: \[32\]": (
+    r"Produce v[\d,-]+: \[3[23]\]\..* again: Kafka None|bent Produce, .* doubled ": (
         "a partition that is named twice in a request: kstore appends and answers both, Kafka one"
     ),
-    r"Produce v\d+: \[2[0123]\]\..*Kafka -1, kstore 76": (
+    r"bent Produce, .*partition_data = \[\] v[\d,-]+: responses: Kafka \[\]": (
+        "a topic without partitions is named in the answer"
+    ),
+    r"Produce v[\d,-]+: \[2[0123]\]\..*Kafka -1, kstore 76": (
         "an unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
-    r"Produce.*\.(log_start_offset|error_message|record_errors)": (
-        "what goes with an error: Kafka sets the log start offset for some errors only"
+    r"Produce v[\d,-]+: \[(\d|1[3459]|18|2[123]|3[12])\]\..*\.log_start_offset": (
+        "beside an error, Kafka gives the log start offset for some errors only"
     ),
+    r"Produce, transactional v[\d,-]+: .*\.log_start_offset: Kafka 0, kstore -1": (
+        "beside an error, Kafka gives the log start offset for some errors only"
+    ),
+    r"Produce( to a compacted topic|, transactional)? v.*"
+    r"(error_message: Kafka '<some>', kstore None|record_errors: Kafka \[.*, kstore \[\])": "a batch that is refused comes without words",
     r"Produce, (idempotent|transactional) v.*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
     ),
+    # Groups
     r"OffsetCommit by member epoch v[\d,-]+: \[18\].*error_code: Kafka 0, kstore 113": (
         "KAFKA-19779 as its text says: a partition that the member does not own has no epoch that "
         "may commit; Kafka 4.3 lets the current epoch commit anything"
     ),
     # Fetch and offsets
-    r"Fetch.*\.records: Kafka '[1-9]\d* bytes .*kstore '[1-9]\d* bytes": (
+    r"Fetch v[\d,-]+: .*\.records: Kafka '[1-9]\d* bytes .*kstore '[1-9]\d* bytes": (
         "kstore cuts an answer between batches; Kafka sends the torn start of the next one too, "
         "which clients throw away"
+    ),
+    r"FetchRequest.*\.records: Kafka '(\d+) bytes \w+', kstore '\1 bytes": (
+        "a transaction's marker has the time of its end, so the bytes are others, not their number"
     ),
     r"Fetch.*\.aborted_transactions: Kafka None, kstore \[\]": (
         "no aborted transactions: an empty list beside every error, not null beside some"
     ),
-    r"Fetch v\d+: \[22\]": (
-        "negative partition bytes count as 0; Kafka fails with UNKNOWN_SERVER_ERROR"
+    r"bent Fetch, .* doubled ": "a partition that is named twice is answered twice, by Kafka once",
+    r"bent Fetch, replica_id = \d+ v[\d,-]+: .*current_leader": (
+        "the leader is told beside an error; no follower has that id"
     ),
-    r"ListOffsets v\d+: \[3\d\].*partitions: Kafka .*'error_code': 42": (
-        "a partition that is asked twice is answered twice with INVALID_REQUEST, by Kafka once"
+    r"Fetch v[\d,-]+: \[22\]": (
+        "negative partition bytes count as 0; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
 }

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from kstore.protocol.api_versions import ApiVersionsResponse
 from kstore.protocol.schema import ZERO_UUID, Struct
 
 __all__ = ["Difference", "differences", "plain", "together"]
@@ -62,6 +63,8 @@ def _ranges(numbers: list[int]) -> str:
 
 def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _: True) -> Any:
     """An answer without what may differ; rows of things that are not `ours` are left out."""
+    if isinstance(value, ApiVersionsResponse):
+        value = _without_tables(value)
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name), name, ours=ours) for name in value.SPECS} | {
             "unknown_tags": sorted(value.unknown_tags or ())
@@ -72,6 +75,18 @@ def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _
         rows = [row for row in value if ours(_label(row))]
         return _by_label([plain(row, field, ours=ours) for row in rows])
     return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
+
+
+def _without_tables(answer: ApiVersionsResponse) -> ApiVersionsResponse:
+    """The versions are compared once, by probe.py; features of what is left out and of kstore's own
+    fields are not compared.
+    """
+    if answer.error_code == 0:
+        answer.api_keys = []
+    own = ("kstore.", "share.")
+    for features in (answer.supported_features, answer.finalized_features):
+        features[:] = [row for row in features if not row.name.startswith(own)]
+    return answer
 
 
 # What names a row of an answer's array, the strongest first: the rows' order is no part of it.
@@ -114,7 +129,8 @@ def _unless(*plain_values: Any) -> Callable[[Any], Any]:
     return lambda value: value if value in plain_values else "<some>"
 
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+# As Java's UUID and as Kafka's Uuid are written.
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|^[\w-]{22}$")
 
 
 def _without_uuid(value: Any) -> Any:

@@ -208,7 +208,10 @@ _BY_API: dict[int, dict[str, Any]] = {
         "key": "producer_byte_rate", "value": 1e9, "validate_only": True,
     },
     50: {"users.name": lambda unit: unit.name},
-    51: {"name": lambda unit: unit.name, "mechanism": 1, "iterations": 4096},
+    51: {
+        "deletions": [], "name": lambda unit: unit.name, "mechanism": 1, "iterations": 4096,
+        "salt": b"0123456789abcdef", "salted_password": b"0123456789abcdef" * 2,
+    },
     55: {"topic_name": "__cluster_metadata"},
     60: {"endpoint_type": 1},
     66: {
