@@ -7,9 +7,7 @@ exec.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.metrics import LoopStall
 from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.descriptors import raise_descriptor_limit
 from kstore.broker.runtime.maintenance import Maintenance
 from kstore.broker.runtime.topics import TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
@@ -30,7 +29,6 @@ __all__ = ["serve"]
 
 STOP_TIMEOUT_S = 5.0
 IDLE_CHECK_S = 5.0
-MAX_DESCRIPTORS = 1 << 20
 log = logging.getLogger("kstore.broker")
 
 
@@ -40,7 +38,7 @@ def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
 
     Raises ListenError, LogError or StoreError if it can't start.
     """
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     sockets = _bind(config)
     loop = new_loop()
     asyncio.set_event_loop(loop)
@@ -52,17 +50,6 @@ def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
                 sock.close()
         loop.close()
         asyncio.set_event_loop(None)
-
-
-def _raise_descriptor_limit() -> None:
-    """Allow as many open files as the system lets this process have: each connection is one, and
-    each segment that is read or written.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # not allowed here: the limit stays
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:

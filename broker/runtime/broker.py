@@ -20,6 +20,7 @@ from kstore._fast.fetch_path import FetchPath
 from kstore._fast.partition_table import Partition, PartitionTable
 from kstore._fast.produce_path import ProducePath
 from kstore.broker.runtime import znodes
+from kstore.broker.runtime.descriptors import Descriptors
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
@@ -82,6 +83,7 @@ class Broker:
             max_queued_bytes=config["queued.max.request.bytes"],
         )
         self.plane.produce.admit_transactional = self._admit_transactional
+        self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
         self.image: MetadataImage
@@ -130,7 +132,10 @@ class Broker:
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         znodes.register_broker(self.store, myself, self.now_ms())
         self.image.put_broker(myself, controller=True)
-        self.topics = Topics(self.config, self.store, self.image, self.replicas, self.run_blocking)
+        self.topics = Topics(
+            self.config, self.store, self.image, self.replicas, self.run_blocking,
+            self.descriptors.refuse_logs,
+        )  # fmt: skip
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
         if self.store.exists("/config/ips"):  # addresses have quotas, which act from the start
@@ -170,6 +175,7 @@ class Broker:
         """Flush and close logs and store; the next start needs no recovery."""
         self._blocking.shutdown(wait=True)
         self.commits.close()
+        self.descriptors.close()
         self.replicas.close()
         if hasattr(self, "store"):  # not after a failed start
             self.store.close()

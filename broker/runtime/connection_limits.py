@@ -63,6 +63,9 @@ class ConnectionLimits:
 
     def arrived(self, connection: Connection) -> str | None:
         """Accept a connection, let it wait, or say why it may not stay."""
+        refusal = self._broker.descriptors.refuse_connection()
+        if refusal is not None:
+            return refusal
         acceptor = self._acceptor(connection.listener)
         if not acceptor.waiting and not acceptor.paused:
             wait_ms = self._wait_ms(connection.listener, acceptor)

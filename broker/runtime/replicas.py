@@ -39,7 +39,7 @@ class LocalReplicas:
         table: PartitionTable,
         report: Callable[[str], None],
     ) -> None:
-        self._report = report
+        self.report = report
         self.table = table
         self.node_id = node_id
         self._config = config
@@ -143,7 +143,7 @@ class LocalReplicas:
         old = os.path.join(log_dir.path, str(key))
         new = f"{old}.{uuid4().hex}-stray"
         os.rename(old, new)
-        self._report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
+        self.report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
 
     # ---- moves between log dirs ----
 

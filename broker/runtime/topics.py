@@ -24,6 +24,7 @@ from kstore.broker.state.topic_rules import (
 )
 from kstore.config.topic_configs import TOPIC_CONFIGS
 from kstore.errors import ErrorCode
+from kstore.log.errors import LogError
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -82,8 +83,12 @@ class Topics:
         image: MetadataImage,
         replicas: LocalReplicas,
         run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        refuse_logs: Callable[[int], str | None] = lambda count: None,
     ) -> None:
-        """``run_blocking`` runs a call that waits for the disk in a thread."""
+        """``run_blocking`` runs a call that waits for the disk in a thread; ``refuse_logs`` says
+        why so many more logs can't be opened.
+        """
+        self._refuse_logs = refuse_logs
         self._config = config
         self._store = store
         self._image = image
@@ -155,9 +160,15 @@ class Topics:
             topic = TopicImage(new.name, uuid4(), partitions, configs)
             if validate_only:
                 return topic
+            self._check_room(new.name, len(partitions))
             await self._in_store(lambda: znodes.create_topic(self._store, topic))
             self._replicas.add_topic(topic)
-            await self._open(topic, 0)
+            try:
+                await self._open(topic, 0)
+            except (LogError, OSError) as problem:  # too many open files, no space, ...
+                await self._remove(topic)
+                why = f"The topic '{new.name}' can't be made: {problem}"
+                raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
             self._image.put_topic(topic)
             return topic
 
@@ -184,6 +195,7 @@ class Topics:
             grown = topic._replace(partitions=partitions)
             if validate_only:
                 return
+            self._check_room(new.name, len(added))
             await self._in_store(lambda: znodes.add_partitions(self._store, grown, first))
             await self._open(grown, first)
             self._image.put_topic(grown)
@@ -194,13 +206,30 @@ class Topics:
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
                 raise TopicError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-            await self._in_store(lambda: znodes.delete_topic(self._store, topic))
-            self._replicas.table.remove_topic(name.encode())
-            self._image.remove_topic(name)
-            slices = _Slices()
+            await self._remove(topic)
+
+    def _check_room(self, name: str, partitions: int) -> None:
+        why = self._refuse_logs(partitions)
+        if why is not None:
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"No partitions for '{name}': {why}")
+
+    async def _remove(self, topic: TopicImage) -> None:
+        """Remove a topic from the store, from the image if it got there, and from the log dirs;
+        what can't be removed now is removed by the next start.
+        """
+        name = topic.name
+        await self._in_store(lambda: znodes.delete_topic(self._store, topic))
+        self._replicas.table.remove_topic(name.encode())
+        self._image.remove_topic(name)
+        slices = _Slices()
+        try:
             for index in range(len(topic.partitions)):
                 self._replicas.delete(name, index)
                 await slices.breathe()
+        except (LogError, OSError) as problem:
+            why = f"logs of the deleted topic {name} stay until a restart: {problem}"
+            self._replicas.report(why)
+        else:
             await self._in_store(lambda: znodes.finish_deletion(self._store, name))
 
     async def set_configs(

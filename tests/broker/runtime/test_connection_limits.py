@@ -55,7 +55,11 @@ class Door:
     def __init__(self, settings: dict[str, str], quotas: Any = None) -> None:
         config = BrokerConfig.load(overrides={"log.dirs": "unused", **settings}, environ={})
         self.loop = Loop()
-        broker: Any = SimpleNamespace(config=config, loop=self.loop, quotas=quotas)
+        self.no_descriptors: str | None = None
+        descriptors = SimpleNamespace(refuse_connection=lambda: self.no_descriptors)
+        broker: Any = SimpleNamespace(
+            config=config, loop=self.loop, quotas=quotas, descriptors=descriptors
+        )
         self.refused: list[Client] = []
         self.limits = ConnectionLimits(broker, lambda client, why: self.refused.append(client))
 
@@ -137,6 +141,15 @@ def test_an_address_that_connects_too_often_is_closed_after_a_while():
     door.loop.advance(1.0)
     assert door.refused == [client]
     assert door.come(Client("10.0.0.2")) == "in"
+
+
+def test_nobody_waits_for_descriptors():
+    door = Door({})
+    assert door.come(Client()) == "in"
+    door.no_descriptors = "none is left"
+    assert door.come(Client()) == "refused"
+    door.no_descriptors = None
+    assert door.come(Client()) == "in"
 
 
 @pytest.mark.parametrize(("events", "bound"), [(11, 1.0), (25, 2.0)])

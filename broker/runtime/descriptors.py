@@ -1,0 +1,66 @@
+"""How many more files and sockets this process may open, and a reserve of them that new topics and
+connections may not take: rolling a segment, loading a handler or stopping cleanly needs some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+
+__all__ = ["MAX_DESCRIPTORS", "Descriptors", "raise_descriptor_limit"]
+
+MAX_DESCRIPTORS = 1 << 20
+FOR_CONNECTIONS = 24
+FOR_LOGS = 40
+"""Left over by connections and by logs; connections may come when no log can be opened."""
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets this process have: each connection is one, and
+    each segment that is read or written.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # not allowed here: the limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Descriptors:
+    """What is left of the limit on open files."""
+
+    def __init__(self) -> None:
+        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._probe = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Give back the one that it takes itself."""
+        os.close(self._probe)
+
+    @property
+    def left(self) -> int:
+        """How many there are, nearly: the system gives the lowest free number."""
+        try:
+            lowest = os.dup(self._probe)
+        except OSError as problem:
+            if problem.errno in (errno.EMFILE, errno.ENFILE):
+                return 0
+            raise
+        os.close(lowest)
+        return self._limit - lowest
+
+    def refuse_connection(self) -> str | None:
+        """Why no connection can be taken, or None."""
+        return self._sentence() if self.left < FOR_CONNECTIONS else None
+
+    def refuse_logs(self, count: int) -> str | None:
+        """Why so many logs can't be made, with enough left for the broker itself, or None."""
+        return self._sentence() if self.left < FOR_LOGS + count else None
+
+    def _sentence(self) -> str:
+        return (
+            f"nearly all of the {self._limit} files that this process may open are open; "
+            "raise the limit (ulimit -n) and restart"
+        )

@@ -1,0 +1,108 @@
+"""A broker that may open few files: it says so, refuses what it can't do, and goes on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.runtime.descriptors import Descriptors, raise_descriptor_limit
+from kstore.errors import ErrorCode
+from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tests.conformance import wire
+from tests.conformance.kafka_broker import free_port
+
+LIMIT = 100
+
+
+@pytest.fixture
+def limited(tmp_path: Path):
+    """The port and the process of a broker that may open LIMIT files."""
+    port = free_port()
+    command = [
+        "sh", "-c", f'ulimit -n {LIMIT}; exec "$0" "$@"', sys.executable, "-m", "kstore", "serve", f"--override=log.dirs={tmp_path}/data",
+        f"--override=listeners=PLAINTEXT://127.0.0.1:{port}",
+    ]  # fmt: skip
+    with open(tmp_path / "err", "wb") as err:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err)
+    wire.wait_for_answer("127.0.0.1", port, time.monotonic() + 20)
+    yield port, process
+    process.terminate()
+    process.wait(20)
+
+
+def create(sock: socket.socket, count: int) -> list[int]:
+    topics = [
+        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1)
+        for number in range(count)
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+    answer = wire.exchange(sock, encode_request(request, 7, 1, "test"))
+    return [row.error_code for row in decode_response(answer, CreateTopicsResponse, 7)[1].topics]
+
+
+def answered(port: int) -> socket.socket | None:
+    """A connection that is served, or None."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+    try:
+        wire.exchange(sock, wire.API_VERSIONS_FRAME)
+    except (OSError, wire.WireError):
+        sock.close()
+        return None
+    return sock
+
+
+def test_without_descriptors_topics_and_connections_are_refused_and_the_broker_lives(
+    limited, tmp_path
+):
+    port, process = limited
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as first:
+        codes = create(first, LIMIT)
+        assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+        made = codes.count(ErrorCode.NONE)
+        folders = [name for name in os.listdir(tmp_path / "data") if name.startswith("t")]
+        assert len(folders) == made  # nothing half made
+        sockets = [answered(port) for _ in range(LIMIT)]
+        assert None in sockets
+        assert any(sockets)
+        wire.exchange(first, wire.API_VERSIONS_FRAME)
+        for sock in filter(None, sockets):
+            sock.close()
+    wire.wait_for_answer("127.0.0.1", port, time.monotonic() + 20)
+    assert "raise the limit (ulimit -n)" in (tmp_path / "err").read_text()
+    process.terminate()
+    assert process.wait(20) == 0
+
+
+def test_what_is_left_is_counted():
+    descriptors = Descriptors()
+    before = descriptors.left
+    held = [os.dup(0) for _ in range(5)]
+    assert descriptors.left <= before - 5
+    for fd in held:
+        os.close(fd)
+    assert descriptors.left == before
+    descriptors.close()
+
+
+def test_the_limit_is_raised_as_far_as_allowed():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 300:
+        pytest.fail("the tests need more than 300 files")
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
