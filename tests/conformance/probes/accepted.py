@@ -103,7 +103,9 @@ ACCEPTED: dict[str, str] = {
         "beside an error, Kafka gives the log start offset for some errors only"
     ),
     r"Produce( to a compacted topic|, transactional)? v.*"
-    r"(error_message: Kafka '<some>', kstore None|record_errors: Kafka \[.*, kstore \[\])": "a batch that is refused comes without words",
+    r"(error_message: Kafka '<some>', kstore None|record_errors: Kafka \[.*, kstore \[\])": (
+        "a batch that is refused comes without words"
+    ),
     r"Produce, (idempotent|transactional) v.*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
     ),
