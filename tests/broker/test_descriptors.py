@@ -30,10 +30,10 @@ LIMIT = 100
 def limited(tmp_path: Path):
     """The port and the process of a broker that may open LIMIT files."""
     port = free_port()
-    command = [
-        "sh", "-c", f'ulimit -n {LIMIT}; exec "$0" "$@"', sys.executable, "-m", "kstore", "serve", f"--override=log.dirs={tmp_path}/data",
-        f"--override=listeners=PLAINTEXT://127.0.0.1:{port}",
-    ]  # fmt: skip
+    limit = f'ulimit -n {LIMIT}; exec "$0" "$@"'
+    serve = [sys.executable, "-m", "kstore", "serve", f"--override=log.dirs={tmp_path}/data"]
+    listener = f"--override=listeners=PLAINTEXT://127.0.0.1:{port}"
+    command = ["sh", "-c", limit, *serve, listener]
     with open(tmp_path / "err", "wb") as err:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err)
     wire.wait_for_answer("127.0.0.1", port, time.monotonic() + 20)
