@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore.broker.api import RequestContext
 from kstore.broker.state.config_rules import ConfigRefusedError, broker_row
 from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
-from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigType, UpdateMode
+from kstore.config import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigDef,
+    ConfigType,
+    SourceKind,
+    UpdateMode,
+)
 from kstore.config.broker_configs import ALIASES
 from kstore.errors import ErrorCode
 from kstore.protocol.configs import (
@@ -162,17 +169,22 @@ _ALIAS_DEFAULTS = {"broker.id": "-1"}
 
 
 def shown_topic_defaults(broker: Broker) -> Sequence[tuple[str, str, int]]:
-    """Every topic config in the order of names: its default under this broker and where that comes
-    from. Kept until a broker config changes.
+    """Every topic config in the order of names, with its default under this broker and where that
+    comes from, as CreateTopics tells it. Kept until a broker config changes.
     """
     if broker.configs.topic_defaults is None:
-        layers = _layers(broker)
-        chains = {name: _topic_chain(layers, row) for name, row in sorted(TOPIC_CONFIGS.items())}
+        rows = [(name, *broker.config.topic_default(name)) for name in sorted(TOPIC_CONFIGS)]
         broker.configs.topic_defaults = [
-            (name, broker.config.topic_default(name)[0], chain[0].source if chain else DEFAULT)
-            for name, chain in chains.items()
+            (name, value, _SOURCES.get(origin.kind, STATIC_BROKER)) for name, value, origin in rows
         ]
     return broker.configs.topic_defaults
+
+
+_SOURCES = {
+    SourceKind.DEFAULT: DEFAULT,
+    SourceKind.DYNAMIC_CLUSTER: DYNAMIC_CLUSTER,
+    SourceKind.DYNAMIC_BROKER: DYNAMIC_BROKER,
+}
 
 
 def _topic_chain(layers: _Layers, row: ConfigDef) -> list[_Set]:
