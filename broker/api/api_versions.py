@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table, and the
 features, Kafka's and kstore's own, whose APIs are among them.
 
-A version newer than ours is answered in version 0 with UNSUPPORTED_VERSION and the list, so that
+A version newer than ours is answered in version 0 with UNSUPPORTED_VERSION and its own row, so that
 the client can ask again.
 """
 
@@ -74,9 +74,11 @@ def _add_features(response: ApiVersionsResponse, broker: Broker, version: int) -
 
 
 def unsupported_version(broker: Broker) -> bytes:
-    """The answer to a version that we do not know, encoded in version 0."""
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_rows())
-    return response.encode(0)
+    """The answer to a version that we do not know, encoded in version 0: as Kafka's, it lists
+    this API alone.
+    """
+    rows = [row for row in _rows() if row.api_key == ApiVersionsRequest.API_KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows).encode(0)
 
 
 # Kafka lists Produce from 0 and serves it from 3 (KAFKA-18659), and so do we: librdkafka before 2.1

@@ -174,7 +174,7 @@ cdef Py_ssize_t read_length(
         if n == 0:
             raise ProtocolError(f"{field.where}: its length is truncated or not a 32-bit varint")
         c.p += n
-        length = <int64_t>raw - 1
+        length = <int32_t>(raw - 1)
     elif width == 2:
         need(field, c, 2)
         length = load_int16(c.p)
@@ -183,9 +183,7 @@ cdef Py_ssize_t read_length(
         need(field, c, 4)
         length = load_int32(c.p)
         c.p += 4
-    if length < 0:
-        if length != -1:
-            raise ProtocolError(f"{field.where}: length {length} is negative")
+    if length < 0:                          # any negative one is null, as in Kafka
         if not nullable:
             raise ProtocolError(f"{field.where}: is null, which this version does not allow")
         return -1
@@ -318,7 +316,7 @@ cdef uint32_t read_tag_number(Plan plan, Cursor* c) except? 0xFFFFFFFFU:
 # Unknown tags are kept as bytes, so that a message passed on loses nothing. The order of tags is
 # not checked, as in Kafka; of a repeated tag the last one counts.
 cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
-    cdef uint32_t count = read_tag_number(plan, c)
+    cdef int32_t count = <int32_t>read_tag_number(plan, c)
     cdef uint32_t tag
     cdef uint32_t size
     cdef Cursor part
@@ -328,7 +326,7 @@ cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
         raise ProtocolError(
             f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes "
             "left")
-    while count:
+    while count > 0:                        # a negative count is none, as in Kafka
         count -= 1
         tag = read_tag_number(plan, c)
         size = read_tag_number(plan, c)

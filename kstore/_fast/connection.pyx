@@ -234,19 +234,16 @@ cdef class Connection(Outbox):
             return self.fail(f"it asked for API key {head.api_key}, which is not served")
         api = &self.plane.apis[head.api_key]
         api.requests += 1
+        head.flexible = head.api_version >= api.flexible_from
         if not api.min_version <= head.api_version <= api.max_version:
             if head.api_key != API_VERSIONS:
                 return self.fail(
                     f"it asked for version {head.api_version} of API key {head.api_key}; "
                     f"served are {api.min_version} to {api.max_version}")
             head.api_version = UNSUPPORTED
-        head.flexible = head.api_version >= api.flexible_from
         head.flexible_answer = head.flexible and head.api_key != API_VERSIONS
-        head.client_id.data = NULL
-        head.client_id.size = -1
-        if head.api_version != UNSUPPORTED:
-            head.client_id = read_string(&r, False)
-            skip_tags(&r, head.flexible)
+        head.client_id = read_string(&r, False)
+        skip_tags(&r, head.flexible)
         if r.bad:
             return self.fail(f"the header of its request for API key {head.api_key} is cut short")
         out = self.buffer_for_answer()

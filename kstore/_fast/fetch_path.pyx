@@ -14,8 +14,8 @@ from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, read_count, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
-    read_unsigned, room, skip_tags)
+    put_string, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
+    read_string, read_unsigned, room, skip_tags)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
@@ -50,7 +50,7 @@ cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except
     if version >= FIRST_SESSION:
         parse_forgotten(request, r)
     if version >= FIRST_RACK:
-        read_string(r, flexible)
+        r.bad |= read_string(r, flexible).size < 0
     if version >= FIRST_REPLICA_STATE:
         parse_replica_state(request, r)
     else:
@@ -81,7 +81,7 @@ cdef int parse_topics(FetchRequest request, WireReader* r, PartitionTable table)
     cdef int version = request.version
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef bint by_id = version >= FIRST_TOPIC_ID
-    cdef Py_ssize_t topics = read_count(r, flexible)
+    cdef Py_ssize_t topics = read_some(r, flexible)
     cdef Py_ssize_t partitions, i, j
     cdef WireBytes topic
     cdef TopicEntry entry
@@ -96,7 +96,7 @@ cdef int parse_topics(FetchRequest request, WireReader* r, PartitionTable table)
             key = (<const char*>topic.data)[:topic.size]
         else:
             key = entry.topic_id if by_id else entry.name
-        partitions = read_count(r, flexible)
+        partitions = read_some(r, flexible)
         for j in range(partitions):
             request.named.append(parse_part(r, version, entry, key))
             if r.bad:
@@ -129,7 +129,7 @@ cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes ke
 cdef int parse_forgotten(FetchRequest request, WireReader* r) except -1:
     cdef bint flexible = request.version >= FIRST_FLEXIBLE
     cdef bint by_id = request.version >= FIRST_TOPIC_ID
-    cdef Py_ssize_t topics = read_count(r, flexible)
+    cdef Py_ssize_t topics = read_some(r, flexible)
     cdef Py_ssize_t partitions, i, j
     cdef WireBytes topic
     for i in range(topics):
@@ -138,7 +138,7 @@ cdef int parse_forgotten(FetchRequest request, WireReader* r) except -1:
             r.bad = True
             return 0
         key = (<const char*>topic.data)[:topic.size]
-        partitions = read_count(r, flexible)
+        partitions = read_some(r, flexible)
         for j in range(partitions):
             request.forgotten.append((key, read_int32(r)))
             if r.bad:

@@ -27,7 +27,7 @@ from kstore._fast.producer_table cimport ProducerEntry
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
-    read_string, room, skip_tags)
+    read_some, read_string, room, skip_tags)
 
 cdef enum:
     FIRST_FLEXIBLE = 9
@@ -58,7 +58,7 @@ cdef inline WireBytes read_topic(WireReader* r, int version) noexcept:
 cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
     """Walk the whole request by a copy of the reader: a truncated one must append nothing."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
-    cdef Py_ssize_t topics = read_count(&r, flexible)
+    cdef Py_ssize_t topics = read_some(&r, flexible)
     cdef Py_ssize_t i, j, partitions
     ahead.extended = False
     for i in range(topics):
@@ -66,7 +66,7 @@ cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
             read_raw(&r, 16)
         elif read_string(&r, flexible).size < 0:
             return False
-        partitions = read_count(&r, flexible)
+        partitions = read_some(&r, flexible)
         for j in range(partitions):
             read_int32(&r)
             read_bytes(&r, flexible)

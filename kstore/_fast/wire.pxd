@@ -11,6 +11,9 @@ from kstore._fast.buffer cimport (
     load_int16, load_int32, load_int64, read_uvarint, store_int16, store_int32, store_int64,
     write_uvarint)
 
+cdef enum:
+    MAX_STRING_BYTES = 0x7FFF
+
 cdef struct WireReader:
     const uint8_t* p
     const uint8_t* end
@@ -81,24 +84,32 @@ cdef inline WireBytes read_raw(WireReader* r, Py_ssize_t size) noexcept nogil:
     return out
 
 
+# A compact length or count, with Java's arithmetic: what is negative then is null.
+cdef inline int32_t read_compact(WireReader* r) noexcept nogil:
+    return <int32_t>(read_unsigned(r) - 1)
+
+
 # A (compact) nullable string: null is size -1.
 cdef inline WireBytes read_string(WireReader* r, bint flexible) noexcept nogil:
-    cdef Py_ssize_t size = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int16(r)
+    cdef Py_ssize_t size = read_compact(r) if flexible else read_int16(r)
     cdef WireBytes out
     out.data = NULL
     out.size = -1
-    if r.bad or size == -1:
+    if r.bad or size < 0:
+        return out
+    if size > MAX_STRING_BYTES:
+        r.bad = True
         return out
     return read_raw(r, size)
 
 
 # (Compact) nullable bytes: null is size -1.
 cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
-    cdef Py_ssize_t size = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int32(r)
+    cdef Py_ssize_t size = read_compact(r) if flexible else read_int32(r)
     cdef WireBytes out
     out.data = NULL
     out.size = -1
-    if r.bad or size == -1:
+    if r.bad or size < 0:
         return out
     return read_raw(r, size)
 
@@ -106,21 +117,29 @@ cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
 # An array's length; null counts as -1. Each element takes at least one byte, so a count above what
 # is left is bad.
 cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
-    cdef Py_ssize_t count = <Py_ssize_t>read_unsigned(r) - 1 if flexible else read_int32(r)
+    cdef Py_ssize_t count = read_compact(r) if flexible else read_int32(r)
     if r.bad:
         return 0
-    if count < -1 or count > r.end - r.p:
+    if count > r.end - r.p:
+        r.bad = True
+        return 0
+    return count if count >= 0 else -1
+
+
+# The same where null is not allowed.
+cdef inline Py_ssize_t read_some(WireReader* r, bint flexible) noexcept nogil:
+    cdef Py_ssize_t count = read_count(r, flexible)
+    if count < 0:
         r.bad = True
         return 0
     return count
 
 
 cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
-    cdef uint32_t count
-    cdef uint32_t i
+    cdef int32_t count, i
     if not flexible:
         return
-    count = read_unsigned(r)
+    count = <int32_t>read_unsigned(r)       # a negative one is none, as in Kafka
     for i in range(count):
         read_unsigned(r)
         read_raw(r, <Py_ssize_t>read_unsigned(r))
@@ -133,12 +152,13 @@ cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
 cdef inline int64_t read_number_tag(
     WireReader* r, bint flexible, uint32_t wanted, Py_ssize_t size
 ) noexcept nogil:
-    cdef uint32_t count, i, tag
+    cdef int32_t count, i
+    cdef uint32_t tag
     cdef WireBytes field
     cdef int64_t value = -1
     if not flexible:
         return -1
-    count = read_unsigned(r)
+    count = <int32_t>read_unsigned(r)
     for i in range(count):
         tag = read_unsigned(r)
         field = read_raw(r, <Py_ssize_t>read_unsigned(r))

@@ -218,7 +218,8 @@ def test_a_lost_connection_gives_its_budget_back(tmp_path: Path) -> None:
         (framed(struct.pack(">hhih", 0, 2, 1, -1)), "version 2"),
         (framed(struct.pack(">hhih", 0, 14, 1, -1)), "version 14"),
         (framed(struct.pack(">hhih", 3, 9, 1, 100)), "cut short"),
-        (framed(struct.pack(">hhih", 3, 9, 1, -1) + b"\xff\xff\xff\xff\x0f"), "cut short"),
+        (framed(struct.pack(">hhih", 3, 9, 1, -1) + b"\xff\xff\xff\xff\x07"), "cut short"),
+        (framed(struct.pack(">hhi", 18, 99, 1) + b"whatever"), "cut short"),
     ],
 )
 def test_bad_frames_end_the_connection_with_one_sentence(
@@ -242,7 +243,7 @@ def test_nothing_after_a_bad_frame_is_handled(plane: Plane) -> None:
 def test_api_versions_of_the_future_is_dispatched_as_unsupported(plane: Plane) -> None:
     plane.server.answers[API_VERSIONS] = b"answer"
     client = plane.client()
-    client.feed(framed(struct.pack(">hhi", 18, 99, 42) + b"whatever"))
+    client.feed(framed(struct.pack(">hhihB", 18, 99, 42, -1, 0) + b"whatever"))
     assert client.raw_answers() == [struct.pack(">i", 42) + b"answer"]
     assert plane.server.dispatched[0][:2] == (18, -1)
 
