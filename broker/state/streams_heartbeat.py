@@ -314,13 +314,16 @@ class _Step:
             member_epoch=member.member_epoch,
             heartbeat_interval_ms=self.ctx.group_config(group_id, "streams.heartbeat.interval.ms"),
         )
-        if request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned:
+        changed = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
+        # A member that says it has something else has not had the last answer. Kafka 4.3.1 does not
+        # tell it again, so that it waits for the next rebalance.
+        if changed or (self.owned is not None and not member.assigned.equals(self.owned)):
             response.active_tasks = _told(member.assigned.active)
             response.standby_tasks = _told(member.assigned.standby)
             response.warmup_tasks = _told(member.assigned.warmup)
-            if member.user_endpoint is not None:
-                endpoint_epoch = self.soft.endpoint_epoch + 1
-                self.soft = self.soft._replace(endpoint_epoch=endpoint_epoch)
+        if changed and member.user_endpoint is not None:
+            endpoint_epoch = self.soft.endpoint_epoch + 1
+            self.soft = self.soft._replace(endpoint_epoch=endpoint_epoch)
         if self.soft.endpoint_epoch != request.endpoint_information_epoch:
             others = [m for m in self.group.members.values() if m.member_id != member.member_id]
             response.partitions_by_user_endpoint = endpoint_partitions(

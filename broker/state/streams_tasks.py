@@ -72,6 +72,11 @@ class AssignedTasks(NamedTuple):
             and owned.warmup <= self.warmup
         )
 
+    def equals(self, owned: Tasks) -> bool:
+        """Whether these are exactly the owned ones, in the same roles."""
+        same_copies = owned.standby == self.standby and owned.warmup == self.warmup
+        return same_copies and owned.active == self.active.keys()
+
     def merge(self, other: AssignedTasks) -> AssignedTasks:
         """These and the others."""
         return AssignedTasks(

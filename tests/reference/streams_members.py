@@ -1,0 +1,125 @@
+"""Members of a streams group as a test sees them: they hold tasks, give them up when told to, and
+tell what they hold. Plain on purpose, and ignorant of the coordinator's rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTopicInfo,
+    StreamsGroupHeartbeatRequestTopology,
+)
+from tests.reference.group_driver import GroupDriver
+
+__all__ = ["StreamsClient", "Task", "hard_state", "subtopology", "topic_info", "topology"]
+
+Task = tuple[str, int]
+
+
+def topic_info(name: str, partitions: int = 0) -> StreamsGroupHeartbeatRequestTopicInfo:
+    """A repartition or changelog topic."""
+    return StreamsGroupHeartbeatRequestTopicInfo(name=name, partitions=partitions)
+
+
+def subtopology(
+    subtopology_id: str, *sources: str, **fields: Any
+) -> StreamsGroupHeartbeatRequestSubtopology:
+    """A subtopology that reads these topics."""
+    return StreamsGroupHeartbeatRequestSubtopology(
+        subtopology_id=subtopology_id, source_topics=list(sources), **fields
+    )
+
+
+def topology(
+    *subtopologies: StreamsGroupHeartbeatRequestSubtopology, epoch: int = 0
+) -> StreamsGroupHeartbeatRequestTopology:
+    """A topology of these."""
+    return StreamsGroupHeartbeatRequestTopology(epoch=epoch, subtopologies=list(subtopologies))
+
+
+def tasks_of(entries: list[Any] | None) -> set[Task]:
+    """The tasks that a message's list names."""
+    return {(entry.subtopology_id, p) for entry in entries or () for p in entry.partitions}
+
+
+def entries_of(tasks: set[Task]) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+    """A request's list of tasks."""
+    grouped: dict[str, list[int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        grouped.setdefault(subtopology_id, []).append(partition)
+    return [
+        StreamsGroupHeartbeatRequestTaskIds(subtopology_id=name, partitions=partitions)
+        for name, partitions in grouped.items()
+    ]
+
+
+class StreamsClient:
+    """One member. ``epoch`` is what it knows; ``active`` and ``standby`` are what it holds."""
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        member_id: str,
+        told: StreamsGroupHeartbeatRequestTopology,
+        process_id: str = "",
+    ) -> None:
+        self.driver = driver
+        self.member_id = member_id
+        self.process_id = process_id or f"process of {member_id}"
+        self.told = told
+        self.epoch = 0
+        self.active: set[Task] = set()
+        self.standby: set[Task] = set()
+
+    def join(self, **fields: Any) -> Any:
+        """Join, or join again without any task; the answer."""
+        self.epoch, self.active, self.standby = 0, set(), set()
+        return self.beat(**fields)
+
+    def beat(self, *, tell: bool = True, lost: bool = False, **fields: Any) -> Any:
+        """One heartbeat; ``lost``: its answer does not arrive."""
+        joins = self.epoch == 0
+        request = StreamsGroupHeartbeatRequest(
+            **{
+                "group_id": "g",
+                "member_id": self.member_id,
+                "member_epoch": self.epoch,
+                "endpoint_information_epoch": 0,
+                "rebalance_timeout_ms": 60_000 if joins else -1,
+                "topology": self.told if joins else None,
+                "process_id": self.process_id,
+                **fields,
+            }
+        )
+        if tell or joins:
+            request.active_tasks = entries_of(self.active)
+            request.standby_tasks = entries_of(self.standby)
+            request.warmup_tasks = []
+        answer = self.driver.send(request)
+        if not lost and answer.error_code == 0:
+            self.epoch = max(answer.member_epoch, 0)
+            if answer.active_tasks is not None:
+                self.active = tasks_of(answer.active_tasks)
+                self.standby = tasks_of(answer.standby_tasks)
+        return answer
+
+    def leave(self) -> Any:
+        """Leave the group."""
+        answer = self.driver.send(
+            StreamsGroupHeartbeatRequest(group_id="g", member_id=self.member_id, member_epoch=-1)
+        )
+        self.epoch, self.active, self.standby = 0, set(), set()
+        return answer
+
+
+def hard_state(group: Any) -> dict[str, Any]:
+    """All of a streams group that has to survive its coordinator, as comparable values."""
+    names = [name for name in group.__slots__ if name not in ("soft", "topology")]
+    state = {name: getattr(group, name) for name in names}
+    state["topology"] = None if group.topology is None else group.topology.value
+    state["state"] = group.state
+    return state
