@@ -45,6 +45,7 @@ class LocalReplicas:
         self._config = config
         self._dirs: list[LogDir] = []
         self._homes = _Homes()
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def open(self, paths: Sequence[str]) -> None:
         """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
@@ -72,6 +73,7 @@ class LocalReplicas:
             self._finish_moves()
 
     def _configure_dirs(self) -> None:
+        self._log_configs.clear()
         for log_dir in self._dirs:
             log_dir.retention_check_ms = self._config["log.retention.check.interval.ms"]
             log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
@@ -177,7 +179,12 @@ class LocalReplicas:
         """The settings of a log: the topic's own over the broker's defaults."""
         from kstore.log.settings import LogConfig
 
-        return LogConfig.from_topic_configs({**self._config.topic_defaults(), **overrides})
+        key = frozenset(overrides.items())
+        found = self._log_configs.get(key)
+        if found is None:
+            given = {**self._config.topic_defaults(), **overrides}
+            found = self._log_configs[key] = LogConfig.from_topic_configs(given)
+        return found
 
     def logs(self) -> list[tuple[Partition, Any]]:
         """Every open partition with its log."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_partitions",
+    "broker_ids",
     "cluster_id",
     "create_topic",
     "delete_topic",
@@ -40,6 +41,7 @@ BROKER_IDS = "/brokers/ids"
 DELETIONS = "/admin/delete_topics"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = 1
+MAX_NAME = 400  # bytes of a path's last part
 
 
 def prepare(store: Store) -> None:
@@ -73,6 +75,11 @@ def register_broker(store: Store, broker: BrokerImage, timestamp_ms: int) -> Non
         "rack": broker.rack,
     }
     store.create(f"{BROKER_IDS}/{broker.node_id}", _json(node), ephemeral=True)
+
+
+def broker_ids(store: Store) -> list[int]:
+    """The brokers that are alive."""
+    return sorted(int(name) for name in store.children(BROKER_IDS))
 
 
 def read_topics(store: Store) -> list[TopicImage]:
@@ -148,7 +155,8 @@ def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
         return {}
     found = {}
     for node in nodes:
-        found[_unquoted(node)] = json.loads(store.get(f"{folder}/{node}")[0])["config"]
+        written = json.loads(store.get(f"{folder}/{node}")[0])
+        found[written.get("name") or _unquoted(node)] = written["config"]
     return found
 
 
@@ -158,19 +166,28 @@ def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]
     exists = store.exists(path)
     if configs:
         store.ensure(f"/config/{kind}")
-        node = _config_node(configs)
-        store.multi([Set(path, node) if exists else Create(path, node)])
+        node = {"version": 1, "config": dict(configs)}
+        if "/#" in path:
+            node["name"] = name
+        store.multi([Set(path, _json(node)) if exists else Create(path, _json(node))])
     elif exists:
         store.delete(path)
 
 
 def _quoted(name: str) -> str:
-    """A name as a path's last part; Kafka quotes the same way, and keeps <default>."""
-    if name.isalnum() or name == "<default>":
+    """A name as a path's last part; Kafka quotes the same way, and keeps <default>.
+
+    A name too long for a path is there by its hash, behind a #, and stands in the node.
+    """
+    if (name.isascii() and name.isalnum() and len(name) <= MAX_NAME) or name == "<default>":
         return name
+    from hashlib import sha256
     from urllib.parse import quote
 
-    return quote(name, safe="")
+    quoted = quote(name, safe="")
+    if name in {".", ".."}:
+        quoted = quoted.replace(".", "%2E")
+    return quoted if len(quoted) <= MAX_NAME else f"#{sha256(name.encode()).hexdigest()}"
 
 
 def _unquoted(node: str) -> str:

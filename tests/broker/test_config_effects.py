@@ -245,6 +245,9 @@ def test_everything_that_was_set_is_there_after_a_crash(
     assert client.alter(BROKER, "1", "log.segment.bytes", "4000000") == (0, None)
     assert client.alter(GROUP, group, "consumer.session.timeout.ms", "50000") == (0, None)
     assert client.alter(METRICS, "all", "metrics", "*") == (0, None)
+    odd = [".", "..", "%2E", "#", "ä" * 400, "x" * 3000]
+    for name in odd:
+        assert client.alter(GROUP, name, "streams.num.standby.replicas", "1") == (0, None)
     client.reset()
     broker.kill()
     broker.start()
@@ -256,7 +259,11 @@ def test_everything_that_was_set_is_there_after_a_crash(
     assert client.value(METRICS, "all", "metrics") == ("*", 7)
     assert client.produce("lasting", [b"x" * 2_500_000]) == 0
     listed: Any = client.ask(ListConfigResourcesRequest(resource_types=[GROUP, METRICS]), 1)
-    assert [row.resource_name for row in listed.config_resources] == [group, "all"]
+    assert [row.resource_name for row in listed.config_resources] == [*sorted([group, *odd]), "all"]
+    for name in odd:
+        assert client.alter(GROUP, name, "streams.num.standby.replicas", None) == (0, None)
+    listed = client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+    assert [row.resource_name for row in listed.config_resources] == [group]
     client.reset()
 
 
