@@ -1,5 +1,5 @@
 """Kafka's admin tools, unmodified, on what they change: offsets of a group reset in every way,
-records deleted, log dirs, transactions, the configs of a topic, replicas verified.
+groups and records deleted, replicas verified.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tests.conformance.test_java_tools import tool
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
-LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
-TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 REPLICA_VERIFICATION = "org.apache.kafka.tools.ReplicaVerificationTool"
 RECORDS = 40
 
@@ -116,62 +114,6 @@ def test_kafka_delete_records_raises_the_log_start_offset(peer, filled, tmp_path
     ]
     starts = tool(peer, "kafka-get-offsets", "--topic", filled, "--time", "earliest").stdout
     assert starts.split() == [f"{filled}:0:15", f"{filled}:1:40"]
-
-
-def test_kafka_log_dirs_tells_the_size_of_each_partition(peer, filled):
-    said = tool(peer, LOG_DIRS, "--describe", "--topic-list", filled).stdout
-    (line,) = (line for line in said.splitlines() if line.startswith("{"))
-    (broker,) = json.loads(line)["brokers"]
-    (log_dir,) = broker["logDirs"]
-    assert log_dir["logDir"] == str(peer.log_dir)
-    assert log_dir["error"] is None
-    sizes = {row["partition"]: row["size"] for row in log_dir["partitions"]}
-    assert sizes.keys() == {f"{filled}-0", f"{filled}-1"}
-    for name, size in sizes.items():
-        files = (peer.log_dir / name).glob("*.log")
-        assert 0 < size <= sum(file.stat().st_size for file in files)
-    assert all(row["offsetLag"] == 0 and not row["isFuture"] for row in log_dir["partitions"])
-
-
-def test_kafka_transactions_finds_describes_and_aborts_a_hanging_one(peer, filled):
-    from confluent_kafka import Producer
-
-    name = f"x-{filled}"
-    producer = Producer({"bootstrap.servers": peer.bootstrap, "transactional.id": name})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(filled, b"open", partition=0)
-    assert producer.flush(30) == 0
-
-    def transactions(*args: str) -> str:
-        return tool(peer, TRANSACTIONS, *args).stdout
-
-    listed = re.search(rf"{name}\s+\d+\s+(\d+)\s+Ongoing", transactions("list"))
-    assert listed
-    described = transactions("describe", "--transactional-id", name)
-    assert "Ongoing" in described
-    assert f"{filled}-0" in described
-    writers = ["describe-producers", "--topic", filled, "--partition", "0"]
-    (row,) = (r for r in transactions(*writers).splitlines() if r.startswith(listed[1]))
-    start = row.split()[-1]
-    assert start == str(RECORDS)
-    transactions("abort", "--topic", filled, "--partition", "0", "--start-offset", start)
-    (row,) = (r for r in transactions(*writers).splitlines() if r.startswith(listed[1]))
-    assert row.split()[-1] == "None"
-
-
-def test_kafka_configs_alters_and_describes_a_topic(peer, filled):
-    entity = ["--entity-type", "topics", "--entity-name", filled]
-    tool(peer, "kafka-configs", *entity, "--alter", "--add-config", "retention.ms=3600000")
-    said = tool(peer, "kafka-configs", *entity, "--describe").stdout
-    assert re.search(r"retention\.ms=3600000 sensitive=false", said)
-    tool(peer, "kafka-configs", *entity, "--alter", "--delete-config", "retention.ms")
-    assert "retention.ms" not in tool(peer, "kafka-configs", *entity, "--describe").stdout
-    refused = tool(
-        peer, "kafka-configs", *entity, "--alter", "--add-config", "retention.ms=soon", check=False
-    )
-    assert refused.returncode != 0
-    assert "InvalidConfigurationException" in refused.stdout + refused.stderr
 
 
 def test_the_replica_verification_tool_finds_no_lag(peer, filled):

@@ -155,7 +155,7 @@ def test_two_verifiable_consumers_share_a_topic_and_one_takes_over(peer, topic, 
 
 def test_a_static_verifiable_consumer_comes_back_without_a_rebalance(peer, topic):
     create(peer, topic, 4)
-    options = [["--group-instance-id", name, "--session-timeout", "20000"] for name in "ab"]
+    options = [["--group-instance-id", name, "--session-timeout", "60000"] for name in "ab"]
     with consumers(peer, topic, *options) as (first, second):
         await_that(lambda: sorted([len(first.held()), len(second.held())]) == [2, 2], "not shared")
         had, before = second.held(), len(second.named("partitions_assigned"))
