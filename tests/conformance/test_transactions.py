@@ -1,0 +1,389 @@
+"""Transactions of unmodified clients: librdkafka, aiokafka, kafka-python and Java's tools, and a
+copy with exactly-once results while the broker is killed again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tests.conformance.conftest import AGAINST_KAFKA
+from tests.conformance.kafka_broker import run_tool, tool_command
+from tests.conformance.python_clients import PYTHON_CLIENTS
+from tests.reference.transactional_producer import Producer
+
+DEADLINE_S = 40.0
+ENDS = (True, False, True, True, False)  # commit or abort
+
+
+def make_topic(broker: Any, topic: str, partitions: int = 1) -> None:
+    """A topic made by librdkafka."""
+    PYTHON_CLIENTS["confluent-kafka"](broker.bootstrap).create_topic(topic, partitions)
+
+
+def confluent_consumer(broker: Any, group: str, **extra: Any) -> Any:
+    """A read_committed consumer that commits nothing by itself."""
+    from confluent_kafka import Consumer
+
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "metadata.recovery.strategy": "none",
+        "reconnect.backoff.max.ms": 300,
+        "log_level": 0,
+    }
+    return Consumer(settings | extra)
+
+
+def committed(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
+    """All committed values of a partition, up to the last stable offset."""
+    from confluent_kafka import KafkaError, TopicPartition
+
+    consumer = confluent_consumer(broker, "reads-all")
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values = []
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is None:
+                values.append(message.value())
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                return values
+    finally:
+        consumer.close()
+    raise TimeoutError(f"{topic} was not read to its end; {len(values)} values so far")
+
+
+def offset_of(broker: Any, group: str, topic: str) -> int:
+    """The group's committed offset in partition 0."""
+    from confluent_kafka import TopicPartition
+
+    consumer = confluent_consumer(broker, group)
+    try:
+        return int(consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)[0].offset)
+    finally:
+        consumer.close()
+
+
+# ---- the clients' own transactions ----
+
+
+def with_confluent(broker: Any, topic: str, group: str) -> None:
+    """Each transaction: a record in both partitions and an offset."""
+    from confluent_kafka import Producer, TopicPartition
+
+    consumer = confluent_consumer(broker, group)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(DEADLINE_S)
+    for number, commits in enumerate(ENDS):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.produce(topic, b"%d" % number, partition=partition)
+        offsets = [TopicPartition(topic, 0, number + 1)]
+        metadata = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(offsets, metadata, DEADLINE_S)
+        if commits:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+    consumer.close()
+
+
+def with_aiokafka(broker: Any, topic: str, group: str) -> None:
+    """As above."""
+
+    async def story() -> None:
+        from aiokafka import AIOKafkaProducer
+        from aiokafka.structs import TopicPartition
+
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+        await producer.start()
+        try:
+            for number, commits in enumerate(ENDS):
+                await producer.begin_transaction()
+                for partition in (0, 1):
+                    await producer.send_and_wait(topic, b"%d" % number, partition=partition)
+                offsets = {TopicPartition(topic, 0): number + 1}
+                await producer.send_offsets_to_transaction(offsets, group)
+                if commits:
+                    await producer.commit_transaction()
+                else:
+                    await producer.abort_transaction()
+        finally:
+            await producer.stop()
+
+    asyncio.run(story())
+
+
+def with_kafka_python(broker: Any, topic: str, group: str) -> None:
+    """As above."""
+    from kafka import KafkaProducer
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    for number, commits in enumerate(ENDS):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.send(topic, b"%d" % number, partition=partition).get(DEADLINE_S)
+        offsets = {TopicPartition(topic, 0): OffsetAndMetadata(number + 1, "", -1)}
+        producer.send_offsets_to_transaction(offsets, group)
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+
+
+@pytest.mark.parametrize("run", [with_confluent, with_aiokafka, with_kafka_python])
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+    peer: Any, topic: str, run: Callable[[Any, str, str], None]
+) -> None:
+    make_topic(peer, topic, 2)
+    run(peer, topic, f"{topic}-group")
+    kept = [b"%d" % number for number, commits in enumerate(ENDS) if commits]
+    assert committed(peer, topic, 0) == committed(peer, topic, 1) == kept
+    assert offset_of(peer, f"{topic}-group", topic) == 4  # of the last that was committed
+
+
+def test_a_second_producer_fences_the_first(peer: Any, topic: str) -> None:
+    from confluent_kafka import KafkaException
+    from confluent_kafka import Producer as Confluent
+
+    make_topic(peer, topic)
+    settings = {"bootstrap.servers": peer.bootstrap, "transactional.id": topic, "log_level": 0}
+    first = Confluent(settings)
+    first.init_transactions(DEADLINE_S)
+    first.begin_transaction()
+    first.produce(topic, b"first", partition=0)
+    first.flush(DEADLINE_S)
+    second = Confluent(settings)
+    second.init_transactions(DEADLINE_S)
+    second.begin_transaction()
+    second.produce(topic, b"second", partition=0)
+    second.commit_transaction(DEADLINE_S)
+    with pytest.raises(KafkaException):
+        first.commit_transaction(DEADLINE_S)
+    assert committed(peer, topic) == [b"second"]
+
+
+# ---- exactly once, while the broker is killed ----
+
+
+class Copier:
+    """Copies a topic record by record, in transactions with the offsets, as an application would:
+    what fails is aborted and begun anew from the committed offsets.
+    """
+
+    def __init__(self, broker: Any, source: str, target: str) -> None:
+        self.broker, self.source, self.target = broker, source, target
+        self.made = 0
+
+    def run(self, count: int, size: int, after_each: Callable[[int], None]) -> None:
+        """Until ``count`` records are copied; ``after_each(copied)`` behind each transaction."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + 3 * DEADLINE_S
+        while True:
+            try:
+                for copied in self._attempt(size):
+                    after_each(copied)
+                    if copied >= count:
+                        return
+            except KafkaException:
+                assert time.monotonic() < deadline, "the copy did not get on"
+
+    def _attempt(self, size: int) -> Iterator[int]:
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import Producer as Confluent
+
+        consumer = confluent_consumer(self.broker, "copies", **{"enable.partition.eof": False})
+        producer = Confluent(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "transactional.id": "copier",
+                "transaction.timeout.ms": 30_000,
+                "metadata.recovery.strategy": "none",  # see FINDINGS.md
+                "reconnect.backoff.max.ms": 300,
+                "log_level": 0,
+            }
+        )
+        try:
+            producer.init_transactions(DEADLINE_S)
+            (start,) = consumer.committed([TopicPartition(self.source, 0)], DEADLINE_S)
+            position = max(start.offset, 0)
+            consumer.assign([TopicPartition(self.source, 0, position)])
+            while True:
+                yield position
+                producer.begin_transaction()
+                for message in consumer.consume(size, 1.0):
+                    if message.error() is None:
+                        producer.produce(self.target, message.value(), partition=0)
+                        position = message.offset() + 1
+                offsets = [TopicPartition(self.source, 0, position)]
+                metadata = consumer.consumer_group_metadata()
+                producer.send_offsets_to_transaction(offsets, metadata, DEADLINE_S)
+                producer.commit_transaction(DEADLINE_S)
+        finally:
+            with suppress(KafkaException):
+                producer.abort_transaction(1)
+            consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka takes 13 s to answer again after a kill -9")
+def test_a_copy_is_exact_while_the_broker_is_killed(own_broker: Any, topic: str) -> None:
+    values = [b"%05d" % number for number in range(600)]
+    source, target = f"{topic}-from", f"{topic}-to"
+    make_topic(own_broker, source)
+    make_topic(own_broker, target)
+    write_all(own_broker, source, values)
+    kills = iter((80, 200, 330, 450, 10_000))
+    next_kill = next(kills)
+
+    def kill_now_and_then(copied: int) -> None:
+        nonlocal next_kill
+        if copied >= next_kill:
+            next_kill = next(kills)
+            own_broker.kill()
+            own_broker.start()
+
+    Copier(own_broker, source, target).run(len(values), 20, kill_now_and_then)
+    assert next_kill == 10_000
+    assert committed(own_broker, target) == values
+
+
+def write_all(broker: Any, topic: str, values: list[bytes]) -> None:
+    """The values, in order, to partition 0."""
+    from confluent_kafka import Producer as Confluent
+
+    producer = Confluent({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+# ---- Java ----
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka takes 13 s to answer again after a kill -9")
+@pytest.mark.parametrize("mode", ["--use-group-metadata", "--group-mode"])
+def test_kafkas_transactional_message_copier_is_exact_under_kills(
+    own_broker: Any, topic: str, mode: str
+) -> None:
+    values = [b"%06d" % number for number in range(6000)]
+    source, target = f"{topic}-from", f"{topic}-to"
+    make_topic(own_broker, source)
+    make_topic(own_broker, target)
+    write_all(own_broker, source, values)
+    options = {
+        "--broker-list": own_broker.bootstrap,
+        "--input-topic": source,
+        "--input-partition": "0",
+        "--output-topic": target,
+        "--consumer-group": "copiers",
+        "--transaction-size": "50",
+        "--transactional-id": "copier",
+    }
+    args = [part for option in options.items() for part in option]
+    command = tool_command(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        [*args, "--enable-random-aborts", "--use-group-metadata", mode],
+    )
+    kills = [500, 2000, 4000]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            done = processed(line)
+            if kills and done >= kills[0]:
+                kills.pop(0)
+                own_broker.kill()
+                own_broker.start()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert kills == []
+    assert committed(own_broker, target) == values
+
+
+def processed(line: bytes) -> int:
+    """How many messages a status line of the copier says to be copied."""
+    with suppress(ValueError):
+        status = json.loads(line)
+        return int(status.get("totalProcessed", 0))
+    return 0
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+def test_kafka_transactions_lists_describes_finds_and_aborts(own_broker: Any) -> None:
+    def tool(*args: str) -> list[list[str]]:
+        main = "org.apache.kafka.tools.TransactionsCommand"
+        done = run_tool(main, ["--bootstrap-server", own_broker.bootstrap, *args])
+        return [line.split() for line in done.stdout.splitlines()[1:]]
+
+    producer = Producer(own_broker, "tool-tx")
+    producer.create_topic()
+    while producer.init().error_code:
+        time.sleep(0.05)
+    producer.behind_ms = 5 * 3600 * 1000
+    assert producer.write(b"v", 0, 0, 1) == [0, 0]
+    listed = tool("list", "--transactional-id-pattern", "tool-.*", "--duration-filter", "0")
+    assert listed == [["tool-tx", "1", str(producer.id), "Ongoing"]]
+    ((*_, places),) = tool("describe", "--transactional-id", "tool-tx")
+    assert sorted(places.split(",")) == ["t-0", "t-1"]
+    ((*found, start),) = tool("describe-producers", "--topic", "t", "--partition", "1")
+    assert (found[0], start) == (str(producer.id), "0")
+    assert tool("find-hanging", "--topic", "t") == []  # its coordinator knows it
+    tool("abort", "--topic", "t", "--partition", "1", "--start-offset", "0")
+    assert producer.stable_offset(1) == 2
+    assert producer.stable_offset(0) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+def test_kafka_transactions_finds_and_aborts_what_hangs(own_broker: Any) -> None:
+    own_broker.stop()
+    own_broker.overrides["transaction.partition.verification.enable"] = "false"
+    own_broker.start()
+    producer = Producer(own_broker, "hangs")
+    producer.create_topic()
+    while producer.init().error_code:
+        time.sleep(0.05)
+    producer.behind_ms = 5 * 3600 * 1000
+    assert producer.write(b"v", version=11) == [0]
+    assert producer.stable_offset() == 0
+    main = "org.apache.kafka.tools.TransactionsCommand"
+    server = ["--bootstrap-server", own_broker.bootstrap]
+    found = run_tool(main, [*server, "find-hanging", "--broker-id", "1"]).stdout.splitlines()
+    assert found[1].split()[:3] == ["t", "0", str(producer.id)]
+    place = ["--topic", "t", "--partition", "0", "--start-offset", "0"]
+    run_tool(main, [*server, "abort", *place])
+    assert producer.stable_offset() == 2
+    assert producer.read() == []

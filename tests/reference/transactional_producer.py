@@ -1,0 +1,196 @@
+"""A transactional producer that says exactly what it is told to, right or wrong, at any version;
+and what a read_committed consumer makes of the records that it gets.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kstore.protocol.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.schema import Message
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.transaction_admin import DescribeTransactionsRequest
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kstore.record import decode
+from tests.conformance.probes.peer import Peer
+
+__all__ = ["NAME", "TOPIC", "Producer", "committed_values"]
+
+NAME, TOPIC = "tx", "t"
+
+
+class Producer:
+    """A transactional producer that says exactly what it is told to."""
+
+    def __init__(self, broker: Any, name: str = NAME, topic: str = TOPIC) -> None:
+        self.peer = Peer("kstore", broker.host, broker.port)
+        self.name, self.topic = name, topic
+        self.id = self.epoch = -1
+        self.behind_ms = 0  # how old the records say to be
+
+    def twin(self) -> Producer:
+        """Another one of the same id and epoch."""
+        other = Producer.__new__(Producer)
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def ask(self, message: Message, version: int) -> Any:
+        """One request."""
+        return self.peer.ask(message, version)
+
+    def init(self, timeout_ms: int = 60_000, **claim: int) -> Any:
+        """Find the coordinator and take an id and an epoch."""
+        self.ask(FindCoordinatorRequest(key=self.name, key_type=1), 3)
+        request = InitProducerIdRequest(
+            transactional_id=self.name, transaction_timeout_ms=timeout_ms, **claim
+        )
+        answer = self.ask(request, 5)
+        if answer.error_code == ErrorCode.NONE:
+            self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer
+
+    def batch(self, value: bytes, sequence: int) -> bytes:
+        """One transactional record."""
+        return build_batch(
+            [(b"k", value)],
+            timestamp=int(time.time() * 1000) - self.behind_ms,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+
+    def write(
+        self, value: bytes, sequence: int = 0, *partitions: int, version: int = 12
+    ) -> list[int]:
+        """The error code of each partition."""
+        rows = [
+            PartitionProduceData(index=index, records=self.batch(value, sequence))
+            for index in partitions or (0,)
+        ]
+        topics = [TopicProduceData(name=self.topic, partition_data=rows)]
+        request = ProduceRequest(
+            transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
+        )
+        answer = self.ask(request, version)
+        return [row.error_code for row in answer.responses[0].partition_responses]
+
+    def add(self, *partitions: int) -> list[int]:
+        """AddPartitionsToTxn; the error code of each partition."""
+        topics = [AddPartitionsToTxnTopic(name=self.topic, partitions=list(partitions))]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=topics,
+        )
+        answer = self.ask(request, 3)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        return [row.partition_error_code for row in rows]
+
+    def commit_offset(self, group: str, offset: int) -> int:
+        """TxnOffsetCommit of the topic's first partition; its error code."""
+        rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=self.topic, partitions=rows)],
+        )
+        return int(self.ask(request, 5).topics[0].partitions[0].error_code)
+
+    def end(self, *, committed: bool, version: int = 5) -> Any:
+        """EndTxn; the next epoch is taken over."""
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            committed=committed,
+        )
+        answer = self.ask(request, version)
+        if version >= 5 and answer.error_code == ErrorCode.NONE:
+            self.id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer
+
+    def state(self) -> Any:
+        """DescribeTransactions."""
+        answer = self.ask(DescribeTransactionsRequest(transactional_ids=[self.name]), 0)
+        return answer.transaction_states[0]
+
+    def await_state(self, *names: str) -> Any:
+        """Wait until the transaction is in one of these states."""
+        deadline = time.monotonic() + 20
+        while (found := self.state()).transaction_state not in names:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.005)
+        return found
+
+    def create_topic(self, partitions: int = 2) -> None:
+        """Make the topic."""
+        new = CreatableTopic(name=self.topic, num_partitions=partitions, replication_factor=1)
+        answer = self.ask(CreateTopicsRequest(topics=[new], timeout_ms=20_000), 7)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+
+    def read(self, partition: int = 0) -> list[bytes]:
+        """What a read_committed consumer gets, without what was aborted."""
+        rows = [FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)]
+        request = FetchRequest(
+            max_bytes=1 << 20,
+            isolation_level=1,
+            topics=[FetchTopic(topic=self.topic, partitions=rows)],
+        )
+        found = self.ask(request, 12).responses[0].partitions[0]
+        assert found.error_code == ErrorCode.NONE
+        return committed_values(bytes(found.records or b""), found.aborted_transactions or [])
+
+    def stable_offset(self, partition: int = 0) -> int:
+        """The last stable offset."""
+        rows = [ListOffsetsPartition(partition_index=partition, timestamp=-1)]
+        topics = [ListOffsetsTopic(name=self.topic, partitions=rows)]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics)
+        return int(self.ask(request, 7).topics[0].partitions[0].offset)
+
+    def offset(self, group: str) -> tuple[int, int]:
+        """(offset, error code) of OffsetFetch with require_stable."""
+        self.ask(FindCoordinatorRequest(key=group, key_type=0), 3)  # waits until it is loaded
+        topics = [OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])]
+        groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
+        answer = self.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
+        row = answer.groups[0].topics[0].partitions[0]
+        return row.committed_offset, row.error_code
+
+
+def committed_values(data: bytes, aborted: list[Any]) -> list[bytes]:
+    """As consumers do it: an aborted transaction's batches are skipped until its marker."""
+    begins = sorted((row.first_offset, row.producer_id) for row in aborted)
+    open_ids: set[int] = set()
+    values = []
+    for record in decode(data, control=True):
+        while begins and begins[0][0] <= record.offset:
+            open_ids.add(begins.pop(0)[1])
+        batch = record.batch
+        if batch.is_control:
+            open_ids.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in open_ids):
+            values.append(bytes(record.value or b""))
+    return values
