@@ -30,6 +30,7 @@ __all__ = [
     "StoreClosedError",
     "StoreError",
     "StoreLockedError",
+    "StoreUnavailableError",
     "Watch",
     "WatchEvent",
     "validate_path",
@@ -73,6 +74,10 @@ class BadPathError(StoreError):
 
 class StoreClosedError(StoreError):
     """The session is over; its ephemeral nodes are gone."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store can't be reached; whether what was asked for was done is not known."""
 
 
 class StoreLockedError(StoreError):

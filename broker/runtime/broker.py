@@ -8,7 +8,6 @@ Everything runs on one loop; what waits for the disk (the coordination store's c
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -24,6 +23,7 @@ from kstore.broker.runtime.descriptors import Descriptors
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
+from kstore.broker.runtime.stores import open_store, register
 from kstore.broker.runtime.topics import Topics
 from kstore.broker.state.fetch_session import FetchSessionCache
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["AppendOutcome", "Broker"]
 
 T = TypeVar("T")
-STORE_FOLDER = ".coordination"
-"""The embedded coordination store's folder in the first log dir."""
 
 
 class AppendOutcome(NamedTuple):
@@ -120,17 +118,15 @@ class Broker:
         """Open the store and the logs; ``endpoints`` are where clients reach this broker.
         Blocks.
         """
-        from kstore.broker.coordination.lmdb_store import LmdbStore
-
         paths: list[str] = list(self.config["log.dirs"])
         self.replicas.open(paths)
-        self.store = LmdbStore(os.path.join(paths[0], STORE_FOLDER))
+        self.store = open_store(self.config, paths[0])
         znodes.prepare(self.store)
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        znodes.register_broker(self.store, myself, self.now_ms())
+        register(self.store, myself, self.config, self.report)
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
             self.config, self.store, self.image, self.replicas, self.run_blocking,

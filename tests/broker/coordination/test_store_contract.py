@@ -4,7 +4,9 @@ in its own file.
 
 from __future__ import annotations
 
+import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +33,8 @@ from kstore.broker.coordination.store import (
     StoreError,
     WatchEvent,
 )
+from tests.conformance.kafka_jars import KafkaUnavailableError
+from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
 
 IMPLEMENTATIONS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
@@ -39,9 +43,31 @@ IMPLEMENTATIONS: dict[str, Callable[[Path], Store]] = {
 }
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
+ZOOKEEPER = pytest.param("zookeeper", marks=[pytest.mark.java, pytest.mark.slow])
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real ZooKeeper's address; without Java or Maven the test is skipped, except in CI."""
+    try:
+        zookeeper_classpath()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.bootstrap
+
+
+@pytest.fixture(params=[*sorted(IMPLEMENTATIONS), ZOOKEEPER])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened = IMPLEMENTATIONS[request.param](tmp_path)
+    if request.param == "zookeeper":
+        from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+
+        address = request.getfixturevalue("zookeeper")
+        opened: Store = ZooKeeperStore(f"{address}/test-{uuid.uuid4()}")
+    else:
+        opened = IMPLEMENTATIONS[request.param](tmp_path)
     yield opened
     opened.close()
 

@@ -81,7 +81,7 @@ def _all_of_the_broker(peer: Peer, version: int) -> Story:
     answer = yield Step(describe(BROKER, "1"), compare=False)
     names = sorted(
         row.name for row in answer.results[0].configs
-        if row.name not in _OTHER_BY_DESIGN and not row.name.startswith("kstore.")
+        if row.name not in _OTHER_BY_DESIGN and not row.name.startswith(("kstore.", "zookeeper."))
     )  # fmt: skip
     # The list of names is compared by asking for each, absent ones included.
     for first in range(0, len(names), 40):

@@ -1,0 +1,341 @@
+"""The coordination store in Apache ZooKeeper (3.6 or newer), by kazoo: for brokers on several
+machines.
+
+The tree's rules are ZooKeeper's own; here its errors and events become the contract's. kazoo 2.11
+does not know persistent recursive watches, so their two requests are declared here, and the events
+are taken where kazoo looks up its one-shot watches.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, NamedTuple
+
+from kazoo import exceptions as errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import write_string
+from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent
+
+from kstore.broker.coordination.store import (
+    BadPathError,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    EphemeralParentError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    Set,
+    Stat,
+    Store,
+    StoreClosedError,
+    StoreError,
+    StoreUnavailableError,
+    Watch,
+    WatchCallback,
+    WatchEvent,
+    validate_path,
+)
+
+__all__ = ["ZooKeeperStore"]
+
+PERSISTENT_RECURSIVE = 1
+ANY_WATCHER = 3
+INT = struct.Struct(">i")
+RETRY_S = 0.05
+OWN_NODE = "zookeeper"
+"""ZooKeeper's own folder in the root, which is no part of the tree."""
+KINDS = {EventType.CREATED: "created", EventType.CHANGED: "changed", EventType.DELETED: "deleted"}
+# ZooKeeper's errors that are the tree's rules.
+RULES: dict[type[Exception], type[StoreError]] = {
+    errors.NoNodeError: NoNodeError,
+    errors.NodeExistsError: NodeExistsError,
+    errors.BadVersionError: BadVersionError,
+    errors.NotEmptyError: NotEmptyError,
+    errors.NoChildrenForEphemeralsError: EphemeralParentError,
+}
+
+
+class _WatchRequest(NamedTuple):
+    """AddWatch (106) and RemoveWatches (18): a path and a number."""
+
+    type: int
+    path: str
+    number: int
+
+    def serialize(self) -> bytearray:
+        """The request's body."""
+        data = bytearray(write_string(self.path))
+        data.extend(INT.pack(self.number))
+        return data
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> bool:
+        """The answer, which is empty."""
+        return True
+
+
+class _Watchers(defaultdict[str, set[Any]]):
+    """kazoo's table of one-shot watches, which also finds the persistent ones."""
+
+    def __init__(self, found: Callable[[str], list[Any]]) -> None:
+        super().__init__(set)
+        self._found = found
+
+    def pop(self, path: str, default: Any = ()) -> Any:
+        """The watchers to tell of an event at ``path``."""
+        return [*super().pop(path, default), *self._found(path)]
+
+
+class _ZooKeeperWatch(Watch):
+    def __init__(self, store: ZooKeeperStore, path: str, callback: WatchCallback) -> None:
+        self._store = store
+        self.path = path
+        self._prefix = path if path == "/" else path + "/"
+        self._callback = callback
+        self.active = True
+
+    def covers(self, path: str) -> bool:
+        """Whether a change of ``path`` is this watch's business."""
+        return path == self.path or path.startswith(self._prefix)
+
+    def __call__(self, event: WatchedEvent) -> None:
+        """An event that kazoo has taken from the wire."""
+        kind = KINDS.get(event.type)
+        if self.active and kind is not None:
+            self._callback(WatchEvent(kind, event.path))
+
+    def look(self) -> None:
+        """Something may have changed that was not told."""
+        if self.active:
+            self._callback(WatchEvent("changed", self.path))
+
+    def cancel(self) -> None:
+        """Stop; see the contract."""
+        self.active = False
+        self._store.forget(self)
+
+
+class ZooKeeperStore(Store):
+    """A session on the ensemble ``connect``: ``host:port,host:port/chroot``; the chroot is made.
+
+    StoreUnavailableError where no server answers within ``connection_timeout_ms``. When the
+    ensemble ends the session (this process did not show up for ``session_timeout_ms``), every call
+    raises StoreClosedError and every watch is told once to look.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int = 18_000,
+    ) -> None:
+        self._connect = connect
+        self._timeouts = (session_timeout_ms, connection_timeout_ms)
+        self._patience_s = session_timeout_ms / 1000
+        self._watches: list[_ZooKeeperWatch] = []
+        self._lock = RLock()
+        self._closed = False
+        self._lost = False
+        self._session_id = 0
+        self._was_connected = False
+        hosts, slash, chroot = connect.partition("/")
+        self._client = KazooClient(hosts, timeout=session_timeout_ms / 1000)
+        self._client.add_listener(self._state_changed)
+        try:
+            self._client.start(connection_timeout_ms / 1000)
+        except KazooTimeoutError as error:
+            self._client.stop()
+            self._client.close()
+            raise StoreUnavailableError(
+                f"no ZooKeeper server of {connect} answers within {connection_timeout_ms} ms: "
+                "check zookeeper.connect and that a majority of the servers runs"
+            ) from error
+        if chroot:
+            self._client.ensure_path(slash + chroot)
+            self._client.chroot = slash + chroot
+        self._session_id = int(self._client.client_id[0])
+
+    @property
+    def session_id(self) -> int:
+        """See Store."""
+        return self._session_id
+
+    def get(self, path: str) -> tuple[bytes, int]:
+        """See Store."""
+        data, stat = self._read(self._client.get_async, path)
+        return data, stat.version
+
+    def stat(self, path: str) -> Stat | None:
+        """See Store."""
+        found = self._read(self._client.exists_async, path)
+        if found is None:
+            return None
+        return Stat(found.czxid, found.mzxid, found.version, found.ephemeralOwner)
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        names = sorted(self._read(self._client.get_children_async, path))
+        if path == "/" and not self._client.chroot and OWN_NODE in names:
+            names.remove(OWN_NODE)
+        return names
+
+    def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
+        """See Store. StoreUnavailableError where the answer was lost: it may have been done."""
+        self._check_open()
+        transaction = self._client.transaction()
+        for index, op in enumerate(ops):
+            _add(transaction, index, op)
+        with self._translated("the transaction"):
+            results = transaction.commit_async().get(timeout=self._patience_s) if ops else []
+        for index, result in enumerate(results):
+            if isinstance(result, errors.RolledBackError):
+                continue  # because of one that follows
+            if isinstance(result, Exception):
+                raise _of(result, index, ops[index].path) from result
+        return [_result(op, result) for op, result in zip(ops, results, strict=True)]
+
+    def watch(self, path: str, callback: WatchCallback) -> Watch:
+        """See Store."""
+        self._check_open()
+        watch = _ZooKeeperWatch(self, validate_path(path), callback)
+        with self._lock:
+            self._watches = [*self._watches, watch]
+        with self._translated(path):
+            self._watch_request(106, path, PERSISTENT_RECURSIVE).get(timeout=self._patience_s)
+        return watch
+
+    def new_session(self) -> Store:
+        """See Store."""
+        self._check_open()
+        session, connection = self._timeouts
+        return ZooKeeperStore(
+            self._connect, session_timeout_ms=session, connection_timeout_ms=connection
+        )
+
+    def close(self) -> None:
+        """See Store."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            for watch in self._watches:
+                watch.active = False
+            self._watches = []
+        self._client.stop()
+        self._client.close()
+
+    def forget(self, watch: _ZooKeeperWatch) -> None:
+        """A watch was cancelled."""
+        with self._lock:
+            self._watches = [other for other in self._watches if other is not watch]
+            left = any(other.path == watch.path for other in self._watches)
+        if not left and not self._closed:
+            self._watch_request(18, watch.path, ANY_WATCHER)  # nothing hangs on its answer
+
+    def _watch_request(self, kind: int, path: str, number: int) -> Any:
+        answer = self._client.handler.async_result()
+        whole = self._client.chroot + path if path != "/" else self._client.chroot or "/"
+        self._client._call(_WatchRequest(kind, whole, number), answer)
+        return answer
+
+    def _watchers_of(self, path: str) -> list[_ZooKeeperWatch]:
+        path = self._client.unchroot(path)
+        return [watch for watch in self._watches if watch.covers(path)]
+
+    def _state_changed(self, state: str) -> None:
+        """Runs on kazoo's connection thread, and must not wait."""
+        if state == KazooState.LOST and not self._closed:
+            self._lost = self._was_connected
+            self._look_all()
+        elif state == KazooState.CONNECTED:
+            # kazoo forgets its watches when a connection is lost, and so does the server.
+            self._client._data_watchers = _Watchers(self._watchers_of)
+            if self._was_connected:
+                for path in {watch.path for watch in self._watches}:
+                    self._watch_request(106, path, PERSISTENT_RECURSIVE)
+                self._look_all()
+            self._was_connected = True
+
+    def _look_all(self) -> None:
+        for watch in self._watches:
+            self._client.handler.dispatch_callback(Callback("watch", watch.look, ()))
+
+    def _read(self, ask: Callable[[str], Any], path: str) -> Any:
+        """Ask again where the connection was lost in between: a read may be repeated."""
+        validate_path(path)
+        deadline = time.monotonic() + self._patience_s
+        with self._translated(path):
+            while True:
+                self._check_open()
+                try:
+                    return ask(path).get(timeout=max(0.001, deadline - time.monotonic()))
+                except errors.ConnectionLoss:
+                    if time.monotonic() >= deadline:
+                        raise
+                    time.sleep(RETRY_S)
+
+    def _check_open(self) -> None:
+        if self._closed or self._lost:
+            raise StoreClosedError(
+                f"the ZooKeeper session {self._session_id:#x} is over; open a new one"
+            )
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (errors.SessionExpiredError, errors.ConnectionClosedError) as error:
+            raise StoreClosedError(
+                f"the ZooKeeper session {self._session_id:#x} is over; open a new one"
+            ) from error
+        except (errors.ConnectionLoss, errors.OperationTimeoutError, KazooTimeoutError) as error:
+            raise StoreUnavailableError(
+                f"ZooKeeper's answer about {what} was lost: read again whether it was done"
+            ) from error
+        except errors.ZookeeperError as error:
+            raise _of(error, 0, what) from error
+
+
+def _add(transaction: Any, index: int, op: Op) -> None:
+    validate_path(op.path)
+    if isinstance(op, Create):
+        if op.path == "/":
+            raise _at(index, NodeExistsError("the root is always there"))
+        transaction.create(op.path, bytes(op.data), ephemeral=op.ephemeral, sequence=op.sequential)
+    elif isinstance(op, Set):
+        transaction.set_data(op.path, bytes(op.data), op.version)
+    elif isinstance(op, Delete):
+        if op.path == "/":
+            raise _at(index, BadPathError("the root can't be deleted"))
+        transaction.delete(op.path, op.version)
+    else:
+        assert isinstance(op, Check)
+        transaction.check(op.path, op.version)
+
+
+def _result(op: Op, result: Any) -> str | int | None:
+    if isinstance(op, Create):
+        return str(result)
+    if isinstance(op, Set):
+        return int(result.version)
+    return None
+
+
+def _of(error: Exception, index: int, path: str) -> StoreError:
+    kind = RULES.get(type(error), StoreError)
+    return _at(index, kind(f"{path}: ZooKeeper says {type(error).__name__}"))
+
+
+def _at(index: int, error: StoreError) -> StoreError:
+    error.op_index = index
+    return error

@@ -1,0 +1,175 @@
+"""What the ZooKeeper store adds to the contract: servers that go away and come back, a leader that
+is killed, a session that the ensemble ended, and nobody there at all. Real servers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.coordination.store import (
+    NoNodeError,
+    Store,
+    StoreClosedError,
+    StoreUnavailableError,
+    WatchEvent,
+)
+from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+from tests.conformance.broker_process import free_port
+from tests.conformance.kafka_jars import KafkaUnavailableError
+from tests.conformance.zookeeper_server import (
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    zookeeper_classpath,
+)
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+CHILD = """
+import sys
+from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+from kstore.broker.coordination.store import StoreError
+store = ZooKeeperStore(sys.argv[1], session_timeout_ms=1000)
+store.create("/ids/2", ephemeral=True, parents=True)
+store.watch("/nothing", lambda event: print(event.kind, event.path, flush=True))
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    store.get("/ids")
+    print("alive", flush=True)
+except StoreError as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def jars() -> None:
+    try:
+        zookeeper_classpath()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+class Changes:
+    """The events of a watch, to be waited for."""
+
+    def __init__(self) -> None:
+        self.seen: list[WatchEvent] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, event: WatchEvent) -> None:
+        with self._changed:
+            self.seen.append(event)
+            self._changed.notify_all()
+
+    def wait_for(self, event: WatchEvent) -> None:
+        """Return once the event has come."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: event in self.seen, 60), self.seen
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path / "zookeeper") as running:
+        yield running
+
+
+def test_a_restarted_server_finds_session_nodes_and_watches_again(server: ZooKeeperServer) -> None:
+    store = ZooKeeperStore(f"{server.bootstrap}/a/chroot", session_timeout_ms=60_000)
+    changes = Changes()
+    store.watch("/topics", changes)
+    store.create("/mine", ephemeral=True)
+    server.kill()
+    server.start()
+    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
+    store.create("/topics/orders", parents=True)
+    changes.wait_for(WatchEvent("created", "/topics/orders"))
+    stat = store.stat("/mine")
+    assert stat is not None
+    assert stat.ephemeral_owner == store.session_id
+    outside = ZooKeeperStore(server.bootstrap)
+    assert outside.children("/a/chroot") == ["mine", "topics"]
+    assert outside.children("/") == ["a"]
+    outside.close()
+    store.close()
+
+
+def test_a_session_that_the_ensemble_ended_is_over_for_its_process(server: ZooKeeperServer) -> None:
+    store = ZooKeeperStore(server.bootstrap)
+    changes = Changes()
+    store.watch("/ids", changes)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, server.bootstrap],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        os.kill(child.pid, signal.SIGSTOP)
+        changes.wait_for(WatchEvent("deleted", "/ids/2"))
+        os.kill(child.pid, signal.SIGCONT)
+        assert child.stdout.readline() == "changed /nothing\n"  # its watches are told to look
+        assert child.communicate("go on\n")[0] == "StoreClosedError\n"
+    finally:
+        child.kill()
+        child.wait()
+    store.close()
+
+
+def test_an_ensemble_that_loses_its_leader_goes_on(tmp_path: Path) -> None:
+    with ZooKeeperEnsemble(tmp_path) as ensemble:
+        store: Store = ZooKeeperStore(f"{ensemble.connect}/kstore", session_timeout_ms=60_000)
+        changes = Changes()
+        store.watch("/epoch", changes)
+        store.create("/epoch", b"0")
+        store.create("/mine", ephemeral=True)
+        leader = ensemble.leader()
+        leader.kill()
+        ensemble.leader()
+        version = 0
+        while version < 5:
+            try:
+                version = store.set("/epoch", b"%d" % (version + 1), version)
+            except StoreUnavailableError:  # whether it was done is not known: read again
+                version = store.get("/epoch")[1]
+        assert store.get("/epoch")[1] == 5
+        changes.wait_for(WatchEvent("changed", "/epoch"))
+        assert store.exists("/mine")
+        leader.start()
+        other = ZooKeeperStore(f"{leader.bootstrap}/kstore", connection_timeout_ms=60_000)
+        assert other.get("/epoch") == (b"5", 5)
+        store.close()
+        with pytest.raises(NoNodeError):
+            other.get("/mine")
+        other.close()
+
+
+def test_nobody_there_is_said_with_the_address() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(StoreUnavailableError, match=address):
+        ZooKeeperStore(address, connection_timeout_ms=300)
+
+
+def test_a_server_that_went_away_is_told_and_a_closed_store_stays_closed(
+    server: ZooKeeperServer,
+) -> None:
+    store = ZooKeeperStore(server.bootstrap, session_timeout_ms=1000)
+    server.kill()
+    with pytest.raises((StoreUnavailableError, StoreClosedError)):
+        store.get("/")
+    with pytest.raises((StoreUnavailableError, StoreClosedError)):
+        store.create("/a")
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.get("/")

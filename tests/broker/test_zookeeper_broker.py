@@ -1,0 +1,71 @@
+"""A broker whose metadata is in a real ZooKeeper: it serves, survives kill -9, is alone there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+from tests.conformance.broker_process import BrokerDiedError
+from tests.conformance.kafka_jars import KafkaUnavailableError
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    try:
+        zookeeper_classpath()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with ZooKeeperServer(tmp_path / "zookeeper") as running:
+        yield running
+
+
+def topics(broker: KstoreBroker) -> set[str]:
+    from kstore.clients import AdminClient
+
+    with AdminClient(broker.bootstrap) as admin:
+        return set(admin.list_topics())
+
+
+def test_topics_are_kept_in_zookeeper_over_a_kill(server: ZooKeeperServer, tmp_path: Path) -> None:
+    from kstore.clients import AdminClient, NewTopic
+
+    settings = {
+        "zookeeper.connect": f"{server.bootstrap}/kstore",
+        "zookeeper.session.timeout.ms": "2000",
+    }
+    broker = KstoreBroker(tmp_path / "broker", overrides=settings)
+    with broker:
+        with AdminClient(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic("orders", 3)])
+        broker.kill()
+        broker.start()  # waits until its old session is over
+        assert "orders" in topics(broker)
+        store = ZooKeeperStore(f"{server.bootstrap}/kstore")
+        assert store.children("/brokers/ids") == ["1"]
+        assert store.children("/brokers/topics/orders/partitions") == ["0", "1", "2"]
+        store.close()
+        assert not (broker.log_dir / ".coordination").exists()
+
+        other = KstoreBroker(tmp_path / "other", overrides={**settings, "node.id": "2"})
+        with pytest.raises(BrokerDiedError, match="broker 1 is registered"):
+            other.start()
+
+
+def test_no_server_is_said_at_start(tmp_path: Path) -> None:
+    settings = {
+        "zookeeper.connect": "127.0.0.1:1",
+        "zookeeper.connection.timeout.ms": "300",
+    }
+    broker = KstoreBroker(tmp_path, overrides=settings)
+    with pytest.raises(BrokerDiedError, match=r"no ZooKeeper server of 127\.0\.0\.1:1 answers"):
+        broker.start()
