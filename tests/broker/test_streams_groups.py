@@ -1,0 +1,259 @@
+"""Streams groups through a socket: internal topics that the broker makes, settings of a group, and
+what of a group is there after kill -9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.group_admin import DeleteGroupsRequest, ListGroupsRequest
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.protocol.schema import Message
+from kstore.protocol.streams_groups import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestKeyValue,
+    StreamsGroupHeartbeatRequestTopicInfo,
+)
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from tests.broker.test_api import Wire
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.streams_members import StreamsClient, subtopology, topology
+
+MISSING_INTERNAL_TOPICS = 3
+GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+QUICK = {
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture
+def broker(start_broker: Callable[..., KstoreBroker]) -> KstoreBroker:
+    return start_broker(QUICK)
+
+
+class Line(Wire):
+    """A connection that a StreamsClient can send on."""
+
+    def send(self, request: Message) -> Any:
+        """The answer."""
+        return self.call(request)
+
+
+def info(name: str, replication_factor: int = 0, **configs: str) -> Any:
+    return StreamsGroupHeartbeatRequestTopicInfo(
+        name=name,
+        replication_factor=replication_factor,
+        topic_configs=[
+            StreamsGroupHeartbeatRequestKeyValue(key=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def counted(replication_factor: int = 0) -> Any:
+    """Lines in, words dealt out anew, counts kept."""
+    return topology(
+        subtopology("0", "lines", repartition_sink_topics=["words"]),
+        subtopology(
+            "1",
+            repartition_source_topics=[info("words", replication_factor, retention_ms="-1")],
+            state_changelog_topics=[info("store", cleanup_policy="compact")],
+        ),
+    )
+
+
+def make_topic(line: Line, name: str, partitions: int) -> None:
+    new = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    answer = line.call(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
+    assert answer.topics[0].error_code == 0
+
+
+def until(step: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
+    """Repeat a step until its answer will do."""
+    end = time.monotonic() + 20
+    while True:
+        answer = step()
+        if done(answer):
+            return answer
+        assert time.monotonic() < end, answer
+        time.sleep(0.02)
+
+
+def client(line: Line, member_id: str, told: Any) -> StreamsClient:
+    return StreamsClient(line, member_id, told)  # type: ignore[arg-type]
+
+
+def work(*members: StreamsClient) -> None:
+    """Until nobody is told anything new."""
+    for _ in range(6):
+        for member in members:
+            assert member.beat().error_code == 0
+
+
+def commit(line: Line, member: str, epoch: int, topic: str, partition: int) -> int:
+    rows = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)]
+    request = OffsetCommitRequest(
+        group_id="g",
+        member_id=member,
+        generation_id_or_member_epoch=epoch,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+    )
+    code: int = line.call(request, 9).topics[0].partitions[0].error_code
+    return code
+
+
+def described(line: Line) -> Any:
+    return line.call(StreamsGroupDescribeRequest(group_ids=["g"])).groups[0]
+
+
+def crash(broker: KstoreBroker) -> Line:
+    """kill -9, and a new connection once the groups are loaded."""
+    broker.kill()
+    broker.start()
+    line = Line(broker)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    until(lambda: described(line), lambda group: group.error_code != loading)
+    return line
+
+
+def started(line: Line, *names: str) -> list[StreamsClient]:
+    """Members that have their tasks, of an application whose topics are there."""
+    make_topic(line, "lines", 3)
+    members = [client(line, name, counted()) for name in names]
+    for member in members:
+        until(member.join, lambda answer: answer.error_code == 0 and not answer.status)
+    work(*members)
+    return members
+
+
+def test_missing_internal_topics_are_made_as_the_application_wants_them(
+    broker: KstoreBroker,
+) -> None:
+    line = Line(broker)
+    make_topic(line, "lines", 3)
+    member = client(line, "m", counted())
+    first = member.join()
+    assert [status.status_code for status in first.status] == [MISSING_INTERNAL_TOPICS]
+    assert first.active_tasks == []
+    until(member.beat, lambda answer: not answer.status)
+    assert member.active == {(s, p) for s in "01" for p in range(3)}
+    names = [MetadataRequestTopic(name=name) for name in ("words", "store")]
+    made = line.call(MetadataRequest(topics=names)).topics
+    assert [len(topic.partitions) for topic in made] == [3, 3]
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name="store",
+        configuration_keys=["cleanup.policy"],
+    )
+    answer = line.call(DescribeConfigsRequest(resources=[resource]))
+    assert answer.results[0].configs[0].value == "compact"
+
+
+def test_why_an_internal_topic_can_t_be_made_is_told(broker: KstoreBroker) -> None:
+    line = Line(broker)
+    make_topic(line, "lines", 1)
+    member = client(line, "m", counted(replication_factor=3))
+    member.join()
+    answer = until(member.beat, lambda answer: "failed" in answer.status[0].status_detail)
+    assert "words (" in answer.status[0].status_detail
+    assert described(line).group_state == "NotReady"
+
+
+def test_a_group_is_what_it_was_after_kill_9(broker: KstoreBroker) -> None:
+    line = Line(broker)
+    one, two = started(line, "one", "two")
+    before = described(line)
+    assert before.group_state == "Stable"
+    line = crash(broker)
+    one.driver = two.driver = line  # type: ignore[assignment]
+    assert described(line).members == before.members
+    epoch, active = one.epoch, one.active
+    work(one, two)
+    assert (one.epoch, one.active) == (epoch, active)
+    assert described(line) == before
+
+
+def test_assignment_epochs_outlive_the_coordinator(broker: KstoreBroker) -> None:
+    """KAFKA-19779: what a member has kept it may commit in an old epoch, and nothing else."""
+    line = Line(broker)
+    (one,) = started(line, "one")
+    old_epoch, old_tasks = one.epoch, set(one.active)
+    two = client(line, "two", counted())
+    two.join()
+    work(one, two)
+    assert one.epoch > old_epoch
+    line = crash(broker)
+    for subtopology_id, partition in sorted(old_tasks):
+        topic = {"0": "lines", "1": "words"}[subtopology_id]
+        kept = (subtopology_id, partition) in one.active
+        wanted = ErrorCode.NONE if kept else ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(line, "one", old_epoch, topic, partition) == wanted
+        theirs = commit(line, "two", two.epoch - 1, topic, partition)
+        assert theirs == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(line, "one", one.epoch + 1, "lines", 0) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(line, "three", one.epoch, "lines", 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_standby_copies_are_a_setting_of_the_group(broker: KstoreBroker) -> None:
+    line = Line(broker)
+    one, two = started(line, "one", "two")
+    assert not one.standby
+    assert not two.standby
+    config = AlterableConfig(name="streams.num.standby.replicas", value="1")
+    resource = AlterConfigsResource(
+        resource_type=GROUP_RESOURCE, resource_name="g", configs=[config]
+    )
+    answer = line.call(IncrementalAlterConfigsRequest(resources=[resource]))
+    assert answer.responses[0].error_code == 0
+    work(one, two)
+    stateful = {("1", partition) for partition in range(3)}
+    assert one.standby == stateful - one.active
+    assert two.standby == stateful - two.active
+
+
+def test_a_group_is_listed_by_its_type_and_deleted_when_it_is_empty(broker: KstoreBroker) -> None:
+    line = Line(broker)
+    (member,) = started(line, "m")
+
+    def listed(*types: str) -> list[tuple[str, str, str]]:
+        rows = line.call(ListGroupsRequest(types_filter=list(types))).groups
+        return [(row.group_id, row.group_type, row.group_state) for row in rows]
+
+    assert listed("streams") == listed() == [("g", "streams", "Stable")]
+    assert listed("classic") == []
+    delete = DeleteGroupsRequest(groups_names=["g"])
+    assert line.call(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    member.leave()
+    assert listed() == [("g", "streams", "Empty")]
+    assert line.call(delete).results[0].error_code == ErrorCode.NONE
+    assert listed() == []
+    line = crash(broker)
+    assert listed() == []
+    assert described(line).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_protocol_can_be_switched_off(start_broker: Callable[..., KstoreBroker]) -> None:
+    line = Line(start_broker({"group.coordinator.rebalance.protocols": "classic"}, name="old"))
+    answer = line.call(StreamsGroupHeartbeatRequest(group_id="g", member_id="m"))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert described(line).error_code == ErrorCode.UNSUPPORTED_VERSION
