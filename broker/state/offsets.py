@@ -6,6 +6,7 @@ Offsets committed inside a transaction wait until its marker is replayed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
@@ -48,6 +49,7 @@ class CommittedOffset(NamedTuple):
 
 
 Topics = dict[str, dict[int, CommittedOffset]]
+Place = tuple[str, str, int]
 
 
 class Offsets:
@@ -58,6 +60,8 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, Topics] = {}
         self._pending: dict[int, dict[str, Topics]] = {}
+        self._pending_places: Counter[Place] = Counter()
+        """How many open transactions have committed an offset there."""
 
     def topics(self, group_id: str) -> Topics:
         """The group's offsets; not to be changed."""
@@ -73,10 +77,7 @@ class Offsets:
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset here."""
-        return any(
-            partition in groups.get(group_id, {}).get(topic, {})
-            for groups in self._pending.values()
-        )
+        return (group_id, topic, partition) in self._pending_places
 
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction has committed any offset of the group."""
@@ -93,8 +94,10 @@ class Offsets:
         place = (key.group, key.topic, key.partition)
         if value is None:
             _remove(self._groups, *place)
-            for groups in self._pending.values():
-                _remove(groups, *place)
+            if place in self._pending_places:
+                for groups in self._pending.values():
+                    _remove(groups, *place)
+                del self._pending_places[place]
             return
         committed = CommittedOffset(
             offset=value.offset,
@@ -109,19 +112,28 @@ class Offsets:
         if producer_id == NO_PRODUCER_ID:
             _put(self._groups, *place, committed)
         else:
-            _put(self._pending.setdefault(producer_id, {}), *place, committed)
+            groups = self._pending.setdefault(producer_id, {})
+            if key.partition not in groups.get(key.group, {}).get(key.topic, {}):
+                self._pending_places[place] += 1
+            _put(groups, *place, committed)
 
     def replay_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """Take over the marker that ends the producer's transaction."""
         groups = self._pending.pop(producer_id, {})
-        if not committed:
-            return
         for group_id, topics in groups.items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():
+                    self._no_longer_pending((group_id, topic, partition))
+                    if not committed:
+                        continue
                     present = self.get(group_id, topic, partition)
                     if present is None or present.record_offset < offset.record_offset:
                         _put(self._groups, group_id, topic, partition, offset)
+
+    def _no_longer_pending(self, place: Place) -> None:
+        self._pending_places[place] -= 1
+        if not self._pending_places[place]:
+            del self._pending_places[place]
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
