@@ -32,7 +32,7 @@ from tests.conformance.probes.compare import Difference, together
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.story import Case, run_case
 
-__all__ = ["SAME_SETTINGS", "accepted", "compare"]
+__all__ = ["KSTORE_SETTINGS", "SAME_SETTINGS", "accepted", "compare"]
 
 # What both brokers are told, so that they are set up alike.
 SAME_SETTINGS = {
