@@ -31,9 +31,9 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class ConfigRefusedError(Exception):
-    """Why something can't be set: Kafka's error code and a sentence."""
+    """Why something can't be set: Kafka's error code and its sentence, None where it has none."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -87,10 +87,7 @@ def apply_changes(
 
 def _changed_list(configs: Mapping[str, str], change: Change, default: str | None) -> str:
     if change.operation not in {Operation.APPEND, Operation.SUBTRACT}:
-        # Kafka fails here without a word.
-        raise ConfigRefusedError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown config operation: {change.operation}"
-        )
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     word = Operation(change.operation).name
     if default is None:
         raise ConfigRefusedError(
