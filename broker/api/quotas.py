@@ -1,7 +1,7 @@
 """DescribeClientQuotas and AlterClientQuotas, versions 0 and 1 (KIP-546): quotas of users, client
 ids and addresses.
 
-The rules are in state/client_quotas.py; throttling is not here.
+The rules are in state/client_quotas.py; runtime/client_throttles.py holds clients to them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.client_quotas import ClientQuotas
+from kstore.broker.runtime.client_throttles import quotas_of
 from kstore.broker.state.client_quotas import (
     Alteration,
     Entity,
@@ -35,6 +35,7 @@ from kstore.protocol.quotas import (
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.client_quotas import ClientQuotas
 
 __all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
 
@@ -59,7 +60,7 @@ def handle_describe_client_quotas(
                 ],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in _quotas(broker).quotas.items()
+            for entity, quotas in quotas_of(broker).quotas.items()
             if matches(entity, components, strict=request.strict)
         ]
     )
@@ -69,7 +70,7 @@ async def handle_alter_client_quotas(
     broker: Broker, request: AlterClientQuotasRequest, ctx: RequestContext
 ) -> AlterClientQuotasResponse:
     """Change each entity; of one that comes twice, the first counts and both are an error."""
-    quotas = _quotas(broker)
+    quotas = quotas_of(broker)
     results: dict[Entity, tuple[int, str | None]] = {}
 
     def alter() -> None:
@@ -116,10 +117,3 @@ def _is_host(name: str) -> bool:
     except (OSError, UnicodeError):
         return False
     return True
-
-
-def _quotas(broker: Broker) -> ClientQuotas:
-    if broker.quotas is None:
-        broker.quotas = ClientQuotas(broker.store)
-    quotas: ClientQuotas = broker.quotas
-    return quotas

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["AppendOutcome", "Broker"]
 
 T = TypeVar("T")
+QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
 
 
 class AppendOutcome(NamedTuple):
@@ -98,6 +99,8 @@ class Broker:
         """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
         self.quotas: Any = None
         """The quotas of clients (runtime/client_quotas.py), once somebody has asked or set one."""
+        self.throttles: Any = None
+        """Who holds clients to their quotas (runtime/client_throttles.py), while there are any."""
         self.telemetry: Any = None
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
@@ -134,10 +137,10 @@ class Broker:
         )  # fmt: skip
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
-        if self.store.exists("/config/ips"):  # addresses have quotas, which act from the start
-            from kstore.broker.runtime.client_quotas import ClientQuotas
+        if any(self.store.exists(path) for path in QUOTA_FOLDERS):
+            from kstore.broker.runtime.client_throttles import quotas_of
 
-            self.quotas = ClientQuotas(self.store)
+            quotas_of(self)
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that waits for the disk in the one thread for that, in the order of

@@ -170,6 +170,7 @@ class ConnectionLimits:
         self._hosts[host] += 1
         acceptor.count += 1
         self._accepted[connection] = None
+        connection.quotas = self._broker.throttles
         if len(self._accepted) > self._config["max.connections"]:
             self._make_room()
         return None

@@ -19,6 +19,8 @@ cdef class Connection(Outbox):
     cdef readonly str client_host
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()
+    cdef public object quotas               # who charges clients (charge, begin, spent), or None
+    cdef readonly bytes client_id           # of the last request, while there are quotas
     cdef readonly int64_t last_active_ms
     cdef readonly bytes hello               # body of the last ApiVersions request
     cdef readonly int16_t hello_version
@@ -28,6 +30,8 @@ cdef class Connection(Outbox):
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1

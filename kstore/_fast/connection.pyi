@@ -11,6 +11,11 @@ class Connection(Outbox):
     connection_id: int
     listener: str
     client_host: str
+    quotas: Any
+    """Who charges clients by their quotas (runtime/client_throttles.py); None while there are none.
+    """
+    client_id: bytes | None
+    """Of the last request, while there are quotas."""
     last_active_ms: int
     hello: bytes | None
     """The body of the last ApiVersions request, which names the client's software."""

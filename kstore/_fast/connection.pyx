@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.buffer cimport load_int32
+from kstore._fast.buffer cimport load_int32, store_int32
 from kstore._fast.clock cimport now_ms
 from kstore._fast.data_plane cimport API_LIMIT, READ_BYTES, ApiEntry, DataPlane
 from kstore._fast.fetch_path cimport FetchRequest
@@ -247,17 +247,51 @@ cdef class Connection(Outbox):
         if r.bad:
             return self.fail(f"the header of its request for API key {head.api_key} is cut short")
         out = self.buffer_for_answer()
-        if head.api_key == PRODUCE:
-            self.handle_produce(&head, &r, out)
-        elif head.api_key == FETCH:
-            self.handle_fetch(&head, &r, out)
-        else:
-            self.handle_other(&head, &r, out)
+        if self.quotas is None:
+            return self.route(&head, &r, out)
+        self.client_id = b""
+        if head.client_id.size > 0:
+            self.client_id = (<const char*>head.client_id.data)[:head.client_id.size]
+        began = self.quotas.begin()
+        self.route(&head, &r, out)
+        self.quotas.spent(self, began)
         return 0
+
+    cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
+        if head.api_key == PRODUCE:
+            return self.handle_produce(head, r, out)
+        if head.api_key == FETCH:
+            return self.handle_fetch(head, r, out)
+        return self.handle_other(head, r, out)
+
+    cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1:
+        """Take a request's or an answer's size into account: a client that is over its quota is
+        told so in the answer, and has to wait.
+        """
+        cdef int32_t wait_ms = self.quotas.charge(self, api_key, size)
+        if wait_ms > 0:
+            if out is not None:
+                store_int32(out.data + at, wait_ms)
+            self.muted = True
+        return 0
+
+    cdef int close_answer(self, Slot slot) except -1:
+        cdef AnswerBuffer out = slot.held
+        if self.quotas is not None and out is not None and isinstance(slot, FetchRequest):
+            end_answer(out, slot.start)
+            self.charge(
+                FETCH, load_int32(out.data + slot.start), out, slot.start + 8 + slot.flexible)
+        return Outbox.close_answer(self, slot)
 
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
+        cdef int64_t size = r.end - r.p
         cdef int outcome = self.plane.produce.handle(self, r, head.api_version, out)
+        if self.quotas is not None and outcome == PRODUCE_ANSWERED:
+            # The throttle time stands last, before the end of the tagged fields.
+            self.charge(PRODUCE, size, out, out.size - 4 - head.flexible_answer)
+        elif self.quotas is not None and outcome == PRODUCE_SILENT:
+            self.charge(PRODUCE, size, None, 0)
         if outcome == PRODUCE_ANSWERED and not self.plane.produce.appended:
             end_answer(out, start)
             return self.queue_answer(out)
@@ -283,6 +317,9 @@ cdef class Connection(Outbox):
             return self.fail(f"its Fetch request of version {head.api_version} is malformed")
         if parked is None:
             end_answer(out, start)
+            if self.quotas is not None:
+                self.charge(
+                    FETCH, load_int32(out.data + start), out, start + 8 + head.flexible_answer)
             return self.queue_answer(out)
         out.size = start
         self.slots.append(parked)

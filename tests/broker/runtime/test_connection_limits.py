@@ -58,7 +58,7 @@ class Door:
         self.no_descriptors: str | None = None
         descriptors = SimpleNamespace(refuse_connection=lambda: self.no_descriptors)
         broker: Any = SimpleNamespace(
-            config=config, loop=self.loop, quotas=quotas, descriptors=descriptors
+            config=config, loop=self.loop, quotas=quotas, descriptors=descriptors, throttles=None
         )
         self.refused: list[Client] = []
         self.limits = ConnectionLimits(broker, lambda client, why: self.refused.append(client))

@@ -1,0 +1,133 @@
+"""Holds clients to their quotas (KIP-13, KIP-124): who produces or fetches more bytes, or takes
+more of the broker's time, than a quota allows, has to wait, and is told how long.
+
+While no user and no client id has a quota, connections know nothing of this and pay nothing for it.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.runtime.client_quotas import ClientQuotas
+from kstore.broker.state.client_quotas import CLIENT_ID, IP, USER, precedence
+from kstore.broker.state.rates import SampledRate
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["ClientThrottles", "quotas_of"]
+
+PRODUCE, FETCH = 0, 1
+BYTE_RATES = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
+REQUEST_TIME = "request_percentage"
+KEYS = (*BYTE_RATES.values(), REQUEST_TIME)
+ANONYMOUS = "ANONYMOUS"
+MAX_REQUEST_WAIT_MS = 1000.0
+MAX_WAIT_MS = 2**31 - 1
+MAX_CLIENTS = 10_000
+PERCENT_PER_NS = 100 / 1e9
+
+
+class _Limit(NamedTuple):
+    """What a client has used, and how much it may, per second."""
+
+    rate: SampledRate
+    bound: float
+
+
+class ClientThrottles:
+    """The rates of clients that have quotas."""
+
+    def __init__(self, broker: Broker, quotas: ClientQuotas) -> None:
+        self._loop = broker.loop
+        self._quotas = quotas
+        self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
+        self._limits: dict[tuple[str, str], _Limit | None] = {}
+
+    def forget_bounds(self) -> None:
+        """Quotas have changed; what was used counts on."""
+        self._limits.clear()
+
+    # ---- what connections call ----
+
+    def charge(self, connection: Connection, api_key: int, size: int) -> int:
+        """Take bytes into account; how many ms the client has to wait. It is unmuted then."""
+        limit = self._limit(connection, BYTE_RATES[api_key])
+        if limit is None:
+            return 0
+        now_ms = self._loop.time() * 1000
+        limit.rate.record(now_ms, size)
+        wait_ms = int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_WAIT_MS))
+        if wait_ms > 0:
+            self._loop.call_later(wait_ms / 1000, connection.unmute)
+        return wait_ms
+
+    def begin(self) -> int:
+        """The time at which a request is begun, for `spent`."""
+        return perf_counter_ns()
+
+    def spent(self, connection: Connection, began: int) -> None:
+        """Take the time of a request into account; a client over its share has to wait."""
+        limit = self._limit(connection, REQUEST_TIME)
+        if limit is None:
+            return
+        now_ms = self._loop.time() * 1000
+        limit.rate.record(now_ms, (perf_counter_ns() - began) * PERCENT_PER_NS)
+        wait_ms = min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_REQUEST_WAIT_MS)
+        if wait_ms >= 1:
+            connection.mute()
+            self._loop.call_later(wait_ms / 1000, connection.unmute)
+
+    # ---- which quota ----
+
+    def _limit(self, connection: Connection, key: str) -> _Limit | None:
+        client_id = (connection.client_id or b"").decode("utf-8", "replace")
+        if (key, client_id) in self._limits:
+            return self._limits[key, client_id]
+        if len(self._limits) >= MAX_CLIENTS:
+            self._limits.clear()
+            self._rates.clear()
+        found = self._limits[key, client_id] = self._resolve(key, client_id)
+        return found
+
+    def _resolve(self, key: str, client_id: str) -> _Limit | None:
+        """The quota that holds for a client. A default one holds for each client by itself."""
+        quotas = self._quotas.quotas
+        for entity in precedence(ANONYMOUS, client_id):
+            bound = quotas.get(entity, {}).get(key)
+            if bound is not None:
+                kinds = {kind for kind, _ in entity}
+                user = ANONYMOUS if USER in kinds else None
+                whose = (key, user, client_id if CLIENT_ID in kinds else None)
+                return _Limit(self._rates.setdefault(whose, SampledRate()), bound)
+        return None
+
+
+def quotas_of(broker: Broker) -> ClientQuotas:
+    """The cluster's quotas, read at the first call, and acted upon from then on."""
+    if broker.quotas is None:
+        quotas = broker.quotas = ClientQuotas(broker.store)
+        quotas.on_change(lambda: _act(broker, quotas))
+        _act(broker, quotas)
+    found: ClientQuotas = broker.quotas
+    return found
+
+
+def _act(broker: Broker, quotas: ClientQuotas) -> None:
+    """Let every connection know whether there are quotas to hold clients to."""
+    wanted = any(
+        key in KEYS
+        for entity, values in quotas.quotas.items()
+        if entity[0][0] != IP
+        for key in values
+    )
+    if not wanted:
+        broker.throttles = None
+    elif broker.throttles is None:
+        broker.throttles = ClientThrottles(broker, quotas)
+    else:
+        broker.throttles.forget_bounds()
+    for connection in broker.plane.open_connections():
+        connection.quotas = broker.throttles
