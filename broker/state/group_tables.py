@@ -118,7 +118,10 @@ PARKED: dict[str, str] = {
 """The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
 
 
-CHECKS: dict[str, str] = {"consumer": "consumer_invariants:check"}
+CHECKS: dict[str, str] = {
+    "consumer": "consumer_invariants:check",
+    "streams": "streams_invariants:check",
+}
 """The kind to ``f(group)``, which asserts what must hold; if ``kstore.check.invariants`` is set."""
 
 

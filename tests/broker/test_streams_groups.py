@@ -43,6 +43,7 @@ QUICK = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",
+    "kstore.check.invariants": "true",
 }
 
 

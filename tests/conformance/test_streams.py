@@ -40,8 +40,12 @@ QUICK = {
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KstoreBroker | KafkaBroker]:
     request.getfixturevalue("kafka_jars")
-    kind = KafkaBroker if AGAINST_KAFKA else KstoreBroker
-    with kind(tmp_path / "broker", overrides=QUICK) as running:
+    folder = tmp_path / "broker"
+    with (
+        KafkaBroker(folder, overrides=QUICK)
+        if AGAINST_KAFKA
+        else KstoreBroker(folder, overrides=QUICK | {"kstore.check.invariants": "true"})
+    ) as running:
         yield running
 
 
