@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.shards import coordinator_of
-from kstore.broker.runtime.transactions import transactions_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.coordinator import (
     Coordinator,
@@ -57,6 +56,8 @@ async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coord
         )
     try:
         if key_type == TRANSACTION:
+            from kstore.broker.runtime.transactions import transactions_of
+
             await transactions_of(broker).ensure()
         else:
             await coordinator_of(broker).partition(key)

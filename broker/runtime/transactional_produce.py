@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstore.broker.runtime.coordinator_log import log_of
 from kstore.broker.state.transaction_state import TV_2
 from kstore.broker.state.transaction_steps import Claim
 from kstore.errors import ErrorCode
@@ -58,6 +59,10 @@ def admit_transactional(
     elif adds:
         code = coordinator.add_partitions(transactional_id, claim, wanted, TV_2)
         found = dict.fromkeys(wanted, code)
+        if coordinator.durable and code == ErrorCode.NONE:
+            # First the transaction, then its records: else a crash could leave one that hangs.
+            log = log_of(broker, coordinator.partition(transactional_id).place)
+            broker.plane.produce.appended.append((log, log.log_end_offset))
     else:
         found = coordinator.verify_partitions(transactional_id, claim, wanted)
     abortable = version >= FIRST_VERSION_WITH_ABORTABLE

@@ -113,7 +113,8 @@ class TransactionCoordinator:
         self.loop = asyncio.get_running_loop()
         self.settings = _settings(broker.config)
         self.producer_ids = producer_ids_of(broker)
-        self._durable = broker.config["kstore.flush.policy"] == "always"
+        self.durable = broker.config["kstore.flush.policy"] == "always"
+        """Whether a decision counts only once it is on the disk."""
         self._partitions: list[TransactionPartition] = []
         self._loading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -272,8 +273,8 @@ class TransactionCoordinator:
             return decision
         partition.take(transaction)
         if not partition.shard.is_prepared(transaction.transactional_id):
-            return self._when_durable(partition, decision) if self._durable else decision
-        if self._durable or len(transaction.partitions) > MARKERS_PER_TURN:
+            return self._when_durable(partition, decision) if self.durable else decision
+        if self.durable or len(transaction.partitions) > MARKERS_PER_TURN:
             return self._complete_first(partition, decision)
         self._complete_now(partition, transaction)
         return decision
@@ -287,7 +288,7 @@ class TransactionCoordinator:
     ) -> Decision:
         assert decision.transaction is not None
         # Not before the decision is on the disk: a marker without it would be half a transaction.
-        if self._durable:
+        if self.durable:
             await self._flushed(partition)
         await self._complete(partition, decision.transaction.transactional_id)
         return decision
@@ -362,7 +363,7 @@ class TransactionCoordinator:
                     continue
                 LOGGER.info("the transaction of %r has timed out", transactional_id)
                 partition.take(prepared)
-                if self._durable:
+                if self.durable:
                     await self._flushed(partition)
                 self._complete_later(partition, transactional_id)
             await asyncio.sleep(0)
@@ -391,15 +392,21 @@ class TransactionCoordinator:
                 await asyncio.sleep(seconds)
                 try:
                     await work()
-                except (KafkaError, OSError):
-                    LOGGER.exception("%s failed", work.__name__)
+                except Exception:
+                    LOGGER.exception("%s failed; it is tried again", work.__name__)
 
         self._spawn(again())
 
     def _spawn(self, work: Any) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            LOGGER.error("a transaction could not be completed", exc_info=problem)
 
 
 def transactions_of(broker: Broker) -> TransactionCoordinator:

@@ -34,7 +34,7 @@ cdef class ProducePath:
     cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef bint offset_refused        # and its client may not do that
     cdef dict refused               # partition to why its transactional batch is not appended
-    cdef list appended              # (log, end offset) of this request, where it is durable
+    cdef readonly list appended     # (log, end offset) of this request, where it is durable
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in

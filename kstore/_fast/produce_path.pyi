@@ -11,6 +11,8 @@ class ProducePath:
     requests: int
     batches: int
     bytes_in: int
+    appended: list[tuple[Any, int]]
+    """(log, end offset) of what the request at hand must have on the disk before it is answered."""
     may_give_offsets: Callable[[Any], bool] | None
     """Whether a connection's client may choose offsets (KIP-391); None: everybody may."""
     admit_transactional: (
