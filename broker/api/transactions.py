@@ -211,7 +211,9 @@ async def handle_txn_offset_commit(
     if not known:
         return TxnOffsetCommitResponse(topics=refused)
     try:
-        code = await _admit_offsets(broker, request, ctx.api_version)
+        code: int = ErrorCode.INVALID_GROUP_ID
+        if request.group_id:
+            code = await _admit_offsets(broker, request, ctx.api_version)
         if code == ErrorCode.NONE:
             answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
             response = cast(TxnOffsetCommitResponse, answer)
