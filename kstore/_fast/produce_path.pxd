@@ -30,7 +30,7 @@ cdef class ProducePath:
     # of the request at hand
     cdef bint needs_all             # acks=all
     cdef bint in_transaction        # it names a transactional id
-    cdef bint extended              # a topic has tagged fields: perhaps a partition count (KIP-253)
+    cdef bint extended              # a topic has tagged fields, perhaps its partition count
     cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef bint offset_refused        # and its client may not do that
     cdef dict refused               # partition to why its transactional batch is not appended

@@ -70,11 +70,11 @@ cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
         for j in range(partitions):
             read_int32(&r)
             read_bytes(&r, flexible)
-            skip_tags(&r, flexible)
+            read_number_tag(&r, flexible, LEADER_EPOCH_TAG, 4)
             if r.bad:
                 return False
         ahead.extended |= flexible and r.p < r.end and r.p[0] != 0
-        skip_tags(&r, flexible)
+        read_number_tag(&r, flexible, PARTITION_COUNT_TAG, 4)
         if r.bad:
             return False
     ahead.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0

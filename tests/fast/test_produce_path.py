@@ -254,14 +254,20 @@ def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
     assert only(client.call(PRODUCE, 9, given(4))).base_offset == 4
 
 
-def test_extension_field_of_a_wrong_size_is_malformed(plane: Plane) -> None:
-    for tag, size in ((39100, 2), (39100, 0)):
-        client = plane.client()
-        wanted = request(9, two_records())
-        frame = client.frame(PRODUCE, 9, wanted)[4:-1] + b"\x01"
-        frame += bytes([tag & 0x7F | 0x80, tag >> 7 & 0x7F | 0x80, tag >> 14, size]) + b"\1" * size
-        client.feed(framed(frame))
-        assert client.transport.closed
+@pytest.mark.parametrize(
+    ("tag", "behind", "size"),
+    [(39100, 0, 2), (39100, 0, 0), (25300, 1, 3), (25300, 1, 8), (35900, 2, 0), (35900, 2, 5)],
+)
+def test_extension_field_of_a_wrong_size_is_malformed(
+    plane: Plane, tag: int, behind: int, size: int
+) -> None:
+    """The request ends with the tagged fields of the partition, the topic and itself."""
+    client = plane.client()
+    whole = client.frame(PRODUCE, 9, request(9, two_records()))[4:]
+    assert whole[-3:] == b"\0\0\0"
+    field = bytes([1, tag & 0x7F | 0x80, tag >> 7 & 0x7F | 0x80, tag >> 14, size]) + b"\0" * size
+    client.feed(framed(whole[: len(whole) - behind - 1] + field + b"\0" * behind))
+    assert client.transport.closed
     assert plane.partition().log_end_offset == 0
 
 
