@@ -114,19 +114,20 @@ class LocalReplicas:
         partition = Partition(
             entry, index, log, leader_id=image.leader, leader_epoch=image.leader_epoch
         )
-        self.configure(partition, config)
+        self.configure(partition, config, len(image.replicas))
         self.table.add_partition(partition)
         return partition
 
-    def configure(self, partition: Partition, config: LogConfig) -> None:
-        """Let a partition act by these settings from now on, its log too."""
+    def configure(self, partition: Partition, config: LogConfig, replicas: int) -> None:
+        """Let a partition of so many replicas act by these settings from now on, its log too."""
         if partition.log.config is not config:
             partition.log.configure(config)
         stored = config.compression_type
         partition.configure(
             stored_codec=-1 if stored == "producer" else int(compression_for(stored).id),
             stored_level=config.compression_level,
-            min_insync_replicas=config.min_insync_replicas,
+            # More than there are replicas can't be asked for.
+            min_insync_replicas=min(config.min_insync_replicas, replicas),
         )
 
     def delete(self, topic: str, index: int) -> None:

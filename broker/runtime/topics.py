@@ -242,7 +242,7 @@ class Topics:
             if validate_only:
                 return
             await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
-            self._configure(name, checked)
+            self._configure(topic, checked)
             self._image.put_topic(topic._replace(configs=checked))
 
     async def take_over_defaults(self, changed: frozenset[str]) -> None:
@@ -253,15 +253,16 @@ class Topics:
         async with self._one_at_a_time:
             slices = _Slices()
             for topic in list(self._image.topics.values()):
-                self._configure(topic.name, topic.configs)
+                self._configure(topic, topic.configs)
                 await slices.breathe()
 
-    def _configure(self, name: str, configs: Mapping[str, str]) -> None:
+    def _configure(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
         log_config = self._replicas.log_config(configs)
-        entry = self._replicas.table.topic(name.encode())
+        entry = self._replicas.table.topic(topic.name.encode())
         for partition in entry.partitions if entry is not None else ():
             if partition is not None:
-                self._replicas.configure(partition, log_config)
+                count = len(topic.partitions[partition.index].replicas)
+                self._replicas.configure(partition, log_config, count)
 
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)

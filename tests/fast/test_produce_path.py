@@ -150,6 +150,20 @@ def test_acks_other_than_minus_one_to_one_are_refused(plane: Plane, acks: int) -
     assert plane.partition().log_end_offset == 0
 
 
+def test_too_few_in_sync_replicas_refuse_a_write_that_waits_for_all(plane: Plane) -> None:
+    partition, client = plane.partition(), plane.client()
+    partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
+    answer = only(client.call(PRODUCE, 9, request(9, two_records(), acks=-1)))
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.append_batches(two_records())[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log_end_offset == 0
+    assert only(client.call(PRODUCE, 9, request(9, two_records(), acks=1))).error_code == 0
+    partition.insync_replicas = 2
+    assert only(client.call(PRODUCE, 9, request(9, two_records(), acks=-1))).error_code == 0
+    assert partition.append_batches(two_records())[0] == 0
+    assert partition.log_end_offset == 6
+
+
 def test_acks_zero_gets_no_answer(plane: Plane) -> None:
     client = plane.client()
     client.send(PRODUCE, 9, request(9, two_records(), acks=0))

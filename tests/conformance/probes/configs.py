@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kstore._fast.builder import build_batch
 from kstore.protocol import config_resources as replacing
 from kstore.protocol import configs as incremental
 from kstore.protocol.config_resources import ListConfigResourcesRequest
 from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 
@@ -132,6 +134,36 @@ _TOPIC_CHANGES: tuple[Ops, ...] = (
     (("message.timestamp.type", SET, "logappendtime"),), (("segment.jitter.ms", SET, "7"),),
     (("unclean.leader.election.enable", SET, "true"),), (("flush.ms", SET, "1000"),),
 )  # fmt: skip
+
+
+# How values are written: Java's parsers decide.
+_SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("cleanup.policy", ("delete,delete", "delete,,compact", ",", " ", "Delete", "none")),
+    ("retention.ms", ("+5", "0x10", "1e3", "05", "-0", "9223372036854775808", "1 000", "1_000",
+                      "\u0661", "5L", "-1")),
+    ("min.cleanable.dirty.ratio", ("NaN", "Infinity", "1d", ".5", "1e-1", "1.", "0x1p-1", "-0.0",
+                                   "1.0000001", "0.30000000000000004", "1e-5", "0.00001")),
+    ("preallocate", (" true ", "True", "1", "on", "FALSE")),
+    ("message.timestamp.type", ("createtime", " CreateTime ", "LogAppendTime")),
+    ("compression.type", ("none", " gzip ", "producer")),
+    ("leader.replication.throttled.replicas", ("*,*", "1:2, 3:4", "*:1", "1:*", "1:2:3", "a:b",
+                                               "-1:1", "1:2,1:2", " * ", "")),
+    ("index.interval.bytes", ("2147483648", "2147483647", "-1", "")),
+)  # fmt: skip
+
+
+def _spelled(peer: Peer, version: int) -> Story:
+    name = f"probe-spelled-configs-{version}"
+    yield create(name)
+    for key, values in _SPELLINGS:
+        for number, value in enumerate(values):
+            yield alter(TOPIC, name, (key, SET, value))
+            # A mark behind it tells when Kafka's broker has seen the change.
+            mark = str(number + 1)
+            yield alter(TOPIC, name, ("flush.messages", SET, mark))
+            yield Step(
+                describe(TOPIC, name, key, "flush.messages"), until=shows(flush_messages=mark)
+            )
 
 
 def _topics_changed(peer: Peer, version: int) -> Story:
@@ -287,6 +319,17 @@ def _replaced(peer: Peer, version: int) -> Story:
         yield replace(kind, "1", ("root", "INFO"))
 
 
+def _too_few_in_sync(peer: Peer, version: int) -> Story:
+    name = f"probe-min-insync-{version}"
+    yield create(name, 1, min_insync_replicas="2")
+    data = PartitionProduceData(index=0, records=build_batch([b"x"]))
+    for acks in (-1, 1):
+        topic = TopicProduceData(name=name, partition_data=[data])
+        if version >= 13:
+            topic.topic_id = peer.topic_id(name)
+        yield ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5000, topic_data=[topic])
+
+
 def _listed(peer: Peer, version: int) -> Story:
     """What other cases make meanwhile would be listed too: only kinds that they don't make."""
     kinds: Iterator[list[int]] = iter(([8], [4], [8, 4]))
@@ -303,10 +346,12 @@ CONFIG_CASES = [
     Case("DescribeConfigs, all of the broker", 32, _all_of_the_broker, every_version=False),
     Case("DescribeConfigs, other resources", 32, _others_described),
     Case("IncrementalAlterConfigs, topics", 44, _topics_changed),
+    Case("IncrementalAlterConfigs, spellings", 44, _spelled, min_version=1),
     Case("IncrementalAlterConfigs, brokers", 44, _brokers_changed, min_version=1),
     Case("IncrementalAlterConfigs, groups", 44, _groups_changed),
     Case("IncrementalAlterConfigs, client metrics", 44, _client_metrics_changed),
     Case("IncrementalAlterConfigs, loggers", 44, _loggers_changed, min_version=1),
     Case("AlterConfigs", 33, _replaced),
+    Case("Produce with too few in-sync replicas of the configs", 0, _too_few_in_sync, 3),
     Case("ListConfigResources", 74, _listed),
 ]
