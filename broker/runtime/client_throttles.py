@@ -42,6 +42,7 @@ class ClientThrottles:
 
     def __init__(self, broker: Broker, quotas: ClientQuotas) -> None:
         self._loop = broker.loop
+        self._config = broker.config
         self._quotas = quotas
         self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
         self._limits: dict[tuple[str, str], _Limit | None] = {}
@@ -101,8 +102,12 @@ class ClientThrottles:
                 kinds = {kind for kind, _ in entity}
                 user = ANONYMOUS if USER in kinds else None
                 whose = (key, user, client_id if CLIENT_ID in kinds else None)
-                return _Limit(self._rates.setdefault(whose, SampledRate()), bound)
+                return _Limit(self._rates.setdefault(whose, self._new_rate()), bound)
         return None
+
+    def _new_rate(self) -> SampledRate:
+        window_ms = self._config["quota.window.size.seconds"] * 1000
+        return SampledRate(self._config["quota.window.num"], window_ms)
 
 
 def quotas_of(broker: Broker) -> ClientQuotas:

@@ -113,6 +113,14 @@ _SERVER = (
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
+        "quota.window.num", _INT, 11,
+        "How many samples a client's rate is measured over.", _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "quota.window.size.seconds", _INT, 1,
+        "How long each sample of a client's rate is.", _LOW, at_least(1),
+    ),
+    ConfigDef(
         "telemetry.max.bytes", _INT, 1_048_576,
         "The most bytes of metrics that a client may push at once.", _LOW, at_least(1),
     ),

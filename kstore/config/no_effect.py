@@ -140,14 +140,12 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "no quota is measured in samples",
+        "what these limit is not limited",
         (
             _row("alter.log.dirs.replication.quota.window.num", _INT, 11, at_least(1)),
             _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, at_least(1)),
             _row("controller.quota.window.num", _INT, 11, at_least(1)),
             _row("controller.quota.window.size.seconds", _INT, 1, at_least(1)),
-            _row("quota.window.num", _INT, 11, at_least(1)),
-            _row("quota.window.size.seconds", _INT, 1, at_least(1)),
             _row("replication.quota.window.num", _INT, 11, at_least(1)),
             _row("replication.quota.window.size.seconds", _INT, 1, at_least(1)),
         ),
