@@ -55,7 +55,10 @@ __all__ = [
 
 DYNAMIC_TOPIC_CONFIG = 1
 HIGH_WATERMARK = -1
-TIMED_OUT = "The request timed out."
+REFUSED_IDS: dict[int, str] = {
+    ErrorCode.INVALID_REQUEST: "A topic is deleted by its name or by its id: give one of both.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+}
 
 
 async def handle_create_topics(
@@ -150,9 +153,9 @@ async def handle_delete_topics(
             answered.add(name)
         topic = broker.image.topics.get(name) if name is not None else None
         topic_id = topic.topic_id if topic is not None else state.topic_id
-        code, message = unresolved, None
+        code, message = unresolved, REFUSED_IDS.get(unresolved)
         if request.timeout_ms <= 0:
-            code, message = ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT
+            code, message = ErrorCode.REQUEST_TIMED_OUT, None
         elif name is not None and counts[name] > 1:
             code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
         elif name is not None and code == ErrorCode.NONE:
@@ -213,7 +216,7 @@ async def handle_create_partitions(
     for asked in {topic.name: topic for topic in request.topics}.values():
         if request.timeout_ms <= 0:
             result = CreatePartitionsTopicResult(
-                name=asked.name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=TIMED_OUT
+                name=asked.name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=None
             )
         elif counts[asked.name] > 1:
             result = CreatePartitionsTopicResult(
@@ -239,7 +242,9 @@ async def _grow(
             NewPartitions(asked.name, asked.count, assignments), validate_only=validate_only
         )
     except TopicError as problem:
-        result.error_code, result.error_message = problem.code, problem.message
+        unknown = problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = problem.code
+        result.error_message = None if unknown else problem.message
     return result
 
 
