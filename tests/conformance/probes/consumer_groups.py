@@ -79,6 +79,15 @@ def owns(topic_id: UUID, *partitions: int) -> dict[str, Any]:
     return {"topic_partitions": [row]}
 
 
+def known(*topics: str) -> Step:
+    """Waits until the coordinator has heard of new topics, which is after they were answered."""
+    return Step(
+        join(f"{topics[-1]}-known", "first", *topics),
+        until=lambda answer: len(answer.assignment.topic_partitions) == len(topics),
+        compare=False,
+    )
+
+
 def _epoch(epoch: int) -> Callable[[Any], bool]:
     return lambda answer: answer.member_epoch >= epoch or answer.error_code != 0
 
@@ -108,6 +117,7 @@ def _refused(peer: Peer, version: int) -> Story:
 def _life(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-life-{version}"
     yield create(topic, 4)
+    yield known(topic)
     topic_id = peer.topic_id(topic)
     yield join(group, "a", topic, rack_id="r1")
     yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
@@ -151,12 +161,7 @@ def _range(peer: Peer, version: int) -> Story:
     yield create(one, 5)
     yield create(two, 5)
     group = one
-    # The coordinator learns of topics after the answer to their creation.
-    yield Step(
-        join(two, "first", one, two),
-        until=lambda answer: len(answer.assignment.topic_partitions) == 2,
-        compare=False,
-    )
+    yield known(one, two)
     yield join(group, "a", one, two, server_assignor="range", instance_id="z")
     yield join(group, "b", one, two, server_assignor="range")
     yield join(group, "c", one, server_assignor="range", instance_id="y")
@@ -171,6 +176,7 @@ def _range(peer: Peer, version: int) -> Story:
 def _static(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-static-{version}"
     yield create(topic, 2)
+    yield known(topic)
     topic_id = peer.topic_id(topic)
     yield join(group, "a", topic, instance_id="i")
     yield beat(group, "a", 2, instance_id="i", **owns(topic_id, 0, 1))
@@ -193,6 +199,7 @@ def _static(peer: Peer, version: int) -> Story:
 def _regex(peer: Peer, version: int) -> Story:
     group = f"probe-cg-regex-{version}"
     yield create(f"{group}-one", 2)
+    yield known(f"{group}-one")
     regex = f"probe-cg-regex-{version}-(one|two)"
     for wrong in ("(", "a**", "[a", "(?=a)", "\\1", "a{1001}", "*", "a)"):
         yield join(group, "w", subscribed_topic_names=None, subscribed_topic_regex=wrong)
@@ -222,6 +229,7 @@ def _commit(
 def _commits(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-commits-{version}"
     yield create(topic, 4)
+    yield known(topic)
     topic_id = peer.topic_id(topic)
     yield join(group, "a", topic)
     for member, epoch in (("a", 2), ("a", 1), ("a", 3), ("a", -1), ("b", 2), ("", -1)):
@@ -243,6 +251,7 @@ def _commits(peer: Peer, version: int) -> Story:
 def _fetches(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-fetches-{version}"
     yield create(topic, 1)
+    yield known(topic)
     yield join(group, "a", topic)
     yield _commit(peer, peer.version_for(8), group, topic, "a", 2, 0)
 
@@ -290,6 +299,7 @@ def _classic_join(group: str, topic: str, member: str, *owned: int) -> JoinGroup
 def _migration(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-migration-{version}"
     yield create(topic, 2)
+    yield known(topic)
     topic_id = peer.topic_id(topic)
     first: Any = yield Step(_classic_join(group, topic, ""), compare=False)
     member = first.member_id
