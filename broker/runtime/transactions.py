@@ -290,7 +290,9 @@ class TransactionCoordinator:
         # Not before the decision is on the disk: a marker without it would be half a transaction.
         if self.durable:
             await self._flushed(partition)
-        await self._complete(partition, decision.transaction.transactional_id)
+        work = self._complete(partition, decision.transaction.transactional_id)
+        # It is decided: a partition that can't be written now does not hold the answer up for long.
+        await asyncio.wait({self._spawn(work)}, timeout=RETRY_SECONDS)
         return decision
 
     async def _flushed(self, partition: TransactionPartition) -> None:
@@ -329,16 +331,27 @@ class TransactionCoordinator:
         self._completing.add(transactional_id)
         try:
             prepared = partition.shard.transactions[transactional_id]
-            left = prepared.partitions
+            left = sorted(prepared.partitions)
             while left:
-                some = frozenset(sorted(left)[:MARKERS_PER_TURN])
-                failed = write_markers(self.broker, prepared, partition.coordinator_epoch, some)
-                left = (left - some) | failed
-                await asyncio.sleep(RETRY_SECONDS if failed else 0)
+                left = await self._write_some(partition, prepared, left)
+                if left:
+                    await asyncio.sleep(RETRY_SECONDS)
             while not self._completed(partition, transactional_id):
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._completing.discard(transactional_id)
+
+    async def _write_some(
+        self, partition: TransactionPartition, prepared: Transaction, places: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Try each place once; those that failed are returned."""
+        failed: list[TopicPartition] = []
+        for begin in range(0, len(places), MARKERS_PER_TURN):
+            some = places[begin : begin + MARKERS_PER_TURN]
+            epoch = partition.coordinator_epoch
+            failed += sorted(write_markers(self.broker, prepared, epoch, some))
+            await asyncio.sleep(0)
+        return failed
 
     def _completed(self, partition: TransactionPartition, transactional_id: str) -> bool:
         completed = partition.shard.handle_completed(transactional_id, self.broker.now_ms())
@@ -397,10 +410,11 @@ class TransactionCoordinator:
 
         self._spawn(again())
 
-    def _spawn(self, work: Any) -> None:
-        task = self.loop.create_task(work)
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

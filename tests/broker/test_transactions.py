@@ -20,6 +20,11 @@ from kstore.broker.state.transaction_state import (
     record_of,
 )
 from kstore.errors import ErrorCode
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kstore.protocol.coordinator import FindCoordinatorRequest
 from kstore.protocol.log_records_transactions import encode_key, encode_value
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -220,6 +225,31 @@ def test_a_hanging_transaction_is_found_and_ended(start_broker: Start) -> None:
     assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
     assert producer.stable_offset() == 2
     assert producer.read() == []
+
+
+@pytest.mark.parametrize("partitions", [1, 40])
+def test_a_marker_that_can_not_be_written_is_tried_again(
+    start_broker: Start, partitions: int
+) -> None:
+    producer = Producer(start_broker(SETTINGS))
+    producer.create_topic(partitions)
+    producer.init()
+
+    def allow_batches_of(size_bytes: int) -> None:
+        config = AlterableConfig(name="max.message.bytes", value=str(size_bytes))
+        resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        assert producer.ask(request, 1).responses[0].error_code == ErrorCode.NONE
+
+    producer.write(b"v", 0, *range(partitions))
+    allow_batches_of(10)
+    assert producer.end(committed=True).error_code == ErrorCode.NONE
+    assert producer.state().transaction_state == "PrepareCommit"
+    assert producer.end(committed=True).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert producer.read() == []
+    allow_batches_of(1000)
+    producer.await_state("CompleteCommit")
+    assert producer.read(0) == producer.read(partitions - 1) == [b"v"]
 
 
 # ---- crashes ----

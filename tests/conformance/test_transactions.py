@@ -10,11 +10,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.python_clients import PYTHON_CLIENTS
 from tests.reference.transactional_producer import Producer
@@ -248,7 +248,6 @@ class Copier:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka takes 13 s to answer again after a kill -9")
 def test_a_copy_is_exact_while_the_broker_is_killed(own_broker: Any, topic: str) -> None:
     values = [b"%05d" % number for number in range(600)]
     source, target = f"{topic}-from", f"{topic}-to"
@@ -287,7 +286,6 @@ def write_all(broker: Any, topic: str, values: list[bytes]) -> None:
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka takes 13 s to answer again after a kill -9")
 @pytest.mark.parametrize("mode", ["--use-group-metadata", "--group-mode"])
 def test_kafkas_transactional_message_copier_is_exact_under_kills(
     own_broker: Any, topic: str, mode: str
@@ -368,22 +366,21 @@ def test_kafka_transactions_lists_describes_finds_and_aborts(own_broker: Any) ->
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
-def test_kafka_transactions_finds_and_aborts_what_hangs(own_broker: Any) -> None:
-    own_broker.stop()
-    own_broker.overrides["transaction.partition.verification.enable"] = "false"
-    own_broker.start()
-    producer = Producer(own_broker, "hangs")
-    producer.create_topic()
-    while producer.init().error_code:
-        time.sleep(0.05)
-    producer.behind_ms = 5 * 3600 * 1000
-    assert producer.write(b"v", version=11) == [0]
-    assert producer.stable_offset() == 0
-    main = "org.apache.kafka.tools.TransactionsCommand"
-    server = ["--bootstrap-server", own_broker.bootstrap]
-    found = run_tool(main, [*server, "find-hanging", "--broker-id", "1"]).stdout.splitlines()
-    assert found[1].split()[:3] == ["t", "0", str(producer.id)]
-    place = ["--topic", "t", "--partition", "0", "--start-offset", "0"]
-    run_tool(main, [*server, "abort", *place])
-    assert producer.stable_offset() == 2
-    assert producer.read() == []
+def test_kafka_transactions_finds_and_aborts_what_hangs(peer: Any, tmp_path: Path) -> None:
+    unverified = {"transaction.partition.verification.enable": "false"}
+    with type(peer)(tmp_path, overrides=unverified) as broker:
+        producer = Producer(broker, "hangs")
+        producer.create_topic()
+        while producer.init().error_code:
+            time.sleep(0.05)
+        producer.behind_ms = 5 * 3600 * 1000
+        assert producer.write(b"v", version=11) == [0]
+        assert producer.stable_offset() == 0
+        main = "org.apache.kafka.tools.TransactionsCommand"
+        server = ["--bootstrap-server", broker.bootstrap]
+        found = run_tool(main, [*server, "find-hanging", "--broker-id", "1"]).stdout.splitlines()
+        assert found[1].split()[:3] == ["t", "0", str(producer.id)]
+        place = ["--topic", "t", "--partition", "0", "--start-offset", "0"]
+        run_tool(main, [*server, "abort", *place])
+        assert producer.stable_offset() == 2
+        assert producer.read() == []
