@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 
 import pytest
@@ -100,3 +101,40 @@ def test_creating_a_topic_twice_is_refused(client, topic):
     client.create_topic(topic, 1)
     with pytest.raises(Exception, match=r"(?i)already.?exists"):
         client.create_topic(topic, 1)
+
+
+def test_librdkafkas_statistics_tell_what_was_received_and_no_lag(peer, topic):
+    import json
+
+    from confluent_kafka import Consumer
+
+    client = PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap)
+    client.create_topic(topic, 1)
+    client.send(topic, samples(20))
+    told: list[dict] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": peer.bootstrap,
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "statistics.interval.ms": 200,
+            "stats_cb": lambda text: told.append(json.loads(text)),
+        }
+    )
+    consumer.subscribe([topic])
+
+    def partition() -> dict:
+        found = told[-1]["topics"].get(topic, {}) if told else {}
+        return found.get("partitions", {}).get("0", {})
+
+    deadline = time.monotonic() + 40
+    wanted = {"rxmsgs": 20, "hi_offset": 20, "lo_offset": 0, "consumer_lag": 0}
+    while {name: partition().get(name) for name in wanted} != wanted:
+        assert time.monotonic() < deadline, partition()
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None and message.offset() == 19:
+            consumer.commit(message, asynchronous=False)
+    consumer.close()
+    states = {row["state"] for row in told[-1]["brokers"].values() if row["nodeid"] >= 0}
+    assert states == {"UP"}
