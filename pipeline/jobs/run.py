@@ -168,15 +168,17 @@ def _program() -> str:
 
 def _free_port() -> int:
     """The default port if nobody listens there, else any free one."""
+    reason = ""
     for port in (DEFAULT_PORT, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("localhost", port))
-            except OSError:
+            except OSError as error:
+                reason = str(error)
                 continue
             return int(probe.getsockname()[1])
-    raise LoadError("there is no free port on localhost")
+    raise LoadError(f"no port of localhost can be listened on: {reason}")
 
 
 def _interrupt(number: int, frame: object) -> None:
