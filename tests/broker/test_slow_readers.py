@@ -235,15 +235,18 @@ def test_a_connection_reset_in_the_middle_of_an_answer_leaves_nothing_open(
     until(lambda: open_files(broker) <= before)
 
 
+@pytest.mark.parametrize("together", [False, True])
 def test_what_was_answered_is_sent_before_a_bad_frame_ends_the_connection(
-    broker: KstoreBroker,
+    broker: KstoreBroker, together: bool
 ) -> None:
     topic = Topic(Wire(broker), "last")
     stored = b"".join(fill(topic, 6))
     sock = small_window(broker)
-    sock.sendall(fetch_frame(topic, 1, 6 * MB))
+    bad = struct.pack(">i", -5)
+    sock.sendall(fetch_frame(topic, 1, 6 * MB) + (bad if together else b""))
     assert sock.recv(1, socket.MSG_PEEK)
-    sock.sendall(struct.pack(">i", -5))
+    if not together:
+        sock.sendall(bad)
     assert records_of(read_answer(sock), 1) == [stored]
     with pytest.raises(ConnectionError):
         read_answer(sock)
