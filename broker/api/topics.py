@@ -45,6 +45,7 @@ from kstore.protocol.topics import (
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.client_throttles import Mutations
 
 __all__ = [
     "handle_create_partitions",
@@ -86,14 +87,41 @@ async def handle_create_topics(
                     error_message="Duplicate topic name.",
                 )
             )
+    mutations = _mutations(broker, ctx)
     for asked in request.topics:
         if counts[asked.name] == 1:
-            response.topics.append(await _create(broker, asked, request.validate_only))
+            made = await _create(broker, asked, request.validate_only, mutations)
+            response.topics.append(made)
+    response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
 
 
+STRICT_FROM = {19: 6, 20: 5, 37: 3}
+"""The version of CreateTopics, DeleteTopics and CreatePartitions from which clients know
+THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
+THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+
+
+def _mutations(broker: Broker, ctx: RequestContext) -> Mutations | None:
+    """What the partitions that the request makes or deletes are charged by, if by anything."""
+    if broker.throttles is None:
+        return None
+    strict = ctx.api_version >= STRICT_FROM[ctx.api_key]
+    found: Mutations | None = broker.throttles.mutations(ctx.client_id or "", strict=strict)
+    return found
+
+
+def _throttle(broker: Broker, ctx: RequestContext, mutations: Mutations | None) -> int:
+    """How long the client has to wait after this request; it is not served meanwhile."""
+    wait_ms = 0 if mutations is None else mutations.wait_ms()
+    if wait_ms and broker.throttles is not None and ctx.connection is not None:
+        broker.throttles.hold(ctx.connection, wait_ms)
+    return wait_ms
+
+
 async def _create(
-    broker: Broker, asked: CreatableTopic, validate_only: bool
+    broker: Broker, asked: CreatableTopic, validate_only: bool, mutations: Mutations | None
 ) -> CreatableTopicResult:
     new = NewTopic(
         asked.name,
@@ -107,6 +135,11 @@ async def _create(
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once."
             )
+        if mutations is not None:
+            planned = await broker.topics.create(new, validate_only=True)
+            if not mutations.charge(len(planned.partitions)):
+                code, message = THROTTLED
+                return CreatableTopicResult(name=asked.name, error_code=code, error_message=message)
         topic = await broker.topics.create(new, validate_only=validate_only)
     except TopicError as problem:
         return CreatableTopicResult(
@@ -145,6 +178,7 @@ async def handle_delete_topics(
     resolved = [(state, *_resolve(broker, state)) for state in asked]
     counts = Counter(name for _, name, _ in resolved if name is not None)
     response = DeleteTopicsResponse()
+    mutations = _mutations(broker, ctx)
     answered: set[str] = set()
     for state, name, unresolved in resolved:
         if name in answered:
@@ -158,6 +192,8 @@ async def handle_delete_topics(
             code, message = ErrorCode.REQUEST_TIMED_OUT, None
         elif name is not None and counts[name] > 1:
             code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+        elif topic is not None and mutations and not mutations.charge(len(topic.partitions)):
+            code, message = THROTTLED
         elif name is not None and code == ErrorCode.NONE:
             code, message = await _delete(broker, name)
         response.responses.append(
@@ -165,6 +201,7 @@ async def handle_delete_topics(
                 name=name, topic_id=topic_id, error_code=code, error_message=message
             )
         )
+    response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
 
 
@@ -213,6 +250,7 @@ async def handle_create_partitions(
     """Let topics grow; naming one twice is INVALID_REQUEST."""
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
+    mutations = _mutations(broker, ctx)
     for asked in {topic.name: topic for topic in request.topics}.values():
         if request.timeout_ms <= 0:
             result = CreatePartitionsTopicResult(
@@ -225,22 +263,28 @@ async def handle_create_partitions(
                 error_message="Duplicate topic in request.",
             )
         else:
-            result = await _grow(broker, asked, request.validate_only)
+            result = await _grow(broker, asked, request.validate_only, mutations)
         response.results.append(result)
+    response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
 
 
 async def _grow(
-    broker: Broker, asked: CreatePartitionsTopic, validate_only: bool
+    broker: Broker, asked: CreatePartitionsTopic, validate_only: bool, mutations: Mutations | None
 ) -> CreatePartitionsTopicResult:
     assignments = None
     if asked.assignments is not None:
         assignments = [assignment.broker_ids for assignment in asked.assignments]
     result = CreatePartitionsTopicResult(name=asked.name)
     try:
-        await broker.topics.add_partitions(
-            NewPartitions(asked.name, asked.count, assignments), validate_only=validate_only
-        )
+        new = NewPartitions(asked.name, asked.count, assignments)
+        if mutations is not None:
+            await broker.topics.add_partitions(new, validate_only=True)
+            added = asked.count - len(broker.image.topics[asked.name].partitions)
+            if not mutations.charge(added):
+                result.error_code, result.error_message = THROTTLED
+                return result
+        await broker.topics.add_partitions(new, validate_only=validate_only)
     except TopicError as problem:
         unknown = problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         result.error_code = problem.code

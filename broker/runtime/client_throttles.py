@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.runtime.client_quotas import ClientQuotas
 from kstore.broker.state.client_quotas import CLIENT_ID, IP, USER, precedence
-from kstore.broker.state.rates import SampledRate
+from kstore.broker.state.rates import SampledRate, TokenBucket
 
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["ClientThrottles", "quotas_of"]
+__all__ = ["ClientThrottles", "Mutations", "quotas_of"]
 
 PRODUCE, FETCH = 0, 1
 BYTE_RATES = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
 REQUEST_TIME = "request_percentage"
-KEYS = (*BYTE_RATES.values(), REQUEST_TIME)
+MUTATIONS = "controller_mutation_rate"
+KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
 ANONYMOUS = "ANONYMOUS"
 MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = 2**31 - 1
@@ -37,6 +38,36 @@ class _Limit(NamedTuple):
     bound: float
 
 
+class Mutations:
+    """The partitions that one request makes or deletes (KIP-599)."""
+
+    def __init__(
+        self, bucket: TokenBucket, per_second: float, now_ms: float, *, strict: bool
+    ) -> None:
+        self._bucket = bucket
+        self._per_second = per_second
+        self._now_ms = now_ms
+        self._strict = strict
+        self._wait_ms = 0
+
+    def charge(self, partitions: int) -> bool:
+        """Take so many partitions into account; False where the client has to wait first. A client
+        that knows no such error is never refused.
+        """
+        owed_ms = int(self._bucket.wait_ms(self._now_ms, self._per_second))
+        if self._strict and owed_ms > 0:
+            self._wait_ms = owed_ms
+            return False
+        self._bucket.take(self._now_ms, self._per_second, partitions)
+        if not self._strict:
+            self._wait_ms = int(self._bucket.wait_ms(self._now_ms, self._per_second))
+        return True
+
+    def wait_ms(self) -> int:
+        """How long the client has to wait after its request."""
+        return self._wait_ms
+
+
 class ClientThrottles:
     """The rates of clients that have quotas."""
 
@@ -46,6 +77,7 @@ class ClientThrottles:
         self._quotas = quotas
         self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
         self._limits: dict[tuple[str, str], _Limit | None] = {}
+        self._buckets: dict[tuple[str | None, str | None], TokenBucket] = {}
 
     def forget_bounds(self) -> None:
         """Quotas have changed; what was used counts on."""
@@ -78,8 +110,29 @@ class ClientThrottles:
         limit.rate.record(now_ms, (perf_counter_ns() - began) * PERCENT_PER_NS)
         wait_ms = min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_REQUEST_WAIT_MS)
         if wait_ms >= 1:
-            connection.mute()
-            self._loop.call_later(wait_ms / 1000, connection.unmute)
+            self.hold(connection, int(wait_ms))
+
+    # ---- what handlers of topics call ----
+
+    def mutations(self, client_id: str, *, strict: bool) -> Mutations | None:
+        """What a client's request is charged by; None where it has no quota. ``strict`` clients
+        know the error THROTTLING_QUOTA_EXCEEDED.
+        """
+        held = self._held_by(MUTATIONS, client_id)
+        if held is None:
+            return None
+        whose, bound = held
+        bucket = self._buckets.get(whose)
+        if bucket is None:
+            windows = self._config["controller.quota.window.num"]
+            seconds = self._config["controller.quota.window.size.seconds"]
+            bucket = self._buckets[whose] = TokenBucket(windows * seconds)
+        return Mutations(bucket, bound, self._loop.time() * 1000, strict=strict)
+
+    def hold(self, connection: Connection, wait_ms: int) -> None:
+        """Serve a client no more for so long."""
+        connection.mute()
+        self._loop.call_later(wait_ms / 1000, connection.unmute)
 
     # ---- which quota ----
 
@@ -90,19 +143,30 @@ class ClientThrottles:
         if len(self._limits) >= MAX_CLIENTS:
             self._limits.clear()
             self._rates.clear()
+            self._buckets.clear()
         found = self._limits[key, client_id] = self._resolve(key, client_id)
         return found
 
     def _resolve(self, key: str, client_id: str) -> _Limit | None:
-        """The quota that holds for a client. A default one holds for each client by itself."""
+        held = self._held_by(key, client_id)
+        if held is None:
+            return None
+        whose, bound = held
+        return _Limit(self._rates.setdefault((key, *whose), self._new_rate()), bound)
+
+    def _held_by(
+        self, key: str, client_id: str
+    ) -> tuple[tuple[str | None, str | None], float] | None:
+        """(user, client id) that share a quota with this client, and the quota. A default one holds
+        for each client by itself.
+        """
         quotas = self._quotas.quotas
         for entity in precedence(ANONYMOUS, client_id):
             bound = quotas.get(entity, {}).get(key)
             if bound is not None:
                 kinds = {kind for kind, _ in entity}
                 user = ANONYMOUS if USER in kinds else None
-                whose = (key, user, client_id if CLIENT_ID in kinds else None)
-                return _Limit(self._rates.setdefault(whose, self._new_rate()), bound)
+                return (user, client_id if CLIENT_ID in kinds else None), bound
         return None
 
     def _new_rate(self) -> SampledRate:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["SampledRate"]
+__all__ = ["SampledRate", "TokenBucket"]
 
 
 class SampledRate:
@@ -53,3 +53,32 @@ class SampledRate:
         elapsed = now_ms - self._samples[0][0] if self._samples else 0.0
         missing = self._max_samples - 1 - int(elapsed // self._window_ms)
         return elapsed + max(missing, 0) * self._window_ms
+
+
+class TokenBucket:
+    """Tokens that come at a rate, up to a burst (KIP-599). More may be taken at once than there
+    are: then nothing may be taken until the debt is paid.
+    """
+
+    __slots__ = ("_burst_s", "_tokens", "_updated_ms")
+
+    def __init__(self, burst_s: float) -> None:
+        self._burst_s = burst_s
+        self._tokens: float | None = None
+        self._updated_ms = 0.0
+
+    def take(self, now_ms: float, per_second: float, count: float) -> None:
+        """Take tokens, or go into debt."""
+        self._tokens = self._refilled(now_ms, per_second) - count
+        self._updated_ms = now_ms
+
+    def wait_ms(self, now_ms: float, per_second: float) -> float:
+        """How long it takes until the debt is paid; 0 without any."""
+        tokens = self._refilled(now_ms, per_second)
+        return -tokens / per_second * 1000 if tokens < 0 else 0.0
+
+    def _refilled(self, now_ms: float, per_second: float) -> float:
+        burst = self._burst_s * per_second
+        if self._tokens is None:
+            return burst
+        return min(burst, self._tokens + (now_ms - self._updated_ms) / 1000 * per_second)

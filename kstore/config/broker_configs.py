@@ -113,6 +113,15 @@ _SERVER = (
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
+        "controller.quota.window.num", _INT, 11,
+        "How many windows' changes of partitions a client may make at once.",
+        _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "controller.quota.window.size.seconds", _INT, 1,
+        "How long each window of changes of partitions is.", _LOW, at_least(1),
+    ),
+    ConfigDef(
         "quota.window.num", _INT, 11,
         "How many samples a client's rate is measured over.", _LOW, at_least(1),
     ),

@@ -144,8 +144,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         (
             _row("alter.log.dirs.replication.quota.window.num", _INT, 11, at_least(1)),
             _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, at_least(1)),
-            _row("controller.quota.window.num", _INT, 11, at_least(1)),
-            _row("controller.quota.window.size.seconds", _INT, 1, at_least(1)),
             _row("replication.quota.window.num", _INT, 11, at_least(1)),
             _row("replication.quota.window.size.seconds", _INT, 1, at_least(1)),
         ),

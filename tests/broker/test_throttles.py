@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.metadata import MetadataRequest
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -20,7 +21,13 @@ from kstore.protocol.quotas import (
 )
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from tests.conformance import wire
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -150,3 +157,37 @@ def test_a_share_of_the_brokers_time_that_is_used_up_makes_a_client_wait(broker,
     client.call(MetadataRequest(topics=None), 9)
     assert client.waits()
     assert not Client(broker, "other").waits()
+
+
+def create(*names: str) -> CreateTopicsRequest:
+    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=5000)
+
+
+def test_who_makes_too_many_partitions_is_refused_and_waits(broker, admin):
+    admin.call(quota({"client-id": "maker"}, "controller_mutation_rate", 0.1))  # 1.1 at once
+    maker = Client(broker, "maker")
+    answer = maker.call(create("a", "b", "c"))
+    throttled = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert [topic.error_code for topic in answer.topics] == [0, throttled, throttled]
+    assert 8_000 < answer.throttle_time_ms <= 9_000
+    assert maker.waits()
+    again = Client(broker, "maker")
+    deleted = again.call(DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000), 5)
+    assert [topic.error_code for topic in deleted.responses] == [throttled]
+    grown = Client(broker, "maker").call(
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="a", count=3, assignments=None)], timeout_ms=5000
+        )
+    )
+    assert [topic.error_code for topic in grown.results] == [throttled]
+    assert Client(broker, "other").call(create("b")).topics[0].error_code == 0
+
+
+def test_a_client_that_knows_no_such_error_is_not_refused_but_waits(broker, admin):
+    admin.call(quota({"client-id": "old"}, "controller_mutation_rate", 0.1))
+    old = Client(broker, "old")
+    answer = old.call(create("a", "b"), 5)
+    assert [topic.error_code for topic in answer.topics] == [0, 0]
+    assert 28_000 < answer.throttle_time_ms <= 29_000
+    assert old.waits()
