@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from kstore.broker.api.api_versions import finalized_features
 from kstore.broker.api.groups import GROUP_OPERATIONS
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.broker.state.consumer_describe import describe_consumer_group
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
+
+KIND = "consumer"
+FEATURE = "group.version"
 
 
 async def handle_consumer_group_heartbeat(
@@ -51,13 +55,15 @@ async def handle_consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Members, assignments and target assignments of the groups asked for."""
     response = ConsumerGroupDescribeResponse()
+    if not _is_enabled(broker):
+        refused = ErrorCode.UNSUPPORTED_VERSION
+        response.groups = [
+            DescribedGroup(group_id=group_id, error_code=refused) for group_id in request.group_ids
+        ]
+        return response
     coordinator = coordinator_of(broker)
     default = coordinator.settings.consumer_assignors[0]
     for group_id in request.group_ids:
-        if not _is_enabled(broker):
-            code = ErrorCode.UNSUPPORTED_VERSION
-            response.groups.append(DescribedGroup(group_id=group_id, error_code=code))
-            continue
         if not group_id:
             response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
             continue
@@ -75,4 +81,6 @@ async def handle_consumer_group_describe(
 
 
 def _is_enabled(broker: Broker) -> bool:
-    return "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+    """Whether the protocol is among those of the settings, and its feature is finalized."""
+    protocols = broker.config["group.coordinator.rebalance.protocols"]
+    return KIND in protocols and finalized_features(broker).levels.get(FEATURE, 0) > 0

@@ -166,7 +166,7 @@ class ConsumerStep:
                 resolve = True
             else:
                 bump = new.regex in group.regexes
-        if resolve or group.subscribed_regexes():
+        if resolve or new.regex or group.regexes:
             self._refresh_regexes(old, new, resolve)
         return changed, bump
 

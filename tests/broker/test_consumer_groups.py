@@ -1,0 +1,177 @@
+"""Consumer groups through a socket: listing by type, settings of a group, the switch that turns the
+protocol off, and what of a group is there after kill -9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+)
+from kstore.protocol.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.broker.test_api import Wire
+from tests.conformance.kstore_broker import KstoreBroker
+
+GROUP_RESOURCE = 32
+QUICK = {
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture
+def line(start_broker: Callable[..., KstoreBroker]) -> Wire:
+    line = Wire(start_broker(QUICK))
+    new = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    assert line.call(CreateTopicsRequest(topics=[new])).topics[0].error_code == 0
+    return line
+
+
+def enter(line: Wire, member: str = "a", **fields: Any) -> Any:
+    said: dict[str, Any] = {
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    return beat(line, member, 0, **(said | fields))
+
+
+def beat(line: Wire, member: str, epoch: int, **fields: Any) -> Any:
+    return line.call(
+        ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
+    )
+
+
+def held(answer: Any) -> list[int]:
+    return [index for row in answer.assignment.topic_partitions for index in row.partitions]
+
+
+def commit(line: Wire, member: str, epoch: int, partition: int, **fields: Any) -> int:
+    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=5, **fields)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
+    request = OffsetCommitRequest(
+        group_id="g", member_id=member, generation_id_or_member_epoch=epoch, topics=[topic]
+    )
+    code: int = line.call(request, 9).topics[0].partitions[0].error_code
+    return code
+
+
+def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
+    enter(line)
+
+    def listed(**filters: list[str]) -> list[tuple[str, str, str]]:
+        groups = line.call(ListGroupsRequest(**filters)).groups
+        return [(group.group_id, group.group_type, group.group_state) for group in groups]
+
+    mine = [("g", "consumer", "Stable")]
+    assert listed() == mine
+    assert listed(types_filter=["Consumer"], states_filter=["stable"]) == mine
+    assert listed(types_filter=["classic"]) == []
+    assert listed(states_filter=["Empty"]) == []
+    described = line.call(DescribeGroupsRequest(groups=["g"])).groups[0]
+    assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    old = line.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0]
+    assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
+
+
+def test_a_group_s_settings_hold_for_it(line: Wire) -> None:
+    assert enter(line).heartbeat_interval_ms == 5000
+    configs = [AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")]
+    resource = AlterConfigsResource(
+        resource_type=GROUP_RESOURCE, resource_name="g", configs=configs
+    )
+    answer = line.call(IncrementalAlterConfigsRequest(resources=[resource]))
+    assert answer.responses[0].error_code == 0
+    assert beat(line, "a", 2).heartbeat_interval_ms == 7000
+
+
+def test_topics_that_grow_or_go_reach_the_group(line: Wire) -> None:
+    assert held(enter(line)) == [0, 1]
+    more = [CreatePartitionsTopic(name="t", count=4, assignments=None)]
+    grown = line.call(CreatePartitionsRequest(topics=more, timeout_ms=5000))
+    assert grown.results[0].error_code == 0, grown
+    assert held(beat(line, "a", 2)) == [0, 1, 2, 3]
+    line.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000))
+    assert held(beat(line, "a", 3)) == []
+
+
+def test_kill_9_loses_nothing_of_a_group(
+    start_broker: Callable[..., KstoreBroker],
+) -> None:
+    broker = start_broker(QUICK)
+    line = Wire(broker)
+    new = CreatableTopic(name="t", num_partitions=4, replication_factor=1)
+    line.call(CreateTopicsRequest(topics=[new]))
+    enter(line)
+    enter(line, "b", instance_id="i")
+    beat(line, "a", 2)
+    assert commit(line, "a", 2, 3, partition_epoch=7) == ErrorCode.NONE
+    before = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    broker.kill()
+    broker.start()
+    line = Wire(broker)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    deadline = time.monotonic() + 20
+    while True:
+        after = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+        if after.error_code != loading or time.monotonic() > deadline:
+            break
+    assert after == before
+    assert after.group_state == "Reconciling"
+    assert commit(line, "a", 2, 3, partition_epoch=6) == ErrorCode.INVALID_PARTITION_EPOCH
+    assert commit(line, "a", 1, 3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(line, "b", 3, 3) == ErrorCode.STALE_MEMBER_EPOCH
+    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+    fetched = line.call(OffsetFetchRequest(groups=[asked]), 9).groups[0]
+    (partition,) = fetched.topics[0].partitions
+    assert (partition.committed_offset, partition.partition_epoch) == (5, 7)
+
+
+def test_an_emptied_group_is_deleted(line: Wire) -> None:
+    enter(line)
+    delete = DeleteGroupsRequest(groups_names=["g"])
+    assert line.call(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert beat(line, "a", -1).member_epoch == -1
+    assert line.call(delete).results[0].error_code == ErrorCode.NONE
+    described = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_protocol_can_be_switched_off(start_broker: Callable[..., KstoreBroker]) -> None:
+    off = {"group.coordinator.rebalance.protocols": "classic"}
+    line = Wire(start_broker(off))
+    unsupported = ErrorCode.UNSUPPORTED_VERSION
+    assert enter(line).error_code == unsupported
+    described = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    assert described.error_code == unsupported
