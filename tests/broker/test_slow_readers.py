@@ -205,6 +205,7 @@ def test_deleted_records_are_no_longer_fetched_and_nothing_breaks(broker: Kstore
     stored = fill(topic, 6)
     sock = small_window(broker)
     sock.sendall(fetch_frame(topic, 1, 6 * MB))
+    assert sock.recv(1, socket.MSG_PEEK)
     request = DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
