@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore.broker.state.topic_rules import topic_row
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
@@ -183,7 +184,10 @@ class LocalReplicas:
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
-            given = {**self._config.topic_defaults(), **overrides}
+            given = self._config.topic_defaults()
+            for name, text in overrides.items():
+                row = topic_row(name)  # None: of a version that knows more
+                given[name] = text if row is None else row.format(row.parse(text, "topic config"))
             found = self._log_configs[key] = LogConfig.from_topic_configs(given)
         return found
 

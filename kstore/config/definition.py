@@ -88,6 +88,8 @@ class Validator(NamedTuple):
     allowed: str
     complaint: Callable[[Any], str] = lambda value: ""
     """What Kafka says of a value that it does not allow; empty for the words of ``allowed``."""
+    items_once: bool = False
+    """A list's items count once, and none may be empty."""
 
 
 def at_least(low: float) -> Validator:
@@ -137,6 +139,7 @@ def each_one_of(*choices: str) -> Validator:
         lambda value: all(item in choices for item in value),
         f"with any of {words}",
         lambda value: f"String must be one of: {words}",
+        items_once=True,
     )
 
 
@@ -231,6 +234,10 @@ class ConfigDef(NamedTuple):
             if self.type is ConfigType.BOOLEAN:
                 return None, "Expected value to be either true or false"
             return None, f"Not a number of type {self.type.name}"
+        if self.validator is not None and self.validator.items_once:
+            value = tuple(dict.fromkeys(value))
+            if text.strip() and not all(item.strip() for item in text.split(",")):
+                return None, "A list's items may not be empty"
         if self.validator is None or self.validator.check(value):
             return value, ""
         return None, self.validator.complaint(value) or f"It must be {self.allowed}"
@@ -248,7 +255,7 @@ class ConfigDef(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         if isinstance(value, float):
-            return repr(value).replace("e+", "E")
+            return _double_text(value)
         return str(value)
 
 
@@ -260,16 +267,42 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    if not text.isascii() or not text.removeprefix("-").removeprefix("+").isdigit():
+    if not text.removeprefix("-").removeprefix("+").isdecimal():
         raise ValueError(text)
     return int(text)
 
 
+# What Java reads as a double.
+_DOUBLE = re.compile(
+    r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|0[xX][\da-fA-F.]+[pP][+-]?\d+)[dDfF]?)"
+)
+
+
 def _double(text: str) -> float:
-    value = float(text)
-    if value != value:
+    if not _DOUBLE.fullmatch(text):
         raise ValueError(text)
-    return value
+    if "x" in text.lower():
+        return float.fromhex(text.rstrip("dDfF") if "p" in text.lower() else text)
+    return float(text if text[-1] in "Ny" else text.rstrip("dDfF"))
+
+
+def _double_text(value: float) -> str:
+    """As Java writes it: 0.5, and 1.0E-5 for what is small or large."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    text = repr(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return text
+    sign, text = ("-", text[1:]) if value < 0 else ("", text)
+    digits, _, exponent = text.partition("e")
+    whole, _, part = digits.partition(".")
+    if whole == "0":  # 0.00012 is 1.2E-4
+        digits = part.lstrip("0")
+        shift = len(digits) - len(part) - 1
+    else:
+        digits = (whole + part).rstrip("0")
+        shift = len(whole) - 1
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{shift + int(exponent or 0)}"
 
 
 def _items(text: str) -> tuple[str, ...]:

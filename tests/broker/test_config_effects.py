@@ -195,6 +195,26 @@ def test_a_brokers_default_acts_on_open_topics_at_once(client: Client) -> None:
         assert client.produce("small-by-default", big) == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "shown"),
+    [
+        ("min.cleanable.dirty.ratio", "1d", "1.0"),
+        ("min.cleanable.dirty.ratio", " 1e-5 ", "1.0E-5"),
+        ("retention.ms", "+5", "5"),
+        ("cleanup.policy", "delete, delete", "delete"),
+        ("preallocate", "TRUE", "true"),
+    ],
+)
+def test_values_may_be_written_as_java_reads_them(
+    client: Client, key: str, text: str, shown: str
+) -> None:
+    topic = f"java-{key}-{len(text)}"
+    client.make(topic)
+    assert client.alter(TOPIC, topic, key, text) == (0, None)
+    assert client.value(TOPIC, topic, key) == (shown, 1)
+    assert client.produce(topic, RECORDS) == 0
+
+
 def test_what_is_only_validated_is_not_set(client: Client) -> None:
     client.make("dry")
     assert client.alter(TOPIC, "dry", "retention.ms", "1000", dry=True) == (0, None)
