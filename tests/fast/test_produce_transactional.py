@@ -1,0 +1,129 @@
+"""When Produce asks about a transactional batch: once per request, only about partitions where the
+producer has no open transaction, and never about other batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.plane_harness import Plane
+
+PRODUCE, VERSION = 0, 12
+PRODUCER = (7, 3)
+
+
+class Asked:
+    """Stands for the coordinator: keeps the questions, refuses what it is told to."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[str, tuple[int, int], int, list[tuple[int, int]]]] = []
+        self.refuses: dict[int, int] = {}
+
+    def __call__(
+        self, name: str, producer: tuple[int, int], version: int, asked: list[tuple[Any, int]]
+    ) -> dict[Any, int]:
+        places = [(partition.index, sequence) for partition, sequence in asked]
+        self.questions.append((name, producer, version, places))
+        return {
+            partition: self.refuses[partition.index]
+            for partition, _ in asked
+            if partition.index in self.refuses
+        }
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    plane = Plane(tmp_path)
+    yield plane
+    plane.close()
+
+
+@pytest.fixture
+def asked(plane: Plane) -> Asked:
+    asked = Asked()
+    plane.plane.produce.admit_transactional = asked
+    return asked
+
+
+def batch(
+    sequence: int, *, transactional: bool = True, producer: tuple[int, int] = PRODUCER
+) -> bytes:
+    return build_batch(
+        [(b"k", b"v")],
+        timestamp=1_700_000_000_000,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+def codes(plane: Plane, batches: dict[int, bytes], name: str | None = "tx") -> list[int]:
+    """The answer's error codes, in the order of the partitions asked for."""
+    rows = [PartitionProduceData(index=index, records=data) for index, data in batches.items()]
+    topics = [TopicProduceData(name="t", partition_data=rows)]
+    request = ProduceRequest(transactional_id=name, acks=1, timeout_ms=1000, topic_data=topics)
+    response = plane.client().call(PRODUCE, VERSION, request)
+    return [row.error_code for row in response.responses[0].partition_responses]
+
+
+def test_one_question_for_all_partitions_of_a_request(plane: Plane, asked: Asked) -> None:
+    assert codes(plane, {0: batch(0), 1: batch(4)}) == [0, 0]
+    assert asked.questions == [("tx", PRODUCER, VERSION, [(0, 0), (1, 4)])]
+
+
+def test_no_question_where_the_transaction_is_open(plane: Plane, asked: Asked) -> None:
+    codes(plane, {0: batch(0)})
+    codes(plane, {0: batch(1)})
+    codes(plane, {0: batch(2), 1: batch(0)})
+    assert [places for *_, places in asked.questions] == [[(0, 0)], [(1, 0)]]
+
+
+def test_another_epoch_is_another_transaction(plane: Plane, asked: Asked) -> None:
+    codes(plane, {0: batch(0)})
+    codes(plane, {0: batch(0, producer=(7, 4))})
+    assert [producer for _, producer, *_ in asked.questions] == [(7, 3), (7, 4)]
+
+
+def test_what_is_refused_is_not_appended_and_the_rest_is(plane: Plane, asked: Asked) -> None:
+    asked.refuses = {1: ErrorCode.INVALID_TXN_STATE}
+    assert codes(plane, {0: batch(0), 1: batch(0)}) == [0, ErrorCode.INVALID_TXN_STATE]
+    assert [plane.partition(index).log_end_offset for index in (0, 1)] == [1, 0]
+
+
+def test_batches_of_two_producers_are_refused_without_a_question(
+    plane: Plane, asked: Asked
+) -> None:
+    found = codes(plane, {0: batch(0), 1: batch(0, producer=(8, 3))})
+    assert found[1] == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert asked.questions == []
+
+
+@pytest.mark.parametrize("name", ["tx", None])
+def test_batches_outside_of_transactions_are_never_asked_about(
+    plane: Plane, asked: Asked, name: str | None
+) -> None:
+    assert codes(plane, {0: batch(0, transactional=False)}, name) == [0]
+    assert asked.questions == []
+
+
+def test_a_transactional_batch_needs_a_transactional_id(plane: Plane, asked: Asked) -> None:
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert codes(plane, {0: batch(0)}, None) == [refused]
+    assert asked.questions == []
+
+
+def test_what_is_no_batch_is_left_to_the_append(plane: Plane, asked: Asked) -> None:
+    torn = batch(0)[:30]
+    assert codes(plane, {0: torn, 9: batch(0)}) == [
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert asked.questions == []
