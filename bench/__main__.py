@@ -101,23 +101,28 @@ def main(command_line: list[str] | None = None) -> int:
     rows: list[report.Row] = []
     failed: list[str] = []
     begin = time.monotonic()
-    try:
-        for name in groups:
-            with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=asked.scratch) as scratch:
-                settings = Settings(
-                    quick=asked.quick, scratch=Path(scratch), alone=asked.without_kafka,
-                    cases=asked.case,
-                )  # fmt: skip
+    page = ""
+    for name in groups:
+        if "interrupted" in facts:
+            break
+        with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=asked.scratch) as scratch:
+            settings = Settings(
+                quick=asked.quick, scratch=Path(scratch), alone=asked.without_kafka,
+                cases=asked.case,
+            )  # fmt: skip
+            try:
                 if name == "compare":
                     failed += run_compare(wanted, settings, rows, facts)
                 else:
                     failed += _run(name, settings, rows)
-    except KeyboardInterrupt:
-        facts["interrupted"] = "the run was ended before it was complete"
-    facts["took"] = f"{time.monotonic() - begin:.0f} s"
-    if failed:
-        facts["failed"] = ", ".join(failed)
-    print(report.write(rows, facts, asked.results))
+            except KeyboardInterrupt:
+                facts["interrupted"] = "the run was ended before it was complete"
+            # Now, because removing the scratch folder may take a while, and be interrupted.
+            facts["took"] = f"{time.monotonic() - begin:.0f} s"
+            if failed:
+                facts["failed"] = ", ".join(failed)
+            page = report.write(rows, facts, asked.results)
+    print(page)
     progress(f"written to {asked.results}/results.md, .json and .png")
     return 130 if "interrupted" in facts else int(bool(failed))
 
