@@ -16,6 +16,8 @@ from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.python_clients import ConfluentClient
 from tests.conformance.samples import samples
+from tests.conformance.test_consumer_groups import Member
+from tests.conformance.test_groups import settle
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 PARTITIONS = 4
@@ -64,3 +66,20 @@ def test_we_read_kafkas_offsets_topic(tmp_path: Path, kafka_jars: Any) -> None:
     committed = shard.offsets.get(GROUP, "t", 0)
     assert committed is not None
     assert committed.offset == 20
+
+
+def test_kafkas_tool_reads_the_records_of_consumer_groups(tmp_path: Path, kafka_jars: Any) -> None:
+    with KstoreBroker(tmp_path, overrides=SETTINGS) as broker:
+        client = ConfluentClient(broker.bootstrap)
+        client.create_topic("t", 2)
+        member = Member(broker.bootstrap, "t", "^t$", **{"group.id": GROUP})
+        settle([member], lambda held: held == [{0, 1}])
+        folder = broker.log_dir / f"__consumer_offsets-{partition_of(GROUP, PARTITIONS)}"
+        files = ",".join(map(str, sorted(folder.glob("*.log"))))
+        said = run_tool("kafka-dump-log", ["--offsets-decoder", "--files", files]).stdout
+        member.close()
+    for kind in (3, 5, 6, 7, 8, 16):
+        assert f'"type":"{kind}","data":{{"groupId":"readers"' in said, kind
+    assert '"subscribedTopicRegex":"(^t$)"' in said  # librdkafka adds the group
+    assert '"partitions":[0,1],"assignmentEpochs":[2,2]' in said
+    assert "malformed" not in said.lower()
