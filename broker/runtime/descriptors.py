@@ -12,6 +12,7 @@ import resource
 __all__ = ["MAX_DESCRIPTORS", "Descriptors", "raise_descriptor_limit"]
 
 MAX_DESCRIPTORS = 1 << 20
+FOR_THE_END = 8
 FOR_CONNECTIONS = 24
 FOR_LOGS = 40
 """Left over by connections and by logs; connections may come when no log can be opened."""
@@ -34,10 +35,12 @@ class Descriptors:
     def __init__(self) -> None:
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._probe = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._reserve = [os.dup(self._probe) for _ in range(FOR_THE_END)]
 
     def close(self) -> None:
-        """Give back the one that it takes itself."""
-        os.close(self._probe)
+        """Give back those that were kept for a clean end: it has to open folders, to sync them."""
+        for fd in (self._probe, *self._reserve):
+            os.close(fd)
 
     @property
     def left(self) -> int:

@@ -329,8 +329,12 @@ cdef class FetchPath:
         limit = min(limit, <int64_t>part.max_bytes)
         if part.fetch_offset >= end or (limit <= 0 and not min_one):
             return 0
-        part.file = partition.core.locate(
-            part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
+        try:
+            part.file = partition.core.locate(
+                part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
+        except OSError as problem:          # no descriptor is left, or the disk fails
+            self.report(f"{partition.log.topic_partition} can't be read: {problem}")
+            part.error = KAFKA_STORAGE_ERROR
         if part.file is None:
             part.slice.size_bytes = 0
         if out_of_range:
