@@ -25,6 +25,11 @@ from kstore.protocol.log_records_consumer import (
     TopicPartitions,
 )
 from kstore.protocol.offsets import OffsetFetchRequestGroup
+from kstore.protocol.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.reference.consumer_driver import ConsumerDriver, owned_of
 
 SESSION_MS = 45_000
@@ -245,6 +250,28 @@ class TestCommits:
         driver.shard.replay(GroupRecord(key, value))
         assert epochs(driver, "a") == {0: 3, 1: 3}
 
+    def test_a_transaction_s_commit_is_told_of_a_generation(self, driver: ConsumerDriver) -> None:
+        two_members(driver)
+
+        def commit(member: str, epoch: int, partition: int) -> int:
+            row = TxnOffsetCommitRequestPartition(partition_index=partition)
+            request = TxnOffsetCommitRequest(
+                transactional_id="x",
+                group_id="g",
+                producer_id=1,
+                producer_epoch=0,
+                member_id=member,
+                generation_id=epoch,
+                topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[row])],
+            )
+            return int(driver.send(request).topics[0].partitions[0].error_code)
+
+        illegal = ErrorCode.ILLEGAL_GENERATION
+        assert [commit("a", epoch, 0) for epoch in (1, 2, 3, 4)] == [illegal, 0, 0, illegal]
+        assert [commit("b", 2, 2), commit("b", 3, 2), commit("a", 3, 2)] == [illegal, 0, illegal]
+        assert commit("x", 3, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert commit("", -1, 0) == ErrorCode.NONE  # a producer that names no member
+
     def test_members_need_a_version_with_epochs(self, driver: ConsumerDriver) -> None:
         two_members(driver)
         unsupported = ErrorCode.UNSUPPORTED_VERSION
@@ -382,6 +409,22 @@ class TestLog:
         for member in "ab":
             driver.beat(member, -1)
         assert driver.send(delete).results[0].error_code == ErrorCode.NONE
+        driver.restart()
+        assert driver.shard.groups == {}
+
+    def test_offsets_expire_where_nobody_subscribes_and_the_empty_group_with_them(
+        self, driver: ConsumerDriver
+    ) -> None:
+        two_members(driver)
+        driver.commit("a", 3, "t", 0)
+        week_ms = driver.shard.settings.offsets_retention_ms
+        driver.now_ms += week_ms
+        driver.expire_offsets()
+        assert driver.shard.offsets.get("g", "t", 0) is not None
+        for member in "ab":
+            driver.beat(member, -1)
+        driver.expire_offsets()
+        assert driver.shard.groups == {}
         driver.restart()
         assert driver.shard.groups == {}
 
