@@ -28,6 +28,9 @@ ACCEPTED: dict[str, str] = {
     # ApiVersions and topics
     r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log)\.(replication\.factor|min\.isr)"
     r" again.value: Kafka '[23]', kstore '1'": "one broker is the usual start: they default to 1",
+    r"IncrementalAlterConfigs, spellings v1: \[5[247]\]": (
+        "NaN is no ratio, and refused; Kafka takes it, and never cleans the log again"
+    ),
     r"DescribeConfigs.*\.documentation: Kafka": "what a setting does is told in our own words",
     r"Metadata auto-creates|bent Metadata, .*an absent name v0: ": (
         "Kafka answers UNKNOWN_TOPIC_OR_PARTITION and creates the topic behind the answer; kstore "
