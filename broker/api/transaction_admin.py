@@ -5,7 +5,6 @@ transactions that hang, and ending them (KIP-664).
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.markers import write_marker
@@ -74,7 +73,7 @@ async def handle_list_transactions(
     """The transactional ids that pass the filters."""
     try:
         wanted = TransactionFilter.of(request)
-    except re.error:
+    except ValueError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     partitions = transactions_of(broker).partitions
     if any(item.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for item in partitions):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kstore.broker.state.regex_syntax import LEGAL
+from kstore.broker.state.topic_regex import TopicRegex, regex_error
 from kstore.broker.state.transaction_state import (
     ONGOING,
     PREPARED,
@@ -51,23 +53,47 @@ class TransactionSettings(NamedTuple):
     id_expiration_ms: int = 604_800_000
 
 
+class NamePattern:
+    """A pattern of transactional ids in RE2's syntax, which must match the whole id.
+
+    Ids of a topic name's characters are matched in linear time. Python's own engine, which may go
+    back on its steps, sees only the others.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._linear = TopicRegex(text)
+
+    def matches(self, transactional_id: str) -> bool:
+        """Whether the id matches."""
+        if LEGAL.issuperset(transactional_id):
+            return self._linear.matches(transactional_id)
+        try:
+            return re.fullmatch(self._text, transactional_id) is not None
+        except re.error:
+            return False  # RE2's syntax, but not Python's
+
+
 class TransactionFilter(NamedTuple):
     """What ListTransactions asks for; empty parts ask for all."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]
     longer_than_ms: int
-    pattern: re.Pattern[str] | None
+    pattern: NamePattern | None
 
     @classmethod
     def of(cls, request: ListTransactionsRequest) -> TransactionFilter:
-        """A request's filter. re.error for a pattern that is none."""
+        """A request's filter. ValueError for a pattern that is none."""
         pattern = request.transactional_id_pattern
+        problem = regex_error(pattern) if pattern else None
+        if problem is not None:
+            raise ValueError(problem)
         return cls(
             frozenset(request.state_filters),
             frozenset(request.producer_id_filters),
             request.duration_filter,
-            re.compile(pattern) if pattern else None,
+            NamePattern(pattern) if pattern else None,
         )
 
     def accepts(self, transaction: Transaction, now_ms: int) -> bool:
@@ -78,10 +104,7 @@ class TransactionFilter(NamedTuple):
             (not self.producer_ids or transaction.producer_id in self.producer_ids)
             and (not self.states or STATE_NAMES[transaction.state] in self.states)
             and (self.longer_than_ms < 0 or now_ms - transaction.started_ms > self.longer_than_ms)
-            and (
-                self.pattern is None
-                or self.pattern.fullmatch(transaction.transactional_id) is not None
-            )
+            and (self.pattern is None or self.pattern.matches(transaction.transactional_id))
         )
 
 

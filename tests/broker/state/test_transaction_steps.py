@@ -243,3 +243,27 @@ def test_a_status_that_is_none_is_told() -> None:
 def test_what_a_filter_accepts(fields, accepted) -> None:
     wanted = TransactionFilter.of(ListTransactionsRequest(**fields))
     assert wanted.accepts(given(ONGOING), NOW) is accepted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("tx-.*", "tx-1", True),
+        ("tx-.*", "my tx-1", False),
+        ("my .*", "my tx", True),
+        ("tx", "tx-1", False),
+        ("(a+)+b", "a" * 200, False),  # at once
+    ],
+)
+def test_a_pattern_matches_whole_ids(pattern: str, name: str, matches: bool) -> None:
+    wanted = TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern=pattern))
+    assert wanted.accepts(given(ONGOING, transactional_id=name), NOW) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("[", "missing closing ]"), ("a{2,1}", "invalid repeat count"), ("(?=a)", "Perl syntax")],
+)
+def test_a_pattern_that_is_none_in_re2_is_refused(pattern: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern=pattern))
