@@ -27,6 +27,7 @@ from kstore.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kstore.protocol.producer_ids import InitProducerIdRequest
 from kstore.protocol.schema import Message
 from kstore.protocol.streams_groups import (
     CopartitionGroup,
@@ -39,6 +40,12 @@ from kstore.protocol.streams_groups import (
     StreamsGroupHeartbeatRequestTaskOffset,
     StreamsGroupHeartbeatRequestTopicInfo,
     StreamsGroupHeartbeatRequestTopology,
+)
+from kstore.protocol.transactions import (
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
@@ -314,7 +321,35 @@ def _second_member(
         yield _commit(group, source, "m1", epoch, partition)
         yield _commit(group, source, "m1", newer, partition)
     yield _commit(group, f"{group}-changelog", "m2", epoch)
+    yield from _transactional_commits(group, source, epoch, newer)
     yield from _end(group, source, newer)
+
+
+def _transactional_commits(group: str, source: str, older: int, newer: int) -> Story:
+    init = InitProducerIdRequest(transactional_id=group, transaction_timeout_ms=60_000)
+    producer = yield Step(init, version=5, until=lambda answer: answer.error_code == 0)
+    for member, epoch, partition in (
+        ("m2", newer, 0), ("m2", older, 0), ("m2", older, 1), ("m2", newer + 1, 0),
+        ("nobody", newer, 0), ("", -1, 0),
+    ):  # fmt: skip
+        rows = [TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=9)]
+        message = TxnOffsetCommitRequest(
+            transactional_id=group,
+            group_id=group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            generation_id=epoch,
+            member_id=member,
+            topics=[TxnOffsetCommitRequestTopic(name=source, partitions=rows)],
+        )
+        yield Step(message, version=5)
+    end = EndTxnRequest(
+        transactional_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=False,
+    )
+    yield Step(end, version=5)
 
 
 def _end(group: str, source: str, epoch: int) -> Story:
