@@ -27,15 +27,14 @@ SAME = {
     "log.segment.bytes": str(1 << 30),
     "log.retention.hours": "168",
     "group.initial.rebalance.delay.ms": "0",
+    # By default changes of a group are collected for a second before partitions are assigned anew.
+    "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-# Kafka by default collects changes of a group for a second before it assigns anew; without that it
-# is quicker, and its time is that of the rebalance.
-KAFKAS = {"group.consumer.assignment.interval.ms": "0"}
 SHOWN = (
     "log.segment.bytes",
     "log.flush.interval.messages",
@@ -63,7 +62,7 @@ def make(folder: Path, settings: Settings) -> dict[str, Broker]:
     except KafkaUnavailableError as error:
         progress(f"no Kafka to compare with: {error}")
         return brokers
-    brokers[KAFKA] = KafkaBroker(folder / "kafka", overrides=SAME | KAFKAS)
+    brokers[KAFKA] = KafkaBroker(folder / "kafka", overrides=SAME)
     return brokers
 
 

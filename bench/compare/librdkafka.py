@@ -92,7 +92,7 @@ def _consume(bootstrap: str, topic: str, records: int, partitions: int) -> dict[
     begin = 0.0
     deadline = time.monotonic() + TIMEOUT_S
     while count < records and time.monotonic() < deadline:
-        messages = consumer.consume(10_000, timeout=1.0)
+        messages = consumer.consume(500, timeout=1.0)
         if messages and not begin:
             begin = time.monotonic()
             first, first_size = len(messages), sum(len(m.value() or b"") for m in messages)

@@ -309,6 +309,12 @@ def find_coordinator(group: str) -> bytes:
     return request_frame(10, 0, string(group))
 
 
-def find_coordinator_error(answer: bytes) -> int:
-    """The error code in the answer to `find_coordinator`."""
+def stranger(group: str) -> bytes:
+    """Heartbeat v0 of nobody: a coordinator that is ready does not know the member."""
+    body = string(group) + struct.pack(">i", 0) + string("nobody")
+    return request_frame(HEARTBEAT, 0, body)
+
+
+def first_error(answer: bytes) -> int:
+    """The error code that the answers to `find_coordinator` and `stranger` begin with."""
     return frames.Answer(answer).take("h")

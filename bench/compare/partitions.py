@@ -27,7 +27,7 @@ CREATE_TOPICS = 19
 # Kafka tells of new partitions a moment after it has made them.
 NOT_YET = {3, 6}  # UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER
 PAUSE_S = 0.02
-DEADLINE_S = 180
+DEADLINE_S = 400
 SECOND = Goal(1.0, at_least=False, of="value")
 
 

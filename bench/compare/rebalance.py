@@ -17,7 +17,8 @@ from bench.compare.members import (
     Group,
     Member,
     find_coordinator,
-    find_coordinator_error,
+    first_error,
+    stranger,
 )
 from bench.compare.pair import LESS, Pair, compared, require
 from bench.measure import Figures, Settings, cpu_seconds, progress
@@ -26,6 +27,7 @@ from bench.report import Row
 __all__ = ["rows", "wait_for_coordinator"]
 
 MEMBERS = 50
+UNKNOWN_MEMBER_ID = 25
 PARTITIONS = 100
 TOPIC = "rebalance"
 KINDS: dict[str, tuple[type[Member], dict[int, str]]] = {
@@ -35,9 +37,16 @@ KINDS: dict[str, tuple[type[Member], dict[int, str]]] = {
 
 
 def wait_for_coordinator(broker: Broker, group: str) -> None:
-    """Returns once the group's coordinator answers: a fresh broker has to make its topic."""
+    """Returns once the group's coordinator is ready: a fresh broker has to make its topic, and to
+    load it.
+    """
     deadline = time.monotonic() + 60
-    while code := find_coordinator_error(exchange_once(broker, find_coordinator(group))):
+    while True:
+        code = first_error(exchange_once(broker, find_coordinator(group)))
+        if not code:
+            code = first_error(exchange_once(broker, stranger(group)))
+            if code == UNKNOWN_MEMBER_ID:
+                return
         if time.monotonic() > deadline:
             raise TimeoutError(f"no coordinator of {group} within 60 s, error {code}")
         time.sleep(0.05)

@@ -68,6 +68,7 @@ def test_requests_say_what_they_are_meant_to():
         ("b", 100),
     ]
     assert request(members.find_coordinator("g")).key == "g"
+    assert request(members.stranger("g")).member_id == "nobody"
 
 
 def test_produce_answers_are_read_by_partition():
