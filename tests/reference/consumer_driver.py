@@ -10,6 +10,12 @@ from kstore.protocol.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
+from kstore.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 from kstore.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -17,7 +23,7 @@ from kstore.protocol.offsets import (
 )
 from tests.reference.group_driver import GroupDriver
 
-__all__ = ["ConsumerDriver", "owned_of"]
+__all__ = ["ConsumerDriver", "assignment", "owned_of", "subscription"]
 
 REBALANCE_MS = 60_000
 Owned = dict[UUID, list[int]]
@@ -84,3 +90,17 @@ class ConsumerDriver(GroupDriver):
 def owned_of(response: Any) -> Owned:
     """What a heartbeat's answer assigns."""
     return {row.topic_id: list(row.partitions) for row in response.assignment.topic_partitions}
+
+
+def subscription(*owned: int, topic: str = "t") -> tuple[tuple[str, bytes], ...]:
+    """The protocols of a classic member's JoinGroup."""
+    parts = [ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(owned))]
+    value = ConsumerProtocolSubscription(topics=[topic], owned_partitions=parts if owned else [])
+    return (("range", b"\x00\x01" + value.encode(1)),)
+
+
+def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
+    """A leader's assignment of partitions of ``t``."""
+    row = ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=list(partitions))
+    value = ConsumerProtocolAssignment(assigned_partitions=[row], user_data=user_data)
+    return b"\x00\x01" + value.encode(1)

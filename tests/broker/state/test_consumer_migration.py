@@ -15,23 +15,13 @@ from kstore.broker.state.consumer_group import ConsumerGroup
 from kstore.errors import ErrorCode
 from kstore.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-    ConsumerProtocolSubscriptionTopicPartition,
 )
-from tests.reference.consumer_driver import ConsumerDriver, owned_of
-
-
-def subscription(*owned: int, topic: str = "t") -> tuple[tuple[str, bytes], ...]:
-    parts = [ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(owned))]
-    value = ConsumerProtocolSubscription(topics=[topic], owned_partitions=parts if owned else [])
-    return (("range", b"\x00\x01" + value.encode(1)),)
-
-
-def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
-    row = ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=list(partitions))
-    value = ConsumerProtocolAssignment(assigned_partitions=[row], user_data=user_data)
-    return b"\x00\x01" + value.encode(1)
+from tests.reference.consumer_driver import (
+    ConsumerDriver,
+    assignment,
+    owned_of,
+    subscription,
+)
 
 
 def assigned(data: bytes) -> list[int]:

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kstore.broker.state.consumer_group import ConsumerGroup
 from kstore.broker.state.consumer_member import STATIC_LEFT_EPOCH
 from kstore.errors import ErrorCode
-from tests.reference.consumer_driver import ConsumerDriver
+from tests.reference.consumer_driver import ConsumerDriver, assignment, subscription
+from tests.reference.group_driver import Parked
 
 CLIENTS = ("a", "b", "c", "d")
 STATIC = {"c": "i", "d": "j"}
@@ -27,6 +28,14 @@ TOPICS = ("t", "u", "v")
 SUBSCRIPTIONS = (("t",), ("t", "u"), ("u", "v"), ("t", "u", "v"), ())
 clients = st.sampled_from(CLIENTS)
 Place = tuple[UUID, int]
+
+
+def stored(group: Any) -> dict[str, Any]:
+    """What the log holds of a consumer group."""
+    if not isinstance(group, ConsumerGroup):
+        return {}
+    soft = {"seen_image_version", "regexes_image_version"}
+    return {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in soft}
 
 
 class Client:
@@ -177,8 +186,10 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Another coordinator loads the log."""
+        """Another coordinator loads the log, and knows the same."""
+        before = stored(self.group())
         self.driver.restart()
+        assert stored(self.group()) == before
         self.watch()
 
     @rule(name=clients, epoch=st.integers(-1, 8), topic=st.sampled_from(TOPICS), lag=st.booleans())
@@ -235,7 +246,107 @@ class Histories(RuleBasedStateMachine):
         assert {m.epoch for m in group.members.values()} == {group.epoch}
 
 
-Histories.TestCase.settings = settings(
-    max_examples=200 if os.environ.get("CI") else 60, stateful_step_count=40
-)
+class Migrations(RuleBasedStateMachine):
+    """One group of members of both protocols, who come and go: it changes its kind, and back."""
+
+    @initialize()
+    def start(self) -> None:
+        """One topic."""
+        self.driver = ConsumerDriver()
+        self.topic_id = self.driver.topic("t", 3)
+        self.epochs: dict[str, int] = {}
+        self.generations: dict[str, int] = {}
+        self.parked: dict[str, Any] = {}
+
+    def take(self, name: str, answer: Any) -> None:
+        """A classic member follows the answer to its join."""
+        if isinstance(answer, Parked):
+            self.parked[name] = answer
+        elif answer.error_code == ErrorCode.NONE:
+            self.generations[answer.member_id] = answer.generation_id
+
+    @rule(name=st.sampled_from(("x", "y")), owned=st.booleans())
+    def join(self, name: str, owned: bool) -> None:
+        """Join with the classic protocol, at the first time or again."""
+        data = subscription(*((0, 1) if owned else ()))
+        known = [member for member in self.generations if member.startswith(name)]
+        member_id = known[-1] if known else ""
+        answer = self.driver.join(member_id=member_id, protocols=data, client_id=name)
+        if not isinstance(answer, Parked) and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = self.driver.join(member_id=answer.member_id, protocols=data, client_id=name)
+        elif not isinstance(answer, Parked) and answer.error_code and member_id:
+            del self.generations[member_id]
+        self.take(name, answer)
+
+    @rule()
+    def hear(self) -> None:
+        """Parked joins may have been answered."""
+        for name, parked in list(self.parked.items()):
+            if parked.response is not None:
+                del self.parked[name]
+                self.take(name, parked.response)
+
+    @rule(data=st.data(), leads=st.booleans())
+    def sync(self, data: st.DataObject, leads: bool) -> None:
+        """Sync, with an assignment for everybody if it may lead."""
+        if self.generations:
+            member_id = data.draw(st.sampled_from(sorted(self.generations)))
+            given = {member: assignment(n) for n, member in enumerate(self.generations)}
+            generation_id = self.generations[member_id]
+            self.driver.sync(member_id, generation_id, given if leads else None)
+
+    @rule(data=st.data())
+    def classic_beat(self, data: st.DataObject) -> None:
+        """A classic heartbeat."""
+        if self.generations:
+            member_id = data.draw(st.sampled_from(sorted(self.generations)))
+            code = self.driver.heartbeat(member_id, self.generations[member_id])
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                del self.generations[member_id]
+
+    @rule(name=st.sampled_from(("a", "b")), stays=st.booleans())
+    def beat(self, name: str, stays: bool) -> None:
+        """A heartbeat of the consumer protocol: join, stay, or leave."""
+        epoch = self.epochs.get(name, 0)
+        if not epoch:
+            answer = self.driver.enter(name, "t")
+        else:
+            member = None
+            group = self.driver.shard.groups.get("g")
+            if isinstance(group, ConsumerGroup):
+                member = group.members.get(name)
+            owned = {} if member is None else {t: list(p) for t, p in member.assigned.items()}
+            answer = self.driver.beat(name, epoch if stays else -1, owned if stays else None)
+        self.epochs[name] = max(answer.member_epoch, 0)
+
+    @rule(data=st.data())
+    def classic_leave(self, data: st.DataObject) -> None:
+        """A classic member leaves."""
+        if self.generations:
+            member_id = data.draw(st.sampled_from(sorted(self.generations)))
+            self.driver.leave((member_id, None))
+            del self.generations[member_id]
+
+    @rule(ms=st.sampled_from([0, 3000, 10_000, 60_000]))
+    def wait(self, ms: int) -> None:
+        """Delays, sessions and rebalances end."""
+        self.driver.advance(ms)
+
+    @rule()
+    def restart(self) -> None:
+        """Another coordinator loads the log, and knows a group of the same kind."""
+        group = self.driver.shard.groups.get("g")
+        before = None if group is None else group.kind
+        known = stored(group)
+        self.driver.restart()
+        self.parked.clear()
+        after = self.driver.shard.groups.get("g")
+        assert (None if after is None else after.kind) == before
+        assert stored(after) == known
+
+
+EXAMPLES = 200 if os.environ.get("CI") else 60
+for machine in (Histories, Migrations):
+    machine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40)
 test_histories = Histories.TestCase
+test_migrations = Migrations.TestCase
