@@ -4,6 +4,7 @@ has to write. Nothing here knows a broker.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import shutil
 import subprocess
@@ -44,6 +45,7 @@ def _classes() -> str:
     if compiler is None:
         raise KafkaUnavailableError("no `javac` on the PATH: install a Java 17 development kit")
     folder = tempfile.mkdtemp(prefix="word-counts-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [compiler, "-cp", streams_classpath(), "-d", folder, str(SOURCE)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     return folder
