@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -384,3 +385,30 @@ def test_kafka_transactions_finds_and_aborts_what_hangs(peer: Any, tmp_path: Pat
         run_tool(main, [*server, "abort", *place])
         assert producer.stable_offset() == 2
         assert producer.read() == []
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+def test_kafkas_own_decoder_reads_the_transaction_log(peer: Any, tmp_path: Path) -> None:
+    one = {"transaction.state.log.num.partitions": "1"}
+    with type(peer)(tmp_path, overrides=one) as broker:
+        producer = Producer(broker)
+        producer.create_topic()
+        while producer.init().error_code:
+            time.sleep(0.05)
+        producer.write(b"v", 0, 0, 1)
+        producer.end(committed=True)
+        producer.await_state("CompleteCommit")
+    segment = broker.log_dir / "__transaction_state-0" / "00000000000000000000.log"
+    args = ["--files", str(segment), "--transaction-log-decoder"]
+    payloads = re.findall(r"payload: (\{.*\})", run_tool("kafka-dump-log", args).stdout)
+    found = [json.loads(payload)["data"] for payload in payloads]
+    assert [row["transactionStatus"] for row in found] == [0, 1, 2, 4]
+    assert [row["producerEpoch"] for row in found] == [0, 0, 1, 1]
+    assert [row["transactionPartitions"] for row in found] == [
+        None,
+        [{"topic": "t", "partitionIds": [0, 1]}],
+        [{"topic": "t", "partitionIds": [0, 1]}],
+        [],
+    ]
