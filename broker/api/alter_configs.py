@@ -168,6 +168,8 @@ async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_o
 
 
 async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    from kstore.config.group_configs import GROUP_CONFIGS
+
     if not name:
         raise _invalid("Default group resources are not allowed.")
     current = broker.configs.groups.get(name, {})
@@ -182,6 +184,8 @@ async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_on
     config_rules.check_group(configs, in_force)
     if not validate_only:
         await broker.configs.set_group(name, configs)
+        for config in configs.keys() - current.keys():
+            broker.configs.say_if_without_effect(config, GROUP_CONFIGS[config].documentation)
 
 
 async def _alter_client_metrics(

@@ -16,7 +16,7 @@ from kstore.broker.api import RequestContext
 from kstore.broker.api.configs import shown_topic_defaults
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.state.image import TopicImage
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
 from kstore.config import TOPIC_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.protocol.delete_records import (
@@ -145,6 +145,11 @@ async def _create(
         return CreatableTopicResult(
             name=asked.name, error_code=problem.code, error_message=problem.message
         )
+    if not validate_only:
+        for name in topic.configs:
+            row = topic_row(name)
+            if row is not None:
+                broker.configs.say_if_without_effect(name, row.documentation)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

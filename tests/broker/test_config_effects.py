@@ -232,6 +232,15 @@ def test_replacing_leaves_only_what_is_given(client: Client) -> None:
     assert client.value(TOPIC, "replaced", "retention.ms") == ("604800000", 5)
 
 
+def test_what_does_nothing_is_said_once(running: KstoreBroker, client: Client) -> None:
+    client.make("inert", leader_replication_throttled_replicas="*")
+    client.make("inert-too", leader_replication_throttled_replicas="*")
+    assert client.alter(GROUP, "inert", "share.isolation.level", "read_committed") == (0, None)
+    said = (running.folder / "kstore.err").read_text()
+    assert said.count("leader.replication.throttled.replicas was set. No effect here") == 1
+    assert said.count("share.isolation.level was set. No effect here: there are no share") == 1
+
+
 def test_a_loggers_level_changes_what_is_logged(running: KstoreBroker, client: Client) -> None:
     log = running.folder / "kstore.err"
     assert client.alter(LOGGER, "1", "kstore.broker", "FATAL") == (0, None)
