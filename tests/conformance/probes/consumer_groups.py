@@ -95,7 +95,7 @@ def _epoch(epoch: int) -> Callable[[Any], bool]:
 def _refused(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-refused-{version}"
     yield create(topic, 2)
-    yield from (
+    requests = [
         join("", "m", topic),
         join(group, "", topic) if version else beat(group, "", 1),
         join(group, "m", topic, rebalance_timeout_ms=-1),
@@ -110,7 +110,9 @@ def _refused(peer: Peer, version: int) -> Story:
         beat(group, "m", 1),
         beat(group, "m", -1),
         beat(group, "m", -2, instance_id="i"),
-    )
+    ]
+    for request in requests:  # noqa: UP028 (`yield from` would send the answers to the list)
+        yield request
     yield ConsumerGroupDescribeRequest(group_ids=[group, ""])
 
 

@@ -1,15 +1,15 @@
 """Stories: requests that belong together, told to both brokers in the same order, and their
 answers compared. The stories themselves are in the modules of the families of APIs.
 
-A story is a generator: it yields messages and is sent the answers. A message goes on the story's
-own connection, at the case's version if it is of the case's API and else at the highest. `Step`
+A story is a generator: it yields messages and is sent the answers, so it can't `yield from` a list.
+A message goes on the story's own connection, at the case's version if it is of the case's API and else at the highest. `Step`
 says more: another connection, another version, an answer that is to be awaited later.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -85,15 +85,6 @@ def _await_partitions(peer: Peer, message: CreatePartitionsRequest, answer: Any)
             time.sleep(0.01)
 
 
-def _generator(steps: Iterable[Message | Step]) -> Story:
-    """A story that looks at no answer may be any iterable."""
-    if isinstance(steps, Generator):
-        return (yield from steps)
-    for step in steps:  # noqa: UP028 (`yield from` would send answers to what takes none)
-        yield step
-    return None
-
-
 def _strings(value: Any) -> Iterator[str]:
     """Every text in a message."""
     if isinstance(value, str):
@@ -124,7 +115,7 @@ class Teller:
         """The plain answers; a closed connection is the answer "closed"."""
         answers: list[Any] = []
         self.peer.reset()
-        story = _generator(self.case.story(self.peer, self.version))
+        story = self.case.story(self.peer, self.version)
         with suppress(StopIteration):
             yielded = next(story)
             while True:
