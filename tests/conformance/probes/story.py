@@ -2,8 +2,9 @@
 answers compared. The stories themselves are in the modules of the families of APIs.
 
 A story is a generator: it yields messages and is sent the answers, so it can't `yield from` a list.
-A message goes on the story's own connection, at the case's version if it is of the case's API and else at the highest. `Step`
-says more: another connection, another version, an answer that is to be awaited later.
+A message goes on the story's own connection, at the case's version if it is of the case's API and
+else at the highest. `Step` says more: another connection, another version, an answer that is to be
+awaited later.
 """
 
 from __future__ import annotations
