@@ -148,6 +148,7 @@ _REPLACED: dict[str, Callable[[Any], Any]] = {
     "producer_id": _unless(-1),
     "error_message": _unless(None),
     "batch_index_error_message": _unless(None),
+    "status_detail": _unless(""),
     "member_id": _without_uuid,
     "leader": lambda value: _without_uuid(value) if isinstance(value, str) else value,
     "log_append_time_ms": _unless(-1),
