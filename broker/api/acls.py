@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
 
 UNKNOWN = 0
+NO_ACLS = "This broker checks no rights (it has no authorizer), so it keeps no ACLs."
 
 
 def handle_describe_acls(
@@ -44,7 +45,7 @@ def handle_describe_acls(
     )
     return DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
+        error_message=NO_ACLS,
     )
 
 
@@ -54,7 +55,7 @@ def handle_create_acls(
     """SECURITY_DISABLED for each."""
     for row in request.creations:
         _check_creation(row)
-    code, words = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    code, words = ErrorCode.SECURITY_DISABLED, NO_ACLS
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=words) for _ in request.creations]
     )
@@ -66,7 +67,7 @@ def handle_delete_acls(
     """SECURITY_DISABLED for each filter."""
     for row in request.filters:
         _check_filter(row)
-    code, words = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    code, words = ErrorCode.SECURITY_DISABLED, NO_ACLS
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_code=code, error_message=words) for _ in request.filters

@@ -8,11 +8,18 @@ What may be set is in state/config_rules.py and topic_rules.py; each resource st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kstore.broker.api.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    check_broker_id,
+)
 from kstore.broker.state import config_rules
 from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
 from kstore.broker.state.topic_rules import TopicError, check_configs, check_name, topic_row
@@ -100,15 +107,16 @@ async def _try(
     counts: Counter[Any],
     changes: _Changes,
     validate_only: bool,
-    kinds: Container[int] = _ALTERABLE,
+    kinds: frozenset[int] = _ALTERABLE,
 ) -> tuple[int, str | None]:
-    """Change one resource; Kafka's error code and words, 0 and None when all went well."""
+    """Change one resource; Kafka's error code and why, 0 and None when all went well."""
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind not in kinds:
-            raise _invalid(f"Unknown resource type {kind}")
+            known = ", ".join(str(other) for other in sorted(kinds))
+            raise _invalid(f"Nothing of type {kind} has settings to alter; use {known}.")
         if counts[kind, name] > 1:
-            raise _invalid("Each resource must appear at most once.")
+            raise _invalid(f"'{name}' stands {counts[kind, name]} times here; join its changes.")
         async with broker.configs.lock:
             await _KINDS[kind](broker, name, changes, validate_only)
     except (TopicError, ConfigRefusedError) as problem:
@@ -118,7 +126,7 @@ async def _try(
 
 async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
     if not name:
-        raise _invalid("Default topic resources are not allowed.")
+        raise _invalid("No topic is named; what holds for all topics is set for the brokers.")
     check_name(name)
     topic = broker.image.topics.get(name)
     current = {} if topic is None else dict(topic.configs)
@@ -141,7 +149,7 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
 
 
 async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
-    _check_node(broker, name, "Unexpected broker id, expected {}, but received {}")
+    check_broker_id(broker, name)
     mine = broker.configs.brokers.get(str(broker.node_id), {})
     current = mine if name else broker.configs.cluster
 
@@ -171,7 +179,7 @@ async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_on
     from kstore.config.group_configs import GROUP_CONFIGS
 
     if not name:
-        raise _invalid("Default group resources are not allowed.")
+        raise _invalid("No group is named; what holds for all groups is set for the brokers.")
     current = broker.configs.groups.get(name, {})
     configs = config_rules.apply_changes(current, changes(current), _no_list)
 
@@ -192,7 +200,7 @@ async def _alter_client_metrics(
     broker: Broker, name: str, changes: _Changes, validate_only: bool
 ) -> None:
     if not name:
-        raise _invalid("Subscription name can't be empty")
+        raise _invalid("No client metrics subscription is named; name the one to alter.")
     current = broker.configs.subscriptions.get(name, {})
     configs = config_rules.apply_changes(current, changes(current), _no_list)
     config_rules.check_client_metrics(configs)
@@ -204,13 +212,13 @@ async def _alter_loggers(broker: Broker, name: str, changes: _Changes, validate_
     from kstore.broker.runtime import log_levels
 
     if not name:
-        raise _invalid("Node id must be an integer, but it is: ")
-    _check_node(broker, name, "Unexpected node id. Expected {}, but received {}")
+        raise _invalid(f"Loggers belong to one broker; name it by its id, {broker.node_id}.")
+    check_broker_id(broker, name)
     made = changes({})
     for change in made:
         if change.operation in {Operation.APPEND, Operation.SUBTRACT}:
             word = Operation(change.operation).name
-            raise _invalid(f"{word} operation is not allowed for the BROKER_LOGGER resource")
+            raise _invalid(f"{change.name} has a single level and takes no {word}; use SET.")
     config_rules.apply_changes({}, made, _no_list)
     for change in made:
         problem = log_levels.check(change.name, change.value, change.operation == Operation.DELETE)
@@ -234,14 +242,6 @@ _KINDS = {
 
 def _no_list(name: str) -> None:
     """No setting of this kind can be appended to."""
-
-
-def _check_node(broker: Broker, name: str, sentence: str) -> None:
-    if name in {"", str(broker.node_id)}:
-        return
-    if not name.removeprefix("-").isdigit():
-        raise _invalid(f"Node id must be an integer, but it is: {name}")
-    raise _invalid(sentence.format(broker.node_id, name))
 
 
 def _invalid(message: str) -> ConfigRefusedError:

@@ -42,6 +42,7 @@ __all__ = [
     "CLIENT_METRICS",
     "GROUP",
     "TOPIC",
+    "check_broker_id",
     "handle_describe_configs",
     "shown_topic_defaults",
 ]
@@ -79,8 +80,10 @@ async def _describe(
 ) -> list[DescribeConfigsResourceResult]:
     describe = _KINDS.get(asked.resource_type)
     if describe is None:
+        known = ", ".join(str(kind) for kind in sorted(_KINDS))
         raise ConfigRefusedError(
-            ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}"
+            ErrorCode.INVALID_REQUEST,
+            f"Nothing of type {asked.resource_type} has settings to show; use {known}.",
         )
     keys = set(asked.configuration_keys or ())
     rows = []
@@ -220,9 +223,7 @@ def _broker_rows(
     broker: Broker, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     """This broker's settings; with the empty name, what is set for all brokers."""
-    _check_broker_id(
-        broker, name, "Unexpected broker id, expected {} or empty string, but received {}"
-    )
+    check_broker_id(broker, name)
     from kstore.config.no_effect import NO_EFFECT, REFUSED
 
     layers = _layers(broker)
@@ -265,8 +266,11 @@ def _logger_rows(
     from kstore.broker.runtime.log_levels import levels
 
     if not name:
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    _check_broker_id(broker, name, "Unexpected broker id, expected {} but received {}")
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"Loggers belong to one broker; name it by its id, {broker.node_id}.",
+        )
+    check_broker_id(broker, name)
     for logger, level in levels().items():
         if not keys or logger in keys:
             yield DescribeConfigsResourceResult(
@@ -285,7 +289,8 @@ def _client_metrics_rows(
 
     if not name:
         raise ConfigRefusedError(
-            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+            ErrorCode.INVALID_REQUEST,
+            "No client metrics subscription is named; name the one to show.",
         )
     given = broker.configs.subscriptions.get(name, {})
     for row in CLIENT_METRICS_CONFIGS.values():
@@ -303,7 +308,9 @@ def _group_rows(
     from kstore.config.group_configs import GROUP_CONFIGS
 
     if not name:
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        raise ConfigRefusedError(
+            ErrorCode.INVALID_REQUEST, "No group is named; name the one to show."
+        )
     given = broker.configs.groups.get(name, {})
     values = broker.configs.group(name)
     layers = _layers(broker)
@@ -353,11 +360,11 @@ def _normal(row: ConfigDef, text: str) -> str:
     return row.format(row.parse(text, "a setting")) if row.complaint(text) is None else text
 
 
-def _check_broker_id(broker: Broker, name: str, sentence: str) -> None:
+def check_broker_id(broker: Broker, name: str) -> None:
+    """Refuse a name that is neither empty nor this broker's id."""
     if name in {"", str(broker.node_id)}:
         return
+    words = f"Broker {broker.node_id} was asked for broker {name}; ask that one."
     if not name.removeprefix("-").isdigit():
-        raise ConfigRefusedError(
-            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
-        )
-    raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, sentence.format(broker.node_id, name))
+        words = f"'{name}' is no broker's id; the id here is {broker.node_id}."
+    raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, words)

@@ -46,7 +46,7 @@ __all__ = [
 
 METADATA_TOPIC = "__cluster_metadata"
 CONTROLLER_EPOCH = 1
-NOT_HERE = "This server does not host this topic-partition."
+NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 
 
 def handle_describe_quorum(
@@ -119,13 +119,11 @@ def handle_add_raft_voter(
     broker: Broker, request: AddRaftVoterRequest, ctx: RequestContext
 ) -> AddRaftVoterResponse:
     """Refused as by a quorum of static voters (kraft.version 0)."""
-    refusal = _voter_error(
-        broker, request.cluster_id, request.voter_id, request.voter_directory_id, "Add"
-    )
+    refusal = _voter_error(broker, request.cluster_id, request.voter_id, request.voter_directory_id)
     if refusal is None and not request.listeners:
-        words = "Add voter request didn't include the endpoint for the default listener"
+        words = f"Voter {request.voter_id} comes without a listener; give its host and port."
         refusal = (ErrorCode.INVALID_REQUEST, words)
-    code, words = refusal or _static("adding")
+    code, words = refusal or _static("added")
     return AddRaftVoterResponse(error_code=code, error_message=words)
 
 
@@ -134,28 +132,31 @@ def handle_remove_raft_voter(
 ) -> RemoveRaftVoterResponse:
     """Refused as by a quorum of static voters (kraft.version 0)."""
     code, words = _voter_error(
-        broker, request.cluster_id, request.voter_id, request.voter_directory_id, "Remove"
-    ) or _static("removing")
+        broker, request.cluster_id, request.voter_id, request.voter_directory_id
+    ) or _static("removed")
     return RemoveRaftVoterResponse(error_code=code, error_message=words)
 
 
 def _voter_error(
-    broker: Broker, cluster_id: str | None, voter_id: int, directory_id: UUID, verb: str
+    broker: Broker, cluster_id: str | None, voter_id: int, directory_id: UUID
 ) -> tuple[int, str] | None:
     if cluster_id is not None and cluster_id != broker.cluster_id:
         return (
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f'The given id "{cluster_id}" doesn\'t match the cluster id "{broker.cluster_id}"',
+            f"The request is for cluster '{cluster_id}'; this one is '{broker.cluster_id}'.",
         )
     if voter_id < 0 or directory_id == ZERO_UUID:
-        return ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter"
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"Voter {voter_id} with the directory {directory_id} can't be; give both of its ids.",
+        )
     return None
 
 
-def _static(doing: str) -> tuple[int, str]:
+def _static(done: str) -> tuple[int, str]:
     return (
         ErrorCode.UNSUPPORTED_VERSION,
-        f"Cluster doesn't support {doing} voter because the kraft.version feature is 0",
+        f"The voters are fixed (kraft.version is 0), so none can be {done}.",
     )
 
 
@@ -169,5 +170,5 @@ def handle_unregister_broker(
         return UnregisterBrokerResponse()
     return UnregisterBrokerResponse(
         error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
-        error_message=f"Broker ID {request.broker_id} is not currently registered",
+        error_message=f"There is no broker {request.broker_id} to forget.",
     )

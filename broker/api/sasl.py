@@ -34,5 +34,5 @@ def handle_sasl_authenticate(
     """As after an authentication that is over."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="SaslAuthenticate request received after successful authentication",
+        error_message="This listener has no SASL; connect to it with PLAINTEXT.",
     )

@@ -58,8 +58,9 @@ DYNAMIC_TOPIC_CONFIG = 1
 HIGH_WATERMARK = -1
 REFUSED_IDS: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "A topic is deleted by its name or by its id: give one of both.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "No topic has this id; it may be deleted already.",
 }
+TWICE = "The request names this topic more than once, so nothing was done; name it once."
 
 
 async def handle_create_topics(
@@ -84,7 +85,7 @@ async def handle_create_topics(
                 CreatableTopicResult(
                     name=name,
                     error_code=ErrorCode.INVALID_REQUEST,
-                    error_message="Duplicate topic name.",
+                    error_message=TWICE,
                 )
             )
     mutations = _mutations(broker, ctx)
@@ -196,7 +197,7 @@ async def handle_delete_topics(
         if request.timeout_ms <= 0:
             code, message = ErrorCode.REQUEST_TIMED_OUT, None
         elif name is not None and counts[name] > 1:
-            code, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+            code, message = ErrorCode.INVALID_REQUEST, TWICE
         elif topic is not None and mutations and not mutations.charge(len(topic.partitions)):
             code, message = THROTTLED
         elif name is not None and code == ErrorCode.NONE:
@@ -265,7 +266,7 @@ async def handle_create_partitions(
             result = CreatePartitionsTopicResult(
                 name=asked.name,
                 error_code=ErrorCode.INVALID_REQUEST,
-                error_message="Duplicate topic in request.",
+                error_message=TWICE,
             )
         else:
             result = await _grow(broker, asked, request.validate_only, mutations)

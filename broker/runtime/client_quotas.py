@@ -63,7 +63,7 @@ class ClientQuotas:
     ) -> None:
         """Set and remove quotas of one entity, all or none; QuotaError. Blocks."""
         if len({change.key for change in alterations}) < len(alterations):
-            raise QuotaError(f"Duplicate quota key not updated for {entity}")
+            raise QuotaError(f"A quota of {dict(entity)} is altered twice; alter each once.")
         keys = check_entity(entity, is_host)
         for change in alterations:
             if change.value is not None:

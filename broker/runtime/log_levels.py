@@ -30,21 +30,20 @@ def levels() -> dict[str, str]:
 
 
 def check(name: str, level: str | None, removed: bool) -> tuple[int, str] | None:
-    """Kafka's error code and words for a change that can't be made; None if it can."""
+    """Kafka's error code for a change that can't be made, and why not; None if it can."""
     if name != ROOT and name not in _names():
-        return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
+        return ErrorCode.INVALID_CONFIG, f"The broker has no logger '{name}'."
     if removed:
         if name == ROOT:
             return (
                 ErrorCode.INVALID_REQUEST,
-                "Removing the log level of the root logger is not allowed",
+                "The root logger needs a level of its own; set one instead.",
             )
         return None
     if level not in LEVELS:
         return (
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(sorted(LEVELS))}",
+            f"The logger {name} can't log at '{level}'; use one of {', '.join(LEVELS)}.",
         )
     return None
 

@@ -205,7 +205,10 @@ class Topics:
         async with self._one_at_a_time:
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
-                raise TopicError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+                raise TopicError(
+                    ErrorCode.TOPIC_DELETION_DISABLED,
+                    f"'{name}' is kept: this broker has delete.topic.enable=false.",
+                )
             await self._remove(topic)
 
     def _check_room(self, name: str, partitions: int) -> None:
@@ -267,9 +270,7 @@ class Topics:
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)
         if topic is None:
-            raise TopicError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
-            )
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return topic
 
     async def _in_store(self, call: Callable[[], T]) -> T:

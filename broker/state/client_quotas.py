@@ -31,6 +31,7 @@ __all__ = [
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES = (CLIENT_ID, USER, IP)
+TYPES_IN_WORDS = ", ".join(ENTITY_TYPES)
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """(type, name) pairs in the order of ENTITY_TYPES; the name None is the type's default entity."""
@@ -51,11 +52,11 @@ QUOTA_KEYS = USER_KEYS | IP_KEYS
 """Quota key to the type of its value."""
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
-MATCH_TYPES = {EXACT: "EXACT", DEFAULT: "DEFAULT", SPECIFIED: "SPECIFIED"}
+MATCH_TYPES = {EXACT: "exact", DEFAULT: "default", SPECIFIED: "any"}
 
 
 class QuotaError(Exception):
-    """What is wrong with an alteration or a filter: Kafka's error code and words."""
+    """What is wrong with an alteration or a filter: Kafka's error code, our words."""
 
     def __init__(self, message: str, code: int = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(message)
@@ -88,23 +89,20 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
 def check_entity(entity: Entity, is_host: Callable[[str], bool]) -> Mapping[str, str]:
     """The keys that an entity may have, with their types; QuotaError for one that can't be."""
     if not entity:
-        raise QuotaError("Invalid empty client quota entity")
+        raise QuotaError(f"A quota is for nobody; name an entity by {TYPES_IN_WORDS}.")
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
-            raise QuotaError(f"Unhandled client quota entity type: {kind}")
+            raise QuotaError(f"No quota is kept by '{kind}'; use {TYPES_IN_WORDS}.")
         if name == "":
-            raise QuotaError(f"Empty {kind} not supported")
+            raise QuotaError(f"The {kind} has no letters; give its name, or null for the default.")
     names = dict(entity)
     if IP not in names:
         return USER_KEYS
     if len(names) > 1:
-        raise QuotaError(
-            "Invalid quota entity combination, IP entity should not be combined with User or "
-            "ClientId"
-        )
+        raise QuotaError(f"An ip has quotas of its own; leave out {_others(names)}.")
     address = names[IP]
     if address is not None and not is_host(address):
-        raise QuotaError(f"{address} is not a valid IP or resolvable host.")
+        raise QuotaError(f"'{address}' is no address, and no name that leads to one.")
     return IP_KEYS
 
 
@@ -112,14 +110,13 @@ def check_value(keys: Mapping[str, str], key: str, value: float) -> None:
     """Raise QuotaError unless the value is one for this key. Not a number passes, as in Kafka."""
     kind = keys.get(key)
     if kind is None:
-        raise QuotaError(f"Invalid configuration key {key}")
+        raise QuotaError(f"This entity has no quota '{key}'; it has {', '.join(keys)}.")
     if value <= 0:
-        raise QuotaError(f"Quota {key} must be greater than 0")
+        raise QuotaError(f"{key} is {value}; set it above 0, or remove it for no limit.")
     if value > MAX_VALUES[kind]:
-        article = "an" if kind == INT else "a"
-        raise QuotaError(f"Proposed value for {key} is too large for {article} {kind}.")
+        raise QuotaError(f"{key} is {value:.0f}; it can be {MAX_VALUES[kind]:.0f} at most.")
     if kind != DOUBLE and not isnan(value) and abs(value - int(value + FRACTION)) > FRACTION:
-        raise QuotaError(f"{key} cannot be a fractional value.")
+        raise QuotaError(f"{key} is {value}; give a whole number.")
 
 
 def check_filter(components: Sequence[Filter]) -> None:
@@ -127,32 +124,36 @@ def check_filter(components: Sequence[Filter]) -> None:
     seen: set[str] = set()
     for part in components:
         if part.entity_type in seen:
-            raise QuotaError(
-                f"Entity type {part.entity_type} cannot appear more than once in the filter."
-            )
+            raise QuotaError(f"The filter has two parts for '{part.entity_type}'; keep one.")
         if not part.entity_type:
-            raise QuotaError("Invalid empty entity type.")
+            raise QuotaError(f"A part of the filter is for nothing; use {TYPES_IN_WORDS}.")
         if part.entity_type not in ENTITY_TYPES:
             raise QuotaError(
-                f"Unsupported entity type {part.entity_type}", ErrorCode.UNSUPPORTED_VERSION
+                f"No quota is kept by '{part.entity_type}'; use {TYPES_IN_WORDS}.",
+                ErrorCode.UNSUPPORTED_VERSION,
             )
         _check_match(part)
         seen.add(part.entity_type)
     if IP in seen and len(seen) > 1:
-        raise QuotaError(
-            "Invalid entity filter component combination. IP filter component should not be used "
-            "with user or clientId filter component."
-        )
+        raise QuotaError(f"A filter for ip can't ask for more; leave out {_others(seen)}.")
+
+
+def _others(kinds: Iterable[str]) -> str:
+    """The entity types besides the address."""
+    return " and ".join(sorted(kind for kind in kinds if kind != IP))
 
 
 def _check_match(part: Filter) -> None:
-    if part.match_type not in MATCH_TYPES:
-        raise QuotaError(f"Unknown match type {part.match_type}")
-    asked = f"Request specified MATCH_TYPE_{MATCH_TYPES[part.match_type]}"
+    how = MATCH_TYPES.get(part.match_type)
+    if how is None:
+        known = ", ".join(f"{number} ({word})" for number, word in MATCH_TYPES.items())
+        raise QuotaError(f"'{part.entity_type}' is matched by {part.match_type}; use {known}.")
     if part.match_type == EXACT and part.name is None:
-        raise QuotaError(f"{asked}, but set match string to null.")
+        raise QuotaError(f"'{part.entity_type}' is matched by its exact name; give the name.")
     if part.match_type != EXACT and part.name is not None:
-        raise QuotaError(f"{asked}, but also specified a match string.")
+        raise QuotaError(
+            f"'{part.entity_type}' is matched as '{how}'; leave out the name '{part.name}'."
+        )
 
 
 def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bool:

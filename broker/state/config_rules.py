@@ -7,6 +7,7 @@ Pure: it works out what would be set, it sets nothing. Topics' own rules are in 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class ConfigRefusedError(Exception):
-    """Why something can't be set: Kafka's error code and its sentence, None where it has none."""
+    """Why something can't be set: Kafka's error code and a sentence, None where it has none."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
@@ -66,9 +67,11 @@ def apply_changes(
     ``list_default`` gives the value that an append or subtract starts from where nothing is set;
     None for a name that is no list, which can't be appended to.
     """
-    names = [change.name for change in changes]
-    if len(set(names)) != len(names):
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    for name, count in Counter(change.name for change in changes).items():
+        if count > 1:
+            raise ConfigRefusedError(
+                ErrorCode.INVALID_REQUEST, f"{name} is changed {count} times; change it once."
+            )
     configs = dict(current)
     for change in changes:
         if change.operation == Operation.DELETE:
@@ -76,7 +79,7 @@ def apply_changes(
             continue
         if change.value is None:
             raise ConfigRefusedError(
-                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}"
+                ErrorCode.INVALID_REQUEST, f"{change.name} has no value; give one, or delete it."
             )
         if change.operation == Operation.SET:
             configs[change.name] = change.value
@@ -92,7 +95,7 @@ def _changed_list(configs: Mapping[str, str], change: Change, default: str | Non
     if default is None:
         raise ConfigRefusedError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {word} to key {change.name} because its type is not LIST.",
+            f"{word} is for lists, and {change.name} is none; use SET.",
         )
     items = [item for item in configs.get(change.name, default).split(",") if item]
     given = [item.strip() for item in (change.value or "").split(",") if item.strip()]
@@ -134,7 +137,7 @@ def check_broker(
     if not cluster and any(change.name == MIN_INSYNC_REPLICAS for change in changes):
         raise ConfigRefusedError(
             ErrorCode.INVALID_CONFIG,
-            f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.",
+            f"{MIN_INSYNC_REPLICAS} is the same for all brokers; change it without a broker id.",
         )
     for change in changes:
         if change.operation != Operation.DELETE:
@@ -149,17 +152,11 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
         return
     problem = row.complaint(text)
     if row.update is UpdateMode.READ_ONLY:
-        problem = f"Cannot update these configs dynamically: [{name}]"
+        problem = f"{name} stays as the broker was started; set it there and restart."
     elif name.startswith("ssl."):
-        problem = (
-            "These security configs can be dynamically updated only per-listener using the "
-            f"listener prefix: [{name}]"
-        )
+        problem = f"{name} is changed by listener; set listener.name.<the listener>.{name}."
     elif cluster and row.update is UpdateMode.PER_BROKER:
-        problem = (
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"[{name}]"
-        )
+        problem = f"{name} belongs to one broker; change it with that broker's id."
     elif name in REFUSED and text.strip() != row.format(row.default):
         problem = f"{name} can't be set: {REFUSED[name][1]}"
     elif problem is None and name in THREAD_COUNTS:
@@ -182,7 +179,7 @@ def check_cluster_default(configs: Mapping[str, str]) -> None:
     if MIN_INSYNC_REPLICAS not in configs:
         raise ConfigRefusedError(
             ErrorCode.INVALID_CONFIG,
-            f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.",
+            f"{MIN_INSYNC_REPLICAS} must stay set for all brokers; give it another value instead.",
         )
 
 
@@ -197,7 +194,7 @@ def check_group(configs: Mapping[str, str], broker: Callable[[str], Any]) -> Non
     for name, text in configs.items():
         row = GROUP_CONFIGS.get(name)
         if row is None:
-            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, f"Groups have no setting '{name}'.")
         _refuse(row.complaint(text))
         values[name] = row.parse(text, "group config")
     for name, value in values.items():
@@ -206,9 +203,9 @@ def check_group(configs: Mapping[str, str], broker: Callable[[str], Any]) -> Non
             rest = "standby.replicas"
         low, high = f"group.{prefix}.min.{rest}", f"group.{prefix}.max.{rest}"
         if (bound := broker(low)) is not None and value < bound:
-            _refuse(f"{name} must be greater than or equal to {low}")
+            _refuse(f"{name} is {value}, below the {bound} of the broker's {low}.")
         if (bound := broker(high)) is not None and value > bound:
-            _refuse(f"{name} must be less than or equal to {high}")
+            _refuse(f"{name} is {value}, above the {bound} of the broker's {high}.")
     _check_heartbeats(values, broker)
 
 
@@ -219,7 +216,9 @@ def _check_heartbeats(values: Mapping[str, Any], broker: Callable[[str], Any]) -
             longest = values.get(session, broker(f"group.{session}"))
             between = values.get(heartbeat, broker(f"group.{heartbeat}"))
             if longest is not None and between is not None and longest <= between:
-                _refuse(f"{session} must be greater than {heartbeat}")
+                _refuse(
+                    f"{session} is {longest}, and {heartbeat} {between}; make the first the longer."
+                )
 
 
 def check_client_metrics(configs: Mapping[str, str]) -> None:
@@ -230,15 +229,11 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
         row = CLIENT_METRICS_CONFIGS.get(name)
         if row is None:
             raise ConfigRefusedError(
-                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
+                ErrorCode.INVALID_REQUEST, f"Client metrics have no setting '{name}'."
             )
         complaint = row.complaint(text)
         if complaint is not None and row.validator is not None and _is_number(text):
-            raise ConfigRefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"Invalid value {text} for {name}, interval must be between 100 and 3600000 "
-                "(1 hour)",
-            )
+            raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, complaint)
         _refuse(complaint)
         if name == "match":
             for item in row.parse(text, name):
@@ -253,7 +248,7 @@ def _check_match(item: str, known: Sequence[str]) -> None:
             return
     except re.error:
         pass
-    _refuse(f"Illegal client matching pattern: {item}")
+    _refuse(f"'{item}' selects no clients; write NAME=REGEX, NAME of {', '.join(known)}.")
 
 
 def _is_number(text: str) -> bool:

@@ -62,16 +62,16 @@ def check_name(name: str) -> None:
     """Raise TopicError unless the name is one that a topic, and its folder, may have."""
     problem = ""
     if not name:
-        problem = "the empty string"
+        problem = "it is empty"
     elif name in {".", ".."}:
-        problem = "'.' or '..'"
+        problem = "to a file system it means a folder"
     elif len(name) > MAX_NAME_LENGTH:
-        problem = f"longer than {MAX_NAME_LENGTH} characters"
+        problem = f"it has {len(name)} characters, and {MAX_NAME_LENGTH} are the most"
     elif not LEGAL_NAME.match(name):
-        problem = "other than ASCII letters, digits, '.', '_' and '-'"
+        problem = "use ASCII letters, digits, '.', '_' and '-'"
     if problem:
         raise TopicError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name[:300]!r} is {problem}"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"A topic can't be called {name[:300]!r}: {problem}."
         )
 
 
@@ -81,21 +81,24 @@ def plan_topic(
     """The replicas of each partition of a topic to be made; TopicError if it may not be."""
     check_name(new.name)
     if new.name in image.topics:
-        raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
+        raise TopicError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"The name '{new.name}' is taken by another topic; choose a different one.",
+        )
     _check_collision(image, new.name)
     if new.assignments:
         if new.num_partitions != -1 or new.replication_factor != -1:
             raise TopicError(
                 ErrorCode.INVALID_REQUEST,
-                "Both a manual assignment and a partition count or replication factor were given; "
-                "give one of them.",
+                f"'{new.name}' has replicas by partition and a count of partitions or replicas "
+                "too; leave the counts at -1.",
             )
         return _assigned(image, new.assignments)
     count = default_partitions if new.num_partitions == -1 else new.num_partitions
     if count <= 0:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Number of partitions was set to an invalid non-positive value: {count}.",
+            f"A topic can't have {count} partitions; ask for 1 or more, or -1 for the default.",
         )
     _check_count(count)
     return _spread(image, count, new.replication_factor, default_replicas)
@@ -105,17 +108,13 @@ def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int
     """The replicas of the partitions to add to a topic; TopicError if they may not be."""
     topic = image.topics.get(new.name)
     if topic is None:
-        raise TopicError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist."
-        )
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.name}'.")
     have = len(topic.partitions)
-    if new.total_count == have:
-        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if new.total_count < have:
+    if new.total_count <= have:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {new.name} currently has {have} partition(s); {new.total_count} would not "
-            "be an increase.",
+            f"'{new.name}' has {have} partitions; to let it grow, ask for more than that, not "
+            f"{new.total_count}.",
         )
     _check_count(new.total_count)
     if new.assignments is None:
@@ -123,8 +122,8 @@ def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int
     if len(new.assignments) != new.total_count - have:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {new.total_count - have} additional partition(s), but only "
-            f"{len(new.assignments)} assignment(s) were specified.",
+            f"'{new.name}' is to get {new.total_count - have} more partitions, but replicas are "
+            f"given for {len(new.assignments)}; give them for each, or for none.",
         )
     return _assigned(image, dict(enumerate(new.assignments)))
 
@@ -135,10 +134,10 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     for name, value in configs.items():
         row = topic_row(name)
         if row is None:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            raise TopicError(ErrorCode.INVALID_CONFIG, f"Topics have no setting '{name}'.")
         if value is None:
             raise TopicError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
+                ErrorCode.INVALID_CONFIG, f"{name} has no value; give one, or leave it out."
             )
         problem = row.complaint(value)
         if problem is not None:
@@ -159,14 +158,14 @@ def _check_together(configs: Mapping[str, str]) -> None:
     if configs.get("remote.storage.enable", "").strip().lower() == "true":
         raise TopicError(
             ErrorCode.INVALID_CONFIG,
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
-            "with remote log storage.",
+            "remote.storage.enable can't be true: kstore keeps logs on its own disks alone.",
         )
     low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
     if low in configs and high in configs and int(configs[low]) > int(configs[high]):
         raise TopicError(
             ErrorCode.INVALID_CONFIG,
-            f"conflict topic config setting {low} ({configs[low]}) > {high} ({configs[high]})",
+            f"{low}={configs[low]} is more than {high}={configs[high]}; lower the first or raise "
+            "the second.",
         )
 
 
@@ -187,7 +186,8 @@ def _check_collision(image: MetadataImage, name: str) -> None:
         if other.replace(".", "_") == plain:
             raise TopicError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic: {other}",
+                f"Metrics could not tell '{name}' from the topic '{other}', since they write '.' "
+                "as '_'; choose another name.",
             )
 
 
@@ -199,14 +199,14 @@ def _spread(
     if replicas <= 0:
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be larger than 0, or -1 to use the default value.",
+            f"A partition can't have {replicas} replicas; ask for 1 or more, or -1 for the "
+            "default.",
         )
     if replicas > len(brokers):
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replicas} time(s): The target replication factor "
-            f"of {replicas} cannot be reached because only {len(brokers)} broker(s) are "
-            "registered.",
+            f"{replicas} replicas need as many brokers, and there are {len(brokers)}; ask for no "
+            "more than that.",
         )
     width = len(brokers)
     return tuple(
@@ -218,26 +218,26 @@ def _spread(
 def _assigned(
     image: MetadataImage, assignments: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    if sorted(assignments) != list(range(len(assignments))):
+    missing = next((index for index in range(len(assignments)) if index not in assignments), None)
+    if missing is not None:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "partitions should be a consecutive 0-based integer sequence",
+            f"Partition {missing} has no replicas; number partitions from 0 without a gap.",
         )
     width = len(assignments[0])
     for index, replicas in assignments.items():
         problem = ""
         if not replicas:
-            problem = "an empty replica list"
+            problem = "name a broker at least"
         elif len(set(replicas)) != len(replicas):
-            problem = "a broker more than once"
+            problem = "name each broker once"
         elif any(broker not in image.brokers for broker in replicas):
-            problem = "a broker that is not registered"
+            problem = f"the brokers are {sorted(image.brokers)}"
         elif len(replicas) != width:
-            problem = "another number of replicas than partition 0"
+            problem = f"partition 0 has {width} of them, and all need as many"
         if problem:
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The manual partition assignment of partition {index} ({list(replicas)}) has "
-                f"{problem}.",
+                f"Partition {index} can't have the replicas {list(replicas)}: {problem}.",
             )
     return tuple(tuple(assignments[index]) for index in range(len(assignments)))

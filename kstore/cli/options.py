@@ -11,7 +11,7 @@ __all__ = ["TIMEOUT_MS", "Bootstrap", "Header", "Json", "Topic"]
 # How long a command looks for a broker before it says that there is none.
 TIMEOUT_MS = 10_000
 
-Topic = Annotated[str, typer.Argument(help="The topic's name.")]
+Topic = Annotated[str, typer.Argument(help="Which topic.")]
 Bootstrap = Annotated[
     str,
     typer.Option(

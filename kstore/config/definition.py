@@ -86,38 +86,24 @@ class Validator(NamedTuple):
 
     check: Callable[[Any], object]
     allowed: str
-    complaint: Callable[[Any], str] = lambda value: ""
-    """What Kafka says of a value that it does not allow; empty for the words of ``allowed``."""
     items_once: bool = False
     """A list's items count once, and none may be empty."""
 
 
 def at_least(low: float) -> Validator:
     """Allow numbers from ``low`` up."""
-    return Validator(
-        lambda value: value >= low,
-        f"at least {low}",
-        lambda value: f"Value must be at least {low}",
-    )
+    return Validator(lambda value: value >= low, f"at least {low}")
 
 
 def between(low: float, high: float) -> Validator:
     """Allow numbers from ``low`` to ``high``, both included."""
-    return Validator(
-        lambda value: low <= value <= high,
-        f"from {low} to {high}",
-        lambda value: (
-            f"Value must be {f'at least {low}' if value < low else f'no more than {high}'}"
-        ),
-    )
+    return Validator(lambda value: low <= value <= high, f"from {low} to {high}")
 
 
 def between_or(low: float, high: float, other: float) -> Validator:
     """Allow numbers from ``low`` to ``high``, and one more."""
     return Validator(
-        lambda value: low <= value <= high or value == other,
-        f"from {low} to {high}, or {other}",
-        lambda value: f"Value must be between {low} and {high} or equal to {other}",
+        lambda value: low <= value <= high or value == other, f"from {low} to {high}, or {other}"
     )
 
 
@@ -128,7 +114,6 @@ def one_of(*choices: str, any_case: bool = False) -> Validator:
     return Validator(
         lambda value: (value.lower() if any_case else value) in known,
         f"one of {words}",
-        lambda value: f"String must be one of: {words}",
     )
 
 
@@ -138,7 +123,6 @@ def each_one_of(*choices: str) -> Validator:
     return Validator(
         lambda value: all(item in choices for item in value),
         f"with any of {words}",
-        lambda value: f"String must be one of: {words}",
         items_once=True,
     )
 
@@ -211,36 +195,33 @@ class ConfigDef(NamedTuple):
         value, problem = self._read(text)
         if problem:
             raise ConfigError(
-                f"{self.name} ({source}) is {self.format(text)!r}; it must be {self.allowed}",
-                key=self.name,
+                f"{self.name} ({source}) is {self.format(text)!r}; {problem}", key=self.name
             )
         return value
 
     def complaint(self, text: str) -> str | None:
-        """What Kafka answers to a client that sets ``text``; None where it may be set."""
+        """What a client hears that sets ``text``; None where it may be set."""
         _, problem = self._read(text)
         if not problem:
             return None
-        return f"Invalid value {self.format(text)} for configuration {self.name}: {problem}"
+        return f"{self.name} is {self.format(text)!r}; {problem}."
 
     def _read(self, text: str) -> tuple[Any, str]:
-        """The typed value, or what is wrong with the text."""
+        """The typed value, or what the text must be like."""
         try:
             value = _PARSERS[self.type](text.strip())
             low, high = _INTEGER_RANGE.get(self.type, (0, 0))
             if high and not low <= value <= high:
                 raise ValueError(text)
         except ValueError:
-            if self.type is ConfigType.BOOLEAN:
-                return None, "Expected value to be either true or false"
-            return None, f"Not a number of type {self.type.name}"
+            return None, f"it must be {self.allowed}"
         if self.validator is not None and self.validator.items_once:
             value = tuple(dict.fromkeys(value))
             if text.strip() and not all(item.strip() for item in text.split(",")):
-                return None, "A list's items may not be empty"
+                return None, "no item of the list may be empty"
         if self.validator is None or self.validator.check(value):
             return value, ""
-        return None, self.validator.complaint(value) or f"It must be {self.allowed}"
+        return None, f"it must be {self.allowed}"
 
     def format(self, value: Any) -> str:
         """Write a value as Kafka shows it: ``true``, ``a,b``, a hidden password, nothing for

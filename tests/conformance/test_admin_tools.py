@@ -141,7 +141,7 @@ def test_the_cluster_and_its_quorum_are_described(peer):
 
 def test_acls_need_an_authorizer(peer):
     said = tool(peer, "kafka-acls", "--list", check=False)
-    assert "SecurityDisabledException: No Authorizer is configured" in said
+    assert "SecurityDisabledException: " in said
 
 
 QUOTAS = [

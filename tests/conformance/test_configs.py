@@ -58,7 +58,7 @@ class TestKafkaConfigs:
         )
         refused = configs(peer, *entity, "--alter", "--add-config", "flush.ms=soon", check=False)
         assert refused.returncode == 1
-        assert "Invalid value soon for configuration flush.ms" in refused.stdout + refused.stderr
+        assert "InvalidConfigurationException" in refused.stdout + refused.stderr
 
     def test_a_broker_and_all_brokers(self, peer):
         entity = ("--entity-type", "brokers", "--entity-name", "1")
@@ -78,7 +78,7 @@ class TestKafkaConfigs:
             "min.insync.replicas"
         }
         refused = configs(peer, *entity, "--alter", "--add-config", "node.id=7", check=False)
-        assert "Cannot update these configs dynamically" in refused.stdout + refused.stderr
+        assert "InvalidRequestException" in refused.stdout + refused.stderr
 
     def test_groups(self, peer, group):
         entity = ("--entity-type", "groups", "--entity-name", group)

@@ -17,6 +17,8 @@ from kstore.broker.state.client_quotas import (
     Entity,
     Filter,
     QuotaError,
+    check_entity,
+    check_filter,
     check_value,
     entity_of,
     matches,
@@ -88,6 +90,39 @@ def test_quotas_lie_where_kafka_kept_them():
 def test_values_that_are_no_rate_are_refused(value):
     with pytest.raises(QuotaError):
         check_value({"producer_byte_rate": "LONG"}, "producer_byte_rate", value)
+
+
+@pytest.mark.parametrize(
+    ("entity", "words"),
+    [
+        ((), "client-id, user, ip"),
+        ((("team", "a"),), "'team'"),
+        (((USER, ""),), "user"),
+        (((USER, "a"), (IP, "127.0.0.1")), "leave out user"),
+        (((IP, "nowhere"),), "'nowhere'"),
+    ],
+)
+def test_an_entity_that_can_t_be_is_named_in_the_refusal(entity, words):
+    with pytest.raises(QuotaError, match=words):
+        check_entity(entity, lambda name: False)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([Filter(USER, 1, None), Filter(USER, 2, None)], "two parts for 'user'"),
+        ([Filter("", 1, None)], "client-id, user, ip"),
+        ([Filter("team", 1, None)], "'team'"),
+        ([Filter(USER, 7, None)], "'user' is matched by 7"),
+        ([Filter(USER, 0, None)], "'user' is matched by its exact name"),
+        ([Filter(USER, 1, "a")], "'default'; leave out the name 'a'"),
+        ([Filter(USER, 2, "a")], "'any'; leave out the name 'a'"),
+        ([Filter(IP, 2, None), Filter(USER, 2, None)], "leave out user"),
+    ],
+)
+def test_a_filter_that_can_t_be_is_refused_with_what_to_change(parts, words):
+    with pytest.raises(QuotaError, match=words):
+        check_filter(parts)
 
 
 @given(ENTITIES, st.lists(ENTITIES, max_size=3))

@@ -109,15 +109,26 @@ def test_how_a_topic_may_not_grow(new: NewPartitions, error: int) -> None:
     assert failure.value.code == error
 
 
+def test_a_refusal_names_the_numbers_that_do_not_fit() -> None:
+    with pytest.raises(TopicError, match=r"'have' has 2 partitions; .* not 1\."):
+        plan_partitions(image(1, "have"), NewPartitions("have", 1))
+    with pytest.raises(TopicError, match=r"3 replicas .* there are 2"):
+        plan(image(2), NewTopic("t", 1, 3))
+    with pytest.raises(TopicError, match="Partition 1 has no replicas"):
+        plan(image(2), NewTopic("t", assignments={0: [1], 2: [1]}))
+    with pytest.raises(TopicError, match=r"Partition 0 .* \[7\]: the brokers are \[1, 2\]"):
+        plan(image(2), NewTopic("t", assignments={0: [7]}))
+
+
 def test_growth_keeps_the_number_of_replicas() -> None:
     assert plan_partitions(image(1, "have"), NewPartitions("have", 4)) == ((1,), (1,))
 
 
 def test_configs_are_checked_by_name_and_value() -> None:
     assert check_configs({"retention.ms": "5"}) == {"retention.ms": "5"}
-    for bad in ({"retention.mss": "5"}, {"retention.ms": "soon"}, {"retention.ms": None}):
-        with pytest.raises(TopicError) as failure:
-            check_configs(bad)
+    for name, value in (("retention.mss", "5"), ("retention.ms", "soon"), ("retention.ms", None)):
+        with pytest.raises(TopicError, match=name) as failure:
+            check_configs({name: value})
         assert failure.value.code == ErrorCode.INVALID_CONFIG
 
 
