@@ -38,7 +38,7 @@ async def handle_update_features(
         validate_only=request.validate_only,
     )
     if isinstance(levels, str):
-        words = "The update failed for all features since the following feature had an error: "
+        words = "No feature was changed: "
         return UpdateFeaturesResponse(
             error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=words + levels
         )

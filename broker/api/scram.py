@@ -50,13 +50,10 @@ async def handle_describe_user_scram_credentials(
         row = DescribeUserScramCredentialsResult(user=user)
         if asked[user] > 1:
             row.error_code = ErrorCode.DUPLICATE_RESOURCE
-            row.error_message = (
-                "Cannot describe SCRAM credentials for the same user twice in a single request: "
-                + user
-            )
+            row.error_message = f"User {user!r} is named {asked[user]} times: name every user once."
         elif user not in found:
             row.error_code = ErrorCode.RESOURCE_NOT_FOUND
-            row.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+            row.error_message = f"User {user!r} has no SCRAM credential."
         else:
             row.credential_infos = found[user]
         results.append(row)

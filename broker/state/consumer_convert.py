@@ -86,11 +86,11 @@ def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
             member.assignment, version, offset=VERSION_BYTES, allow_trailing=True
         )
     except ProtocolError:
-        return "because the embedded consumer protocol is malformed."
+        return f"the assignment of member {member.member_id} can't be read."
     if assignment.user_data:
         return (
-            "because an unsupported custom assignor is in use. Please refer to the documentation "
-            "or switch to a default assignor before re-attempting the upgrade."
+            f"member {member.member_id} has an assignor that keeps data of its own: have all "
+            "members use one of the client's own assignors first."
         )
     target: dict[UUID, frozenset[int]] = {}
     for topic in assignment.assigned_partitions:
@@ -106,24 +106,33 @@ def upgrade(
     """A step on the consumer group that a classic group with members becomes."""
     why_not = ""
     if settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
-        why_not = "because online upgrade is disabled."
+        why_not = (
+            "group.consumer.migration.policy is "
+            f"{settings.consumer_migration_policy}: set it to upgrade or bidirectional."
+        )
     elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        why_not = "because the group does not use the consumer embedded protocol."
+        why_not = (
+            f"its members have the protocol type {classic.protocol_type!r}, not "
+            f"{CONSUMER_PROTOCOL_TYPE!r}."
+        )
     elif len(classic.members) > settings.consumer_max_size:
-        why_not = "because the group size exceeds the consumer group maximum size."
+        why_not = (
+            f"it has {len(classic.members)} members, and group.consumer.max.size allows "
+            f"{settings.consumer_max_size}."
+        )
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = classic.generation_id
     for old in () if why_not else classic.members.values():
         target = _assigned_to(old, ctx.topics)
         subscription = subscription_of(_metadata(old, classic))
         if isinstance(target, str) or subscription is None:
-            malformed = "because the embedded consumer protocol is malformed."
+            malformed = f"the subscription of member {old.member_id} can't be read."
             why_not = target if isinstance(target, str) else malformed
             break
         group.target[old.member_id] = target
         group.put(_converted(old, subscription, target, classic.generation_id))
     if why_not:
-        text = f"Cannot upgrade classic group {classic.group_id} to consumer group {why_not}"
+        text = f"Classic group {classic.group_id} can't become a consumer group: {why_not}"
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
     known = group.subscribed_topics(group.members.values())
     group.metadata_hash = metadata_hash(ctx.topics, known)

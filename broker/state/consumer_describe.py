@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.broker.state.consumer_group import CONSUMER_KIND, ConsumerGroup
 from kstore.broker.state.consumer_member import Member
-from kstore.broker.state.group_contract import Group
+from kstore.broker.state.group_contract import Group, absence
 from kstore.broker.state.image import MetadataImage
 from kstore.errors import ErrorCode
 from kstore.protocol.consumer_groups import (
@@ -27,11 +27,10 @@ def describe_consumer_group(
 ) -> DescribedGroup:
     """Epochs, members, what they own and what they are to own; topics that are gone left out."""
     if not isinstance(group, ConsumerGroup):
-        reason = "not found" if group is None else "is not a consumer group"
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {reason}.",
+            error_message=absence(group, group_id, CONSUMER_KIND),
         )
     named = [member.assignor for member in group.members.values() if member.assignor]
     return DescribedGroup(

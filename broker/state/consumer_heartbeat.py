@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving; and the timers of members.
 
-The order of the checks and the words of the errors are Kafka's, since both are seen by clients.
+The order of the checks and the error codes are Kafka's, since clients see both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kstore.broker.state.classic_group import ClassicGroup
 from kstore.broker.state.consumer_convert import downgrade, may_downgrade, upgrade
-from kstore.broker.state.consumer_group import ConsumerGroup, Resolved
+from kstore.broker.state.consumer_group import CONSUMER_KIND, ConsumerGroup, Resolved
 from kstore.broker.state.consumer_member import (
     LEFT_EPOCH,
     NOTHING,
@@ -23,7 +23,7 @@ from kstore.broker.state.consumer_member import (
 from kstore.broker.state.consumer_reconcile import Owned
 from kstore.broker.state.consumer_records import regex_record
 from kstore.broker.state.consumer_step import ConsumerStep, Refusal, metadata_hash
-from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_contract import Group, ShardState, absence
 from kstore.broker.state.group_result import (
     GroupContext,
     RebalanceExpired,
@@ -57,6 +57,7 @@ __all__ = [
 
 FIRST_VERSION_WITH_CLIENT_IDS = 1
 """From here on the client makes its member id."""
+REJOIN = "it has to give up its partitions and join again."
 
 
 def request_problem(
@@ -67,38 +68,35 @@ def request_problem(
     needs_id = api_version >= FIRST_VERSION_WITH_CLIENT_IDS or epoch > 0 or epoch == LEFT_EPOCH
     problem = ""
     if needs_id and not request.member_id.strip():
-        problem = "MemberId can't be empty."
+        problem = "MemberId is blank: the member has to make one."
     elif not request.group_id.strip():
-        problem = "GroupId can't be empty."
+        problem = "GroupId is blank: send the group's id."
     elif request.instance_id is not None and not request.instance_id.strip():
-        problem = "InstanceId can't be empty."
+        problem = "InstanceId is blank: send an id, or null."
     elif request.rack_id is not None and not request.rack_id.strip():
-        problem = "RackId can't be empty."
+        problem = "RackId is blank: send a rack, or null."
     elif epoch == 0:
         problem = _join_problem(request)
     elif epoch == STATIC_LEFT_EPOCH and request.instance_id is None:
-        problem = "InstanceId can't be null."
+        problem = f"MemberEpoch {epoch} is for static members: send the InstanceId."
     elif epoch < STATIC_LEFT_EPOCH:
-        problem = "MemberEpoch is invalid."
+        problem = f"MemberEpoch {epoch} means nothing: {STATIC_LEFT_EPOCH} is the lowest."
     if problem:
         return Refusal(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         known = ", ".join(assignors)
-        text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors"
-        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{text}: {known}.")
+        text = f"There is no ServerAssignor {request.server_assignor}: choose among {known}."
+        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
     return None
 
 
 def _join_problem(request: ConsumerGroupHeartbeatRequest) -> str:
     if request.rebalance_timeout_ms == -1:
-        return "RebalanceTimeoutMs must be provided in first request."
+        return "A member that joins has to send RebalanceTimeoutMs."
     if request.topic_partitions is None or request.topic_partitions:
-        return "TopicPartitions must be empty when (re-)joining."
+        return "A member that joins has no partitions yet: send an empty TopicPartitions."
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        return (
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
-            "(re-)joining."
-        )
+        return "A member that joins has to send SubscribedTopicNames or SubscribedTopicRegex."
     return ""
 
 
@@ -145,8 +143,8 @@ def _stay(
     owned = _owned(request.topic_partitions)
     target = step.update_target(member, updated)
     if updated.state == UNKNOWN_STATE and owned != {}:
-        text = "The consumer group member is in a unknown state. "
-        return _fenced(text + "The member must abandon all its partitions and rejoin.")
+        text = f"Member {updated.member_id} is in a state that this broker does not know"
+        return _fenced(f"{text}: {REJOIN}")
     changed = topics_changed or regex[0]
     updated = step.reconcile(updated, target, changed=changed, owned=owned)
     step.keep_session(updated.member_id)
@@ -175,7 +173,7 @@ def _open(
         step = ConsumerStep(group, ctx, settings)
     elif group is None:
         if not joining:
-            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absence(None, group_id, CONSUMER_KIND))
         step = ConsumerStep(ConsumerGroup(group_id), ctx, settings)
     elif joining and isinstance(group, ClassicGroup) and group.is_empty:
         step = ConsumerStep(ConsumerGroup(group_id), ctx, settings)
@@ -186,18 +184,12 @@ def _open(
             return upgraded
         step = upgraded
     else:
-        return _not_consumer(group_id)
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absence(group, group_id, CONSUMER_KIND))
     is_new = request.member_id not in step.group.members
     if is_new and len(step.group.members) >= settings.consumer_max_size:
-        text = "The consumer group has reached its maximum capacity of"
-        return Refusal(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"{text} {settings.consumer_max_size} members."
-        )
+        text = f"Group {group_id} is full: group.consumer.max.size is {settings.consumer_max_size}."
+        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
     return step
-
-
-def _not_consumer(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
 def _fenced(message: str) -> Refusal:
@@ -224,7 +216,7 @@ def subscribe_dynamic(step: ConsumerStep, member_id: str, *, create: bool) -> Me
         return member
     if create:
         return Member(member_id)
-    text = f"Member {member_id} is not a member of group {step.group.group_id}."
+    text = f"Group {step.group.group_id} has no member {member_id}: join with epoch 0."
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
@@ -237,15 +229,15 @@ def subscribe_static(
     present = step.group.static_member(instance_id)
     if not create:
         if present is None:
-            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            text = f"Group {step.group.group_id} has no instance id {instance_id}: join anew."
+            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return static_fence(present, member_id, instance_id) or present
     if present is None:
         return step.group.members.get(member_id) or Member(member_id)
     if not classic and present.classic is None and present.epoch != STATIC_LEFT_EPOCH:
-        text = f"Static member {member_id} with instance id {instance_id} cannot join the group"
+        text = f"Instance id {instance_id} is taken by member {present.member_id}"
         return Refusal(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"{text} because the instance id is owned by {present.member_id} member.",
+            ErrorCode.UNRELEASED_INSTANCE_ID, f"{text}: stop it before {member_id} joins."
         )
     return step.replace_static(present, member_id)
 
@@ -254,8 +246,8 @@ def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal |
     """A refusal if somebody else has the instance id."""
     if present.member_id == member_id:
         return None
-    text = f"Static member {member_id} with instance id {instance_id} was fenced by member"
-    return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{text} {present.member_id}.")
+    text = f"Instance id {instance_id} now belongs to member {present.member_id}"
+    return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{text}: {member_id} has to stop.")
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
@@ -265,18 +257,12 @@ def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refu
     epoch = request.member_epoch
     if epoch == member.epoch:
         return None
-    if epoch > member.epoch:
-        size = "greater"
-    else:
+    if epoch < member.epoch:
         owned = _owned(request.topic_partitions)
         if epoch == member.previous_epoch and owned is not None and _is_subset(owned, member):
             return None
-        size = "smaller"
-    text = f"The consumer group member has a {size} member epoch ({epoch}) than the one known by"
-    return _fenced(
-        f"{text} the group coordinator ({member.epoch}). "
-        "The member must abandon all its partitions and rejoin."
-    )
+    text = f"Member {member.member_id} sent epoch {epoch} and has {member.epoch}"
+    return _fenced(f"{text}: {REJOIN}")
 
 
 def _is_subset(owned: Owned, member: Member) -> bool:
@@ -340,10 +326,8 @@ def _leave(
     ctx: GroupContext,
 ) -> Result | Refusal:
     group_id = request.group_id
-    if group is None:
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ConsumerGroup):
-        return _not_consumer(group_id)
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absence(group, group_id, CONSUMER_KIND))
     step = ConsumerStep(group, ctx, shard.settings)
     if request.instance_id is None:
         member = subscribe_dynamic(step, request.member_id, create=False)

@@ -161,8 +161,8 @@ class ConsumerStep:
             elif not group.subscribers(new.regex):
                 problem = regex_error(new.regex)
                 if problem is not None:
-                    text = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression"
-                    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{text}: {problem}.")
+                    text = f"SubscribedTopicRegex {new.regex!r} can't be understood: {problem}."
+                    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
                 resolve = True
             else:
                 bump = new.regex in group.regexes

@@ -71,9 +71,9 @@ def plan_update(
     for update in updates:
         problem = _refusal(supported, levels.get(update.name, 0), update, node_id)
         if problem is None and update.name == KRAFT_VERSION and update.level and not validate_only:
-            problem = "There is no KRaft quorum: metadata is in the coordination store."
+            problem = "leave it at 0, there is no KRaft quorum whose level this could be."
         if problem is not None:
-            return f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            return f"{update.name} can't have level {update.level}: {problem}"
         changed[update.name] = update.level
     return changed
 
@@ -83,22 +83,25 @@ def _refusal(
 ) -> str | None:
     """Why one update is refused, in Kafka's order of checks."""
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        return "The controller does not support the given upgrade type."
+        return (
+            f"upgrade type {update.upgrade_type} is unknown, send {UPGRADE} (upgrade), "
+            f"{SAFE_DOWNGRADE} (safe downgrade) or {UNSAFE_DOWNGRADE} (unsafe downgrade)."
+        )
     if update.level < 0:
-        return "A feature version cannot be less than 0."
+        return "levels begin at 0."
     feature = supported.get(update.name)
     if feature is None:
-        return f"Local controller {node_id} does not support this feature."
+        return f"broker {node_id} has no such feature, it has {', '.join(supported)}."
     if not feature.min_level <= update.level <= feature.max_level:
-        allowed = f"{feature.min_level}-{feature.max_level}"
-        return f"Local controller {node_id} only supports versions {allowed}"
+        allowed = f"{feature.min_level} to {feature.max_level}"
+        return f"broker {node_id} has the levels {allowed} of it."
     if update.level < current and update.upgrade_type == UPGRADE:
         return (
-            "Can't downgrade the version of this feature without setting the upgrade type to "
-            "either safe or unsafe downgrade."
+            f"that is below the present {current}, send upgrade type {SAFE_DOWNGRADE} (safe "
+            f"downgrade) or {UNSAFE_DOWNGRADE} (unsafe downgrade)."
         )
     if update.level > current and update.upgrade_type != UPGRADE:
-        return "Can't downgrade to a newer version."
+        return f"that is above the present {current}, send upgrade type {UPGRADE} (upgrade)."
     if update.name == METADATA_VERSION and update.level < current:
-        return "The metadata would be lost that the lower version does not know."
+        return f"metadata that only level {current} knows would be lost, stay there."
     return None

@@ -12,7 +12,7 @@ from kstore.broker.state.group_result import GroupRecord, GroupSettings, TimerCh
 if TYPE_CHECKING:
     from kstore.broker.state.offsets import Offsets
 
-__all__ = ["CommitClaim", "Group", "ShardState"]
+__all__ = ["CommitClaim", "Group", "ShardState", "absence"]
 
 
 class CommitClaim(NamedTuple):
@@ -99,3 +99,10 @@ class ShardState(Protocol):
     @property
     def offsets(self) -> Offsets:
         """All committed offsets."""
+
+
+def absence(group: Group | None, group_id: str, wanted: str) -> str:
+    """Words for who named no group of the wanted kind."""
+    if group is None:
+        return f"There is no group {group_id}."
+    return f"Group {group_id} is a {group.kind} group: this needs a {wanted} group."

@@ -18,7 +18,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class Refusal(NamedTuple):
-    """Why something is not done: Kafka's error code and words."""
+    """Why something is not done: Kafka's error code, and words for who asked."""
 
     code: int
     message: str | None
@@ -35,32 +35,33 @@ def refuse_reassignment(
     """Why the partition can't have these replicas, or None; null cancels what is under way, and
     nothing ever is.
     """
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic not in image.topics:
-        return Refusal(unknown, f"Unable to find a topic named {topic}.")
     partition = image.partition(topic, index)
     if partition is None:
-        return Refusal(unknown, f"Unable to find partition {topic}:{index}.")
+        return _unknown_partition(image, topic, index)
     if replicas is None:
         return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     refusal = refuse_assignment(replicas, image.brokers)
     if refusal is None and not allow_factor_change and len(replicas) != len(partition.replicas):
-        words = f"The replication factor is changed from {len(partition.replicas)}."
+        words = (
+            f"{topic}-{index} has {len(partition.replicas)} replicas and is to have "
+            f"{len(replicas)}: name as many as before, or allow the change."
+        )
         refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, words)
     return refusal
 
 
 def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refusal | None:
     """Why these can't be a partition's replicas, or None: distinct brokers that are registered."""
-    code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not replicas:
-        return Refusal(code, f"{what} an empty replica list.")
+        return Refusal(code, "The list of replicas is empty: name at least one broker.")
     before = None
     for broker in sorted(replicas):
         if broker == before:
-            return Refusal(code, f"{what} the broker {broker} more than once.")
+            return Refusal(code, f"Broker {broker} is listed again: name every broker once.")
         if broker not in brokers:
-            return Refusal(code, f"{what} broker {broker}, but no such broker is registered.")
+            known = ", ".join(map(str, sorted(brokers)))
+            return Refusal(code, f"Broker {broker} is not registered: choose among {known}.")
         before = broker
     return None
 
@@ -68,21 +69,30 @@ def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refu
 def refuse_election(image: MetadataImage, topic: str, index: int, election_type: int) -> Refusal:
     """Why no election takes place for the partition: on one node, none ever does."""
     if election_type not in (PREFERRED, UNCLEAN):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}")
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic not in image.topics:
-        return Refusal(unknown, f"No such topic as {topic}")
+        words = f"Election type {election_type} means nothing: send 0 (preferred) or 1 (unclean)."
+        return Refusal(ErrorCode.INVALID_REQUEST, words)
     partition = image.partition(topic, index)
     if partition is None:
-        return Refusal(unknown, f"No such partition as {topic}-{index}")
+        return _unknown_partition(image, topic, index)
     if _led(partition, election_type):
-        words = "Leader election not needed for topic partition."
+        words = f"{topic}-{index} is led by broker {partition.leader} already."
         return Refusal(ErrorCode.ELECTION_NOT_NEEDED, words)
     if election_type == PREFERRED:
-        words = "The preferred leader was not available."
+        words = (
+            f"Broker {partition.replicas[0]}, the first choice to lead {topic}-{index}, can't be "
+            "reached: start it and try again."
+        )
         return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, words)
-    words = "Eligible topic partition leaders are not available."
+    replicas = ", ".join(map(str, partition.replicas))
+    words = f"No broker can lead {topic}-{index} now: start one of {replicas} and try again."
     return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, words)
+
+
+def _unknown_partition(image: MetadataImage, topic: str, index: int) -> Refusal:
+    words = f"There is no topic {topic}: check its name."
+    if topic in image.topics:
+        words = f"Topic {topic} has no partition {index}: check its number."
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
 
 
 def _led(partition: PartitionImage, election_type: int) -> bool:

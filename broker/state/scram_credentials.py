@@ -105,29 +105,35 @@ def refusals(
         if problem is not None:
             found.setdefault(row.user, problem)
     counts = Counter(row.user for row in rows)
-    twice = "A user credential cannot be altered twice in the same request"
     for user, count in counts.items():
         if count > 1:
-            found[user] = (ErrorCode.DUPLICATE_RESOURCE, twice)
+            words = f"User {user!r} is named {count} times: send one change of a user at a time."
+            found[user] = (ErrorCode.DUPLICATE_RESOURCE, words)
     for gone in deletions:
         if gone.user not in found and not exists(gone.user, gone.mechanism):
-            words = "Attempt to delete a user credential that does not exist"
+            mechanism = MECHANISMS[gone.mechanism].name
+            words = f"User {gone.user!r} has no {mechanism} credential that could be deleted."
             found[gone.user] = (ErrorCode.RESOURCE_NOT_FOUND, words)
     return found
 
 
 def _refuse_row(row: Deletion | Upsertion) -> tuple[int, str] | None:
     if not row.user:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user without a name can't have credentials."
     mechanism = MECHANISMS.get(row.mechanism)
     if mechanism is None:
-        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+        known = " or ".join(f"{known.number} ({known.name})" for known in MECHANISMS.values())
+        words = f"SCRAM mechanism {row.mechanism} means nothing here: send {known}."
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, words
     if isinstance(row, Deletion):
         return None
-    if row.iterations < mechanism.min_iterations:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
-    if row.iterations > MAX_ITERATIONS:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if not mechanism.min_iterations <= row.iterations <= MAX_ITERATIONS:
+        allowed = f"{mechanism.min_iterations} to {MAX_ITERATIONS}"
+        words = f"{mechanism.name} takes {allowed} iterations, not {row.iterations}."
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, words
     if not row.salted_password:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty"
+        return (
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"The salted password of user {row.user!r} is empty.",
+        )
     return None

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kstore.broker.state.group_contract import Group, absence
 from kstore.broker.state.image import MetadataImage
-from kstore.broker.state.streams_group import StreamsGroup, StreamsMember
+from kstore.broker.state.streams_group import STREAMS_KIND, StreamsGroup, StreamsMember
 from kstore.broker.state.streams_tasks import NO_TASKS, AssignedTasks, TaskId, Tasks, by_subtopology
 from kstore.broker.state.streams_topics import (
     ConfiguredSubtopology,
@@ -32,14 +33,13 @@ from kstore.protocol.streams_groups import (
 __all__ = ["describe_streams_group", "endpoint_partitions"]
 
 
-def describe_streams_group(group: object, group_id: str) -> DescribedGroup:
+def describe_streams_group(group: Group | None, group_id: str) -> DescribedGroup:
     """One group of StreamsGroupDescribe; what is no streams group is not found."""
     if not isinstance(group, StreamsGroup):
-        problem = "not found" if group is None else "not a streams group"
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} is {problem}.",
+            error_message=absence(group, group_id, STREAMS_KIND),
         )
     configured, topology = group.soft.configured, group.topology
     described = None

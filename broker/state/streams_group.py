@@ -29,12 +29,14 @@ __all__ = [
     "NOT_READY",
     "RECONCILING",
     "STABLE",
+    "STREAMS_KIND",
     "MemberState",
     "SoftState",
     "StreamsGroup",
     "StreamsMember",
 ]
 
+STREAMS_KIND = "streams"
 EMPTY = "Empty"
 NOT_READY = "NotReady"
 ASSIGNING = "Assigning"
@@ -126,7 +128,7 @@ class StreamsGroup:
         "validated_topology_epoch",
         "warmup_owners",
     )
-    kind = "streams"
+    kind = STREAMS_KIND
     protocol_type = "streams"
 
     def __init__(self, group_id: str) -> None:

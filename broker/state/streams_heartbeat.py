@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_contract import Group, ShardState, absence
 from kstore.broker.state.group_result import GroupContext, GroupRecord, Result, TimerChange
 from kstore.broker.state.streams_describe import endpoint_partitions
-from kstore.broker.state.streams_group import MemberState, SoftState, StreamsGroup, StreamsMember
+from kstore.broker.state.streams_group import (
+    STREAMS_KIND,
+    MemberState,
+    SoftState,
+    StreamsGroup,
+    StreamsMember,
+)
 from kstore.broker.state.streams_reconcile import reconcile_member
 from kstore.broker.state.streams_records import (
     current_record,
@@ -108,7 +114,7 @@ class _Step:
         if len(group.members) >= shard.settings.streams_max_size:
             raise StreamsError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The streams group has {len(group.members)} members, which is the most it may.",
+                f"Group {group_id} is full with {len(group.members)} members: remove one first.",
             )
         return group
 
@@ -124,8 +130,8 @@ class _Step:
         if group.topology is not None and updated.topology_epoch < group.topology.epoch:
             self._add_status(
                 STALE_TOPOLOGY,
-                f"The member's topology epoch {updated.topology_epoch} is behind the group's "
-                f"topology epoch {group.topology.epoch}.",
+                f"Member {updated.member_id} has topology epoch {updated.topology_epoch}, the "
+                f"group has {group.topology.epoch}: update the member's application.",
             )
         configured = self._configured(topology)
         epoch, configs = self._epoch(topology, configured)
@@ -150,15 +156,15 @@ class _Step:
         if member is None:
             raise StreamsError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group.group_id}.",
+                f"Group {self.group.group_id} has no member {member_id}: join with epoch 0.",
             )
         if epoch > member.member_epoch or (
             epoch < member.member_epoch and not self._missed_one_answer(member)
         ):
             raise StreamsError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                f"The member's epoch {epoch} is not {member.member_epoch}, which the coordinator "
-                "knows. The member must give up all its tasks and rejoin.",
+                f"Member {member_id} sent epoch {epoch} and has {member.member_epoch}: it has to "
+                "give up its tasks and join again.",
             )
         return member
 
@@ -219,7 +225,9 @@ class _Step:
             return topology
         if present.epoch <= topology.epoch and present != topology:
             raise StreamsError(
-                ErrorCode.INVALID_REQUEST, "The topology of a group can't be changed."
+                ErrorCode.INVALID_REQUEST,
+                f"Group {self.group.group_id} keeps its topology of epoch {present.epoch}: use "
+                "another application id for another topology.",
             )
         return present
 
@@ -287,7 +295,7 @@ class _Step:
         if self.soft.delay_pending:
             self._add_status(
                 ASSIGNMENT_DELAYED,
-                "Assignment delayed due to the configured initial rebalance delay.",
+                "Tasks follow when streams.initial.rebalance.delay.ms is over.",
             )
             return TargetAssignment(group.assignment_epoch, {})
         if group.assignment_epoch >= epoch:
@@ -295,7 +303,7 @@ class _Step:
         if not assignment_is_due(group, ctx):
             self._add_status(
                 ASSIGNMENT_DELAYED,
-                "Assignment delayed due to the configured assignment interval.",
+                "New tasks follow when streams.assignment.interval.ms is over.",
             )
             return TargetAssignment(group.assignment_epoch, group.targets)
         members = {**group.members, member.member_id: member}
@@ -336,8 +344,8 @@ class _Step:
         if self.soft.shutdown_member_id is not None:
             self._add_status(
                 SHUTDOWN_APPLICATION,
-                f"Streams group member {self.soft.shutdown_member_id} encountered a fatal error "
-                "and requested a shutdown for the entire application.",
+                f"Member {self.soft.shutdown_member_id} has failed for good and asks the whole "
+                "application to stop.",
             )
         response.status = self.statuses
         return response
@@ -358,8 +366,7 @@ class _Step:
 def _streams_group(known: Group | None, group_id: str) -> StreamsGroup:
     if isinstance(known, StreamsGroup):
         return known
-    problem = "not found" if known is None else "not a streams group"
-    raise StreamsError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {problem}.")
+    raise StreamsError(ErrorCode.GROUP_ID_NOT_FOUND, absence(known, group_id, STREAMS_KIND))
 
 
 def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:

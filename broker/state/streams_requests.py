@@ -28,24 +28,28 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     if request.topology is not None:
         _check_topic_names(request.topology)
     _check_unsupported(request)
-    _refuse_if(not request.member_id, "MemberId can't be empty.")
-    _refuse_if(not request.group_id, "GroupId can't be empty.")
-    _refuse_if(request.rack_id == "", "RackId can't be empty.")
+    _refuse_if(not request.member_id, "MemberId is empty: the member has to make one.")
+    _refuse_if(not request.group_id, "GroupId is empty: send the application's id.")
+    _refuse_if(request.rack_id == "", "RackId is empty: send a rack, or null.")
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     _refuse_if(
-        request.member_epoch == LEAVE_STATIC_EPOCH, "InstanceId can't be null with epoch -2."
+        request.member_epoch == LEAVE_STATIC_EPOCH,
+        f"MemberEpoch {LEAVE_STATIC_EPOCH} is for static members, which have an InstanceId.",
     )
     _refuse_if(
         request.member_epoch < LEAVE_STATIC_EPOCH,
-        f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.",
+        f"MemberEpoch {request.member_epoch} means nothing: {LEAVE_STATIC_EPOCH} is the lowest.",
     )
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     told = [role is not None for role in roles]
-    _refuse_if(any(told) and not all(told), "Tasks are told of all three types, or of none.")
+    _refuse_if(
+        any(told) and not all(told),
+        "Send ActiveTasks, StandbyTasks and WarmupTasks together, or none of them.",
+    )
     _refuse_if(
         request.member_epoch != JOIN_EPOCH and request.topology is not None,
-        "A topology is only told when (re-)joining.",
+        f"A topology is sent with MemberEpoch {JOIN_EPOCH} only, not with {request.member_epoch}.",
     )
 
 
@@ -55,39 +59,42 @@ def _refuse_if(wrong: bool, message: str) -> None:
 
 
 def _check_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
-    _refuse_if(request.instance_id is not None, "Static membership is not supported.")
-    _refuse_if(request.task_offsets is not None, "TaskOffsets are not supported.")
-    _refuse_if(request.task_end_offsets is not None, "TaskEndOffsets are not supported.")
-    _refuse_if(bool(request.warmup_tasks), "WarmupTasks are not supported.")
+    for name, is_sent in (
+        ("InstanceId", request.instance_id is not None),
+        ("TaskOffsets", request.task_offsets is not None),
+        ("TaskEndOffsets", request.task_end_offsets is not None),
+        ("WarmupTasks", bool(request.warmup_tasks)),
+    ):
+        _refuse_if(is_sent, f"Leave {name} out: streams groups can't use it yet.")
     subtopologies = [] if request.topology is None else request.topology.subtopologies
     _refuse_if(
         any(item.source_topic_regex for item in subtopologies),
-        "Regular expressions for source topics are not supported.",
+        "List the source topics: regular expressions can't be used for them yet.",
     )
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     _refuse_if(
         request.rebalance_timeout_ms == NO_TIMEOUT,
-        "RebalanceTimeoutMs must be provided in the first request.",
+        "A member that joins has to send RebalanceTimeoutMs.",
     )
     for name, tasks in (
         ("ActiveTasks", request.active_tasks),
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
-        _refuse_if(bool(tasks), f"{name} must be empty when (re-)joining.")
+        _refuse_if(bool(tasks), f"A member that joins has no tasks yet: leave {name} empty.")
     if request.topology is None:
         raise StreamsError(
-            ErrorCode.INVALID_REQUEST, "Topology must be non-null when (re-)joining."
+            ErrorCode.INVALID_REQUEST, "A member that joins has to send its topology."
         )
     for item in request.topology.subtopologies:
         for info in item.state_changelog_topics:
             if info.partitions != 0:
                 raise StreamsError(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                    f"Changelog topic {info.name} must have no partition count, but has "
-                    f"{info.partitions}.",
+                    f"Changelog topic {info.name} asks for {info.partitions} partitions: send 0, "
+                    "the count follows from the source topics.",
                 )
 
 
@@ -97,7 +104,7 @@ def _check_topic_names(topology: StreamsGroupHeartbeatRequestTopology) -> None:
     if internal:
         raise StreamsError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
-            f"Kafka's internal topics {','.join(internal)} can't be used in a topology.",
+            f"Leave {', '.join(internal)} out of the topology: only the broker may use them.",
         )
     for name in names:
         try:

@@ -4,7 +4,7 @@ not give up their tasks, the initial rebalance delay, and beginning again after 
 
 from __future__ import annotations
 
-from kstore.broker.state.group_contract import Group, ShardState
+from kstore.broker.state.group_contract import Group, ShardState, absence
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupRecord,
@@ -14,7 +14,7 @@ from kstore.broker.state.group_result import (
     StreamsDelayExpired,
     TimerChange,
 )
-from kstore.broker.state.streams_group import MemberState, StreamsGroup, StreamsMember
+from kstore.broker.state.streams_group import STREAMS_KIND, MemberState, StreamsGroup, StreamsMember
 from kstore.broker.state.streams_records import epoch_record, member_tombstones
 from kstore.broker.state.streams_target import compute_target
 from kstore.broker.state.streams_topology import StreamsError
@@ -66,12 +66,13 @@ def delay_timer(group_id: str, delay_ms: int) -> TimerChange:
 def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> Result:
     """A member leaves; it may ask for the whole application to stop. StreamsError if it is none."""
     if not isinstance(group, StreamsGroup):
-        problem = "not found" if group is None else "not a streams group"
-        raise StreamsError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is {problem}.")
+        raise StreamsError(
+            ErrorCode.GROUP_ID_NOT_FOUND, absence(group, request.group_id, STREAMS_KIND)
+        )
     if request.member_id not in group.members:
         raise StreamsError(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {request.member_id} is not a member of group {group.group_id}.",
+            f"Group {group.group_id} has no member {request.member_id} that could leave.",
         )
     response = StreamsGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, status=[]

@@ -111,7 +111,7 @@ def configure_topology(topology: Topology, existing: Mapping[str, int]) -> Confi
         return ConfiguredTopology(topology.epoch, None, {}, problem.status)
     status = None
     if missing:
-        detail = f"Internal topics are missing: {_summary(sorted(missing))}"
+        detail = f"Waiting for the internal topics {_summary(sorted(missing))}"
         status = Status(status_code=MISSING_INTERNAL_TOPICS, status_detail=detail)
     return ConfiguredTopology(topology.epoch, subtopologies, missing, status)
 
@@ -124,14 +124,15 @@ def _check_sources(topology: Topology, existing: Mapping[str, int]) -> None:
         if name not in existing
     }
     if missing:
-        detail = f"Source topics {_summary(sorted(missing))} are missing."
+        names = _summary(sorted(missing))
+        detail = f"The application reads topics that do not exist, create them: {names}."
         raise TopicFitError(MISSING_SOURCE_TOPICS, detail)
 
 
 def _summary(names: list[str]) -> str:
     text = ", ".join(names[:NAMES_SHOWN])
     more = len(names) - NAMES_SHOWN
-    return f"{text} and {more} additional topics" if more > 0 else text
+    return f"{text} and {more} more" if more > 0 else text
 
 
 class _Sizes:
@@ -160,7 +161,7 @@ class _Sizes:
         if not sizes:
             raise StreamsError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                f"No source topics found for subtopology {item.subtopology_id}",
+                f"Subtopology {item.subtopology_id} reads no topic: give it one.",
             )
         return max(sizes)
 
@@ -230,8 +231,8 @@ class _Sizes:
             if name in self._fixed and present != size:
                 raise TopicFitError(
                     INCORRECTLY_PARTITIONED_TOPICS,
-                    f"Number of partitions [{present}] of repartition topic [{name}] doesn't "
-                    f"match number of partitions [{size}] of the source topic.",
+                    f"Repartition topic {name} is to have {present} partitions, but what it is "
+                    f"joined with has {size}: ask for {size}.",
                 )
 
 
@@ -241,7 +242,7 @@ def _equal_size(sizes: Mapping[str, int], shown: Mapping[str, int]) -> int:
         text = ", ".join(f"{name}={size}" for name, size in sorted(shown.items()))
         raise TopicFitError(
             INCORRECTLY_PARTITIONED_TOPICS,
-            f"Following topics do not have the same number of partitions: [{{{text}}}]",
+            f"Topics that are joined need equal numbers of partitions, not {text}.",
         )
     return first
 
@@ -300,8 +301,8 @@ def _missing_topics(
             elif found != topic.partitions:
                 raise TopicFitError(
                     INCORRECTLY_PARTITIONED_TOPICS,
-                    f"Existing topic {name} has different number of partitions: expected "
-                    f"{topic.partitions}, found {found}",
+                    f"Topic {name} has {found} partitions, but the application needs "
+                    f"{topic.partitions}: make the two agree.",
                 )
     return missing
 

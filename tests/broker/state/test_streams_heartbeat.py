@@ -182,7 +182,7 @@ def test_a_shutdown_is_told_to_all_until_the_group_is_empty(driver: GroupDriver)
     one, two = stable(driver, "one", "two")
     assert SHUTDOWN in codes(one.beat(shutdown_application=True))
     answer = two.beat()
-    assert "member one encountered" in answer.status[0].status_detail
+    assert "Member one " in answer.status[0].status_detail
     one.leave()
     two.leave()
     assert group_of(driver).soft.shutdown_member_id is None

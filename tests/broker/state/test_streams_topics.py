@@ -47,10 +47,9 @@ def tasks(configured: ConfiguredTopology) -> dict[str, int]:
 
 def test_internal_topics_are_as_large_as_what_is_read_upstream() -> None:
     configured = configure(*COUNTED, lines=3)
-    assert status(configured) == (
-        MISSING_INTERNAL_TOPICS,
-        "Internal topics are missing: store, words",
-    )
+    code, told = status(configured)
+    assert code == MISSING_INTERNAL_TOPICS
+    assert "store, words" in told
     assert sizes(configured) == {"words": 3, "store": 3}
     assert not configured.is_ready
 
@@ -64,18 +63,17 @@ def test_with_all_topics_there_it_is_ready_and_has_a_task_per_partition() -> Non
 
 def test_source_topics_that_are_missing_are_named_three_at_most() -> None:
     configured = configure(subtopology("0", "e", "d", "c", "b", "a"), e=1)
-    assert status(configured) == (
-        MISSING_SOURCE_TOPICS,
-        "Source topics a, b, c and 1 additional topics are missing.",
-    )
+    code, told = status(configured)
+    assert code == MISSING_SOURCE_TOPICS
+    assert "a, b, c and 1 more" in told
     assert configured.subtopologies is None
 
 
 def test_an_internal_topic_of_another_size_is_a_problem() -> None:
-    assert status(configure(*COUNTED, lines=3, words=3, store=2)) == (
-        INCORRECTLY_PARTITIONED_TOPICS,
-        "Existing topic store has different number of partitions: expected 3, found 2",
-    )
+    code, told = status(configure(*COUNTED, lines=3, words=3, store=2))
+    assert code == INCORRECTLY_PARTITIONED_TOPICS
+    assert "store has 2 partitions" in told
+    assert "needs 3" in told
 
 
 def test_a_size_goes_through_a_chain_of_repartition_topics() -> None:
@@ -107,10 +105,9 @@ def test_a_repartition_topic_with_a_size_of_its_own_keeps_it() -> None:
 def test_copartitioned_sources_of_unequal_size_are_a_problem() -> None:
     both = [CopartitionGroup(source_topics=[0, 1])]
     configured = configure(subtopology("0", "b", "a", copartition_groups=both), a=1, b=2)
-    assert status(configured) == (
-        INCORRECTLY_PARTITIONED_TOPICS,
-        "Following topics do not have the same number of partitions: [{a=1, b=2}]",
-    )
+    code, told = status(configured)
+    assert code == INCORRECTLY_PARTITIONED_TOPICS
+    assert "a=1, b=2" in told
 
 
 def test_a_copartitioned_repartition_topic_takes_the_size_of_the_source() -> None:
