@@ -53,9 +53,14 @@ async def handle_streams_group_heartbeat(
     except KafkaError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code)
     response = cast(StreamsGroupHeartbeatResponse, answer)
-    for status in response.status or ():
+    statuses = response.status or []
+    for index, status in enumerate(statuses):
         if status.status_code == MISSING_INTERNAL_TOPICS:
-            await _make_internal_topics(coordinator, request.group_id, status)
+            problem = await _make_internal_topics(coordinator, request.group_id)
+            # The group keeps this status for the next answer: it must not grow with each.
+            statuses[index] = Status(
+                status_code=status.status_code, status_detail=status.status_detail + problem
+            )
     return response
 
 
@@ -66,14 +71,12 @@ def _is_enabled(broker: Broker) -> bool:
     )
 
 
-async def _make_internal_topics(
-    coordinator: GroupCoordinator, group_id: str, status: Status
-) -> None:
-    """Have the missing topics made; the status tells why some could not be."""
+async def _make_internal_topics(coordinator: GroupCoordinator, group_id: str) -> str:
+    """Have the missing topics made; words for those that could not be."""
     broker = coordinator.broker
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup) or group.topology is None:
-        return
+        return ""
     missing = configured_topology(group.topology, broker.image).missing_topics
     if coordinator.internal_topics is None:
         coordinator.internal_topics = InternalTopics(broker)
@@ -81,11 +84,13 @@ async def _make_internal_topics(
     errors = maker.errors(missing)
     interval_ms = broker.configs.group(group_id)["streams.heartbeat.interval.ms"]
     maker.create(missing, 2 * interval_ms / 1000)
-    if errors:
-        told = ", ".join(f"{name} ({why})" for name, why in list(errors.items())[:ERRORS_SHOWN])
-        more = len(errors) - ERRORS_SHOWN
-        told += f" and {more} more" if more > 0 else ""
-        status.status_detail += f"; Creation failed: {told}."
+    if not errors:
+        return ""
+    shown = list(errors.items())[:ERRORS_SHOWN]
+    told = ", ".join(f"{name} ({why.rstrip('.')})" for name, why in shown)
+    more = len(errors) - ERRORS_SHOWN
+    told += f" and {more} more" if more > 0 else ""
+    return f"; could not make {told}."
 
 
 async def handle_streams_group_describe(
