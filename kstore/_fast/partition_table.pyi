@@ -40,9 +40,7 @@ class Partition:
     stored_level: int
     insync_replicas: int
     min_insync_replicas: int
-    def configure(
-        self, *, stored_codec: int, stored_level: int, min_insync_replicas: int
-    ) -> None:
+    def configure(self, *, stored_codec: int, stored_level: int, min_insync_replicas: int) -> None:
         """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
         in-sync replicas.
         """
