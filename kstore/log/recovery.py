@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Damage", "RecoveryReport", "load", "reindex", "scan_segment"]
 
 _BYTES_AT_ONCE = 1 << 20
+_BLOCK_BYTES = 512  # what a disk writes wholly or not at all
+_UNSYNCED_BYTES = 8 << 20  # more than the zeros ahead and what can wait for one fdatasync
 _NO_TOPIC_ID = bytes(16)
 
 
@@ -232,7 +234,8 @@ def _scan(
         file.refresh()
     # Below the trusted part only the index is missing; epochs and producers are known.
     into = "index" if segment.base_offset < trust.base else "all"
-    end = scan_segment(core, segment, position, report, into)
+    may_be_torn = not (segment.sealed or trust.is_checkpoint or log.read_only)
+    end = scan_segment(core, segment, position, report, into, may_be_torn=may_be_torn)
     size = file.size_bytes
     if end == size:
         return
@@ -265,10 +268,20 @@ def _set_offsets(log: Log, state: LogState | None) -> None:
 
 
 def scan_segment(
-    core: LogCore, segment: LogSegment, position: int, report: RecoveryReport, into: str
+    core: LogCore,
+    segment: LogSegment,
+    position: int,
+    report: RecoveryReport,
+    into: str,
+    *,
+    may_be_torn: bool = False,
 ) -> int:
     """Scan a segment from ``position`` to the end of its file, over damaged parts where good
     batches follow; return the end of the last good batch. Damage is added to the report.
+
+    ``may_be_torn``: the machine may have stopped in the middle of a write over zeros, whose blocks
+    reach the disk in any order. Nothing from the first lost block on was acknowledged, then, and
+    the scan ends there.
     """
     end = segment.handle_or_open().size_bytes
     while True:
@@ -280,10 +293,21 @@ def scan_segment(
         found = _find_batch(core, segment, position + 1, end)
         if found is None:
             return position
+        near_end = end - position <= _UNSYNCED_BYTES
+        if may_be_torn and near_end and _has_lost_block(segment, position, found):
+            return position
         report.damages.append(Damage(segment.path, position, found))
         segment.corrupt = True
         core.mark_entry(segment, found)
         position = found
+
+
+def _has_lost_block(segment: LogSegment, start: int, end: int) -> bool:
+    """Whether a block of the disk in [start, end) is all zeros."""
+    first = -(-start // _BLOCK_BYTES) * _BLOCK_BYTES
+    data = segment.handle_or_open().read(max(end - first, 0), first)
+    whole = range(0, len(data) - _BLOCK_BYTES + 1, _BLOCK_BYTES)
+    return any(data.count(0, at, at + _BLOCK_BYTES) == _BLOCK_BYTES for at in whole)
 
 
 def _find_batch(core: LogCore, segment: LogSegment, position: int, end: int) -> int | None:

@@ -64,7 +64,7 @@ def test_a_torn_batch_before_zeros_is_cut_and_reported(tmp_path: Path) -> None:
     with segment.open("r+b") as file:
         file.seek(end - 5)
         file.write(b"\0" * 5)  # what a power cut may leave of the last write
-    for index in tmp_path.glob(".kstore/*"):
+    for index in tmp_path.glob(".kstore*"):
         index.unlink()
     with kstore.open_log(tmp_path) as log:
         assert values(log) == expected(9)
@@ -105,3 +105,37 @@ def test_large_batches_are_written_without_zeros(tmp_path: Path) -> None:
         log.append(b"x" * 500_000)
         segment = tmp_path / "log-0" / f"{0:020}.log"
         assert segment.stat().st_size == log.size_bytes
+
+
+def machine_stopped(path: Path, lost: int) -> Path:
+    """Three batches of 5,000 bytes, of which the second's bytes after its header are `lost` (the
+    byte that is there instead), as if the index had never been written.
+    """
+    with kstore.open_log(path, flush="always") as log:
+        for value in (b"a", b"b", b"c"):
+            log.append(value * 5000)
+        segment = path / "log-0" / f"{0:020}.log"
+        size = log.size_bytes
+    with segment.open("r+b") as file:
+        file.seek(size // 3 + 61)
+        file.write(bytes([lost]) * (size // 3 - 61))
+    for index in path.glob(".kstore*"):
+        index.unlink()
+    return segment
+
+
+def test_blocks_that_never_reached_the_disk_end_the_log_there(tmp_path: Path) -> None:
+    segment = machine_stopped(tmp_path, 0)
+    size = segment.stat().st_size
+    with kstore.open_log(tmp_path) as log:
+        assert values(log) == [b"a" * 5000]
+        assert log.recovery.truncated_bytes == size * 2 // 3
+        assert not log.recovery.damages
+        assert log.append(b"next") == 1
+
+
+def test_other_damage_is_kept_and_reported(tmp_path: Path) -> None:
+    machine_stopped(tmp_path, 0xFF)
+    with kstore.open_log(tmp_path) as log:
+        assert len(log.recovery.damages) == 1
+        assert log.log_end_offset == 3
