@@ -256,16 +256,20 @@ def test_a_failed_transaction_tells_nothing(store: Store) -> None:
 
 def test_a_callback_may_use_the_store_and_cancel(store: Store) -> None:
     seen: list[str] = []
+    cancelled = threading.Event()
 
     def note(event: WatchEvent) -> None:
         seen.append(f"{event.kind} {event.path} {store.exists(event.path)}")
         if event.path == "/a":
             store.create("/b")
         else:
-            watch.cancel()  # so that the barrier is not noted
+            watch.cancel()
+            cancelled.set()
 
     watch = store.watch("/", note)
     store.create("/a")
+    assert cancelled.wait(30)
+    store.create("/c")
     told_everything(store)
     assert seen == ["created /a True", "created /b True"]
 

@@ -74,7 +74,7 @@ ACCEPTED: dict[str, str] = {
     r"bent (AddPartitionsToTxn, transactions = \[\]|Produce, \S+records = null) .*'no answer'": (
         "nothing to do is answered; Kafka never answers"
     ),
-    r"bent EndTxn, .*: Kafka \[51, -1, -1\], kstore \[0, ": (
+    r"bent EndTxn, .*: (Kafka \[51, -1, -1\], kstore \[0, |error_code: Kafka 51, kstore 90)": (
         "Kafka answers before its markers are written, so the next EndTxn may come too early"
     ),
     r"bent WriteTxnMarkers, ": (
