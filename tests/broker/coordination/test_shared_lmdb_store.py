@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from kstore.broker.coordination.lmdb_store import CHANGES_KEPT, LmdbStore
 from kstore.broker.coordination.store import StoreClosedError, StoreLockedError, WatchEvent
+from tests.reference.store_changes import Changes
 
 # It does what it is told by lines, and says what came of it.
 CHILD = """
@@ -86,24 +86,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     yield started
     for child in children:
         child.end()
-
-
-class Changes:
-    """The events of a watch, to be waited for."""
-
-    def __init__(self) -> None:
-        self.seen: list[WatchEvent] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, event: WatchEvent) -> None:
-        with self._changed:
-            self.seen.append(event)
-            self._changed.notify_all()
-
-    def wait_for(self, event: WatchEvent) -> None:
-        """Return once the event has come."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: event in self.seen, 30), self.seen
 
 
 def test_a_change_reaches_the_watches_of_other_processes(

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.conformance.zookeeper_server import (
     ZooKeeperServer,
     zookeeper_classpath,
 )
+from tests.reference.store_changes import Changes
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -57,24 +57,6 @@ def jars() -> None:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-
-
-class Changes:
-    """The events of a watch, to be waited for."""
-
-    def __init__(self) -> None:
-        self.seen: list[WatchEvent] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, event: WatchEvent) -> None:
-        with self._changed:
-            self.seen.append(event)
-            self._changed.notify_all()
-
-    def wait_for(self, event: WatchEvent) -> None:
-        """Return once the event has come."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: event in self.seen, 60), self.seen
 
 
 @pytest.fixture
