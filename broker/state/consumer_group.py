@@ -40,7 +40,6 @@ __all__ = [
 CONSUMER_KIND = "consumer"
 PROTOCOL_TYPE = "consumer"
 FIRST_EPOCH = 1
-FIRST_COMMIT_VERSION = 9
 
 Target = Mapping[UUID, frozenset[int]]
 """Topic id to the partitions that a member is to own."""
@@ -121,18 +120,12 @@ class ConsumerGroup:
 
     def commit_error(self, claim: CommitClaim) -> int:
         """Whether the member may commit at all: it is one, and its epoch is not from the future."""
-        if claim.epoch < 0 and not self.members:
-            return ErrorCode.NONE
-        if claim.transactional and claim.epoch == -1 and claim.is_anonymous:
+        if claim.is_let_in(bool(self.members)):
             return ErrorCode.NONE
         member = self.members.get(claim.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if (
-            not claim.transactional
-            and member.classic is None
-            and claim.api_version < FIRST_COMMIT_VERSION
-        ):
+        if member.classic is None and not claim.knows_member_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.NONE if claim.epoch <= member.epoch else _stale(member, claim)
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["CommitClaim", "Group", "ShardState", "absence"]
 
 
+FIRST_MEMBER_EPOCH_VERSION = 9
+"""The first OffsetCommit whose generation may be a member epoch."""
+
+
 class CommitClaim(NamedTuple):
     """Who says to be allowed to commit: a request's ids and generation, or member epoch."""
 
@@ -28,6 +32,19 @@ class CommitClaim(NamedTuple):
     def is_anonymous(self) -> bool:
         """Whether no member is named: an administrator, or a consumer outside any group."""
         return self.epoch < 0 and not self.member_id and self.group_instance_id is None
+
+    def is_let_in(self, group_has_members: bool) -> bool:
+        """Whether a group with member epochs takes the commit without looking for its member: an
+        administrator's to an empty group, or a transaction's that names nobody.
+        """
+        if self.epoch < 0 and not group_has_members:
+            return True
+        return self.transactional and self.epoch == -1 and self.is_anonymous
+
+    @property
+    def knows_member_epochs(self) -> bool:
+        """Whether the request's version carries member epochs."""
+        return self.transactional or self.api_version >= FIRST_MEMBER_EPOCH_VERSION
 
 
 class Group(Protocol):

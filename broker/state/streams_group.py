@@ -43,7 +43,6 @@ ASSIGNING = "Assigning"
 RECONCILING = "Reconciling"
 STABLE = "Stable"
 
-FIRST_COMMIT_VERSION = 9
 INITIAL_EPOCH = 1
 UNASSIGNED_EPOCH = 2**31 - 1
 
@@ -204,14 +203,12 @@ class StreamsGroup:
 
     def commit_error(self, claim: CommitClaim) -> int:
         """A member may commit with its epoch, or an earlier one: see partition_commit_error."""
-        if claim.epoch < 0 and not self.members:
-            return ErrorCode.NONE
-        if claim.transactional and claim.epoch == -1 and claim.is_anonymous:
+        if claim.is_let_in(bool(self.members)):
             return ErrorCode.NONE
         member = self.members.get(claim.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not claim.transactional and claim.api_version < FIRST_COMMIT_VERSION:
+        if not claim.knows_member_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.NONE if claim.epoch <= member.member_epoch else _stale(claim)
 
