@@ -51,6 +51,7 @@ class ZooKeeperServer(BrokerProcess):
         self.log_dir.mkdir(parents=True, exist_ok=True)
         settings = {
             "tickTime": str(TICK_MS),
+            "maxSessionTimeout": "120000",  # a restarted JVM may need long on a busy machine
             "initLimit": "40",
             "syncLimit": "20",
             "dataDir": str(self.log_dir),
