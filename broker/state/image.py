@@ -29,6 +29,8 @@ class BrokerImage(NamedTuple):
     node_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    epoch: int = -1
+    """The czxid of its registration (KIP-380): another life of the broker has a larger one."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Its endpoint on a listener, or None."""
@@ -42,6 +44,15 @@ class PartitionImage(NamedTuple):
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    partition_epoch: int = -1
+    """KIP-232: tells it from a partition of a deleted topic of the same name; -1: it has none."""
+    state_version: int = 0
+    """The version of its state in the store, which guards the next change of it."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment under way brings, and takes away."""
+    prior_leader_epochs: tuple[tuple[int, int], ...] = ()
+    """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
 
 
 class TopicImage(NamedTuple):

@@ -39,13 +39,23 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "OffsetFetchResponsePartition": {"partition_epoch": (23200, "6+")},
     "OffsetFetchResponsePartitions": {"partition_epoch": (23200, "8+")},
     "OffsetCommitValue": {"partition_epoch": (23200, "4+")},
+    "LeaderAndIsrPartition": {"partition_epoch": (23200, "4+")},
+    "LeaderAndIsrTopic": {"partition_count": (25300, "4+")},
+    "StopReplicaTopic": {"topic_id": (23203, "3+")},
+    "UpdateMetadataRequest": {"max_partition_epoch": (23201, "6+")},
+    "UpdateMetadataPartition": {"partition_epoch": (23200, "6+")},
+    "UpdateMetadataBroker": {"epoch": (23202, "6+")},
     "HeartbeatRequest": {"need_position": (25301, "4+"), "position": (25302, "4+")},
     "HeartbeatResponse": {"need_position": (25301, "4+"), "position": (25302, "4+")},
     "ConsumerGroupHeartbeatRequest": {"need_position": (25301, "0+"), "position": (25302, "0+")},
     "ConsumerGroupHeartbeatResponse": {"need_position": (25301, "0+"), "position": (25302, "0+")},
 }
-# Messages that Kafka 4.3.1 does not have (or no longer has).
-KSTORE_ONLY: set[str] = set()
+# Messages that Kafka 4.3.1 no longer has: its ZooKeeper era's.
+KSTORE_ONLY = {
+    name + suffix
+    for name in ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
+    for suffix in ("Request", "Response")
+}
 
 
 @cache
