@@ -1,10 +1,11 @@
 """What the controller tells brokers, and brokers the controller: LeaderAndIsr, StopReplica,
 UpdateMetadata, ControlledShutdown and AlterPartition.
 
-The first four are those of Kafka's ZooKeeper era, in their last form; Kafka 4 has only AlterPartition.
-What Kafka called zkVersion is `state_version` here (the version of the partition's state znode; in
-AlterPartition it keeps Kafka's name, `partition_epoch`). `partition_epoch` in a tag is KIP-232's: it
-tells a topic's partition from its predecessor of the same name. None of them is for clients.
+The first four are those of Kafka's ZooKeeper era, in their last form; of them all Kafka 4 has only
+AlterPartition. What Kafka called zkVersion is `state_version` here (the version of the partition's
+state znode; in AlterPartition it keeps Kafka's name, `partition_epoch`). `partition_epoch` in a tag
+is KIP-232's: it tells a topic's partition from its predecessor of the same name. None of them is
+for clients.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class LeaderAndIsrResponse(Message, api_key=4, versions="7", flexible="4+"):
 
 
 class StopReplicaPartition(Struct):
-    """One entry of `partition_states` in StopReplicaTopic; leader epoch -2 is a topic's deletion."""
+    """One entry of `partition_states` in StopReplicaTopic; leader epoch -2: a deleted topic."""
 
     partition_index: Int32 = field("3+", default=0)
     leader_epoch: Int32 = field("3+", default=-1)
