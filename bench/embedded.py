@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.measure import Settings, in_turns
+from bench.measure import Settings, in_turns, touch_memory
 from bench.report import Goal, Row
 from bench.stores import PEERS, KstoreBatches, KstoreInterval, KstoreLog, RawFile, Store
 
@@ -35,6 +35,7 @@ def _append_rate(
 ) -> float:
     """Records per second, without open and close."""
     shutil.rmtree(folder, ignore_errors=True)
+    touch_memory(2 * len(batches) * sum(map(len, batches[0])) + (64 << 20))
     store = kind(folder, synced=synced)
     try:
         for values in batches[:8]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from bench.brokers import KAFKA, Broker, create_topic, delete_topic
 from bench.compare import librdkafka, perf_tools
 from bench.compare.pair import LESS, MORE, Pair, compared, end_offset
-from bench.measure import Figures, Settings, Side, cpu_seconds, progress
+from bench.measure import Figures, Settings, Side, cpu_seconds, progress, touch_memory
 from bench.report import Goal, Row
 
 __all__ = ["rows"]
@@ -67,6 +67,7 @@ class _Runs:
         topic, records = f"{self._topic}-{next(self._numbers)}", self._records
         size_bytes = records * self._record_bytes
         create_topic(broker, topic, PARTITIONS)
+        touch_memory(2 * size_bytes)
         before = end_offset(broker, topic, PARTITIONS)
         found = _metered(
             broker,
