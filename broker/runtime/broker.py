@@ -31,6 +31,7 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.peers import Peers
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
 
@@ -105,6 +106,7 @@ class Broker:
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
+        self._peers: Peers | None = None
         self.commits = GroupCommit(loop, report)
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
@@ -112,6 +114,15 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's id, as Metadata tells it."""
         return self.image.cluster_id
+
+    @property
+    def peers(self) -> Peers:
+        """The connections to other brokers, made at the first call."""
+        if self._peers is None:
+            from kstore.broker.runtime.peers import Peers
+
+            self._peers = Peers(self)
+        return self._peers
 
     def now_ms(self) -> int:
         """The wall clock, in milliseconds since 1970."""
@@ -172,6 +183,8 @@ class Broker:
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""
+        if self._peers is not None:
+            self._peers.close()
         self._blocking.shutdown(wait=True)
         self.commits.close()
         self.descriptors.close()

@@ -1,0 +1,326 @@
+"""Connections to other brokers: requests out, answers back, several under way at once.
+
+A connection is made when it is first needed and made anew after it was lost. Requests that may wait
+long at the other end have connections of their own, so that none of them holds up what it waits
+for. What a request means, and whether to try again, is its sender's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kstore._fast.framing import FrameSplitter
+from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
+from kstore.protocol.headers import RequestHeader
+from kstore.protocol.registry import (
+    APIS,
+    decode_response,
+    encode_request,
+    request_header_version,
+    response_header_version,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.image import Endpoint
+    from kstore.protocol.schema import Message
+
+__all__ = ["Peers", "inter_broker_endpoint", "peers_of"]
+
+REQUEST_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+FIRST_BACK_OFF_S = 0.01
+LONGEST_BACK_OFF_S = 0.2
+MAX_FRAME_BYTES = 512 * 1024 * 1024
+
+# Requests of one lane share a connection and come in their order. Every other API has its own.
+CONTROL, TO_CONTROLLER, FORWARDED = "control", "to controller", "forwarded"
+LANES: dict[int, str] = {
+    4: CONTROL,
+    5: CONTROL,
+    6: CONTROL,
+    7: TO_CONTROLLER,
+    56: TO_CONTROLLER,
+}
+
+
+class Peers:
+    """The other brokers, to be asked. All methods belong to the broker's loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._client_id = f"broker-{broker.node_id}"
+        self._channels: dict[tuple[str, int, str], _Channel] = {}
+        self._addresses: dict[int, set[tuple[str, int]]] = {}  # that a broker was asked at
+        self._closed = False
+
+    async def ask(
+        self, node_id: int, request: Message, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
+        """The answer of the broker with that id, at the address that the image has for it now.
+
+        Raises NetworkError if it is not known, can't be reached or is lost before it has answered;
+        RequestTimedOutError if it does not answer in time.
+        """
+        host, port = self._address(node_id)
+        return await self.ask_at(host, port, request, timeout_s)
+
+    async def ask_at(
+        self, host: str, port: int, request: Message, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
+        """The same, of the broker at an address that the image need not have."""
+        api = APIS[request.API_KEY]
+        version = api.max_version
+        channel = self._channel(host, port, LANES.get(api.key, api.name))
+        number = channel.next_id()
+        frame = encode_request(request, version, number, self._client_id)
+        answer = await channel.exchange(frame, number, timeout_s)
+        return decode_response(answer, api.response, version)[1]
+
+    async def forward(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        client_id: str | None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """Hand on a client's request as it came, without its header; return the answer's body."""
+        host, port = self._address(node_id)
+        channel = self._channel(host, port, FORWARDED)
+        number = channel.next_id()
+        header = RequestHeader(
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=number,
+            client_id=client_id,
+        ).encode(request_header_version(api_key, version))
+        size = (len(header) + len(body)).to_bytes(4, "big")
+        answer = await channel.exchange(size + header + body, number, timeout_s)
+        return answer[4 + _tags_size(answer, api_key, version) :]
+
+    def forget(self, node_id: int) -> None:
+        """Drop the connections to a broker that is gone: what it was asked fails at once."""
+        for host, port in self._addresses.pop(node_id, ()):
+            for key in [k for k in self._channels if k[:2] == (host, port)]:
+                self._channels.pop(key).close(f"broker {node_id} is gone")
+
+    def close(self) -> None:
+        """Drop all connections, for good."""
+        self._closed = True
+        for channel in self._channels.values():
+            channel.close("this broker stops")
+        self._channels.clear()
+
+    def _address(self, node_id: int) -> tuple[str, int]:
+        image = self._broker.image.brokers.get(node_id)
+        endpoint = None if image is None else inter_broker_endpoint(image.endpoints)
+        if endpoint is None:
+            raise NetworkError(f"broker {node_id} is not among those that are alive")
+        address = (endpoint.host, endpoint.port)
+        self._addresses.setdefault(node_id, set()).add(address)
+        return address
+
+    def _channel(self, host: str, port: int, lane: str) -> _Channel:
+        if self._closed:
+            raise NetworkError("this broker stops")
+        channel = self._channels.get((host, port, lane))
+        if channel is None:
+            channel = _Channel(self._broker.loop, host, port)
+            self._channels[host, port, lane] = channel
+        return channel
+
+
+def peers_of(broker: Broker) -> Peers:
+    """The broker's connections to others, made at the first call."""
+    return broker.peers
+
+
+def inter_broker_endpoint(endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
+    """Where brokers reach the broker with these endpoints: at its first listener."""
+    return endpoints[0] if endpoints else None
+
+
+def _tags_size(answer: bytes, api_key: int, version: int) -> int:
+    """The size of the tagged fields behind the correlation id; none but an empty set is known."""
+    if response_header_version(api_key, version) == 0:
+        return 0
+    if answer[4:5] != b"\0":
+        raise ProtocolError("a broker's answer has tagged fields in its header")
+    return 1
+
+
+class _Asked(NamedTuple):
+    """A request that is not answered yet; its sender may have given up."""
+
+    correlation_id: int
+    frame: bytes
+    answer: asyncio.Future[bytes]
+
+
+class _Channel:
+    """One lane to one broker: its connection, made when needed and made anew."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+        self._loop = loop
+        self._host = host
+        self._port = port
+        self._link: _Link | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._unsent: list[_Asked] = []  # while there is no connection
+        self._last_id = -1
+        self._failures = 0
+        self._retry_at = 0.0
+        self._closed = False
+
+    def next_id(self) -> int:
+        """A correlation id for a request of this channel."""
+        self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+        return self._last_id
+
+    async def exchange(self, frame: bytes, correlation_id: int, timeout_s: float) -> bytes:
+        """Send a frame, after those of earlier calls; return the answer's, from its correlation id
+        on.
+        """
+        if self._closed:
+            raise NetworkError(f"the connection to {self._name} was given up")
+        asked = _Asked(correlation_id, frame, self._loop.create_future())
+        if self._link is not None:
+            self._link.send(asked)
+        else:
+            self._unsent.append(asked)
+            if self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect())
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asked.answer
+        except TimeoutError:
+            sentence = f"{self._name} has not answered within {timeout_s:g} s"
+            if self._link is not None and self._link.awaits(asked):
+                self._link.drop(sentence)  # what was asked after it would wait behind it in vain
+            raise RequestTimedOutError(sentence) from None
+
+    def close(self, reason: str) -> None:
+        """Give up: everything under way fails, and everything asked from now on."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._link is not None:
+            self._link.drop(reason)
+        self._fail_unsent(reason)
+
+    @property
+    def _name(self) -> str:
+        return f"the broker at {self._host}:{self._port}"
+
+    async def _connect(self) -> None:
+        try:
+            wait_s = self._retry_at - self._loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, link = await self._loop.create_connection(
+                    lambda: _Link(self._name, self._lost), self._host, self._port
+                )
+        except (OSError, TimeoutError) as problem:
+            pause_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)
+            self._failures = min(self._failures + 1, 16)
+            self._retry_at = self._loop.time() + pause_s
+            self._fail_unsent(f"{self._name} can't be reached: {problem or 'no answer'}")
+        else:
+            self._connected(link)
+        finally:
+            self._connecting = None
+
+    def _connected(self, link: _Link) -> None:
+        self._failures = 0
+        if link.lost is not None:
+            self._fail_unsent(link.lost)
+            return
+        self._link = link
+        unsent, self._unsent = self._unsent, []
+        for asked in unsent:
+            if not asked.answer.done():
+                link.send(asked)
+
+    def _lost(self, link: _Link) -> None:
+        if self._link is link:
+            self._link = None
+
+    def _fail_unsent(self, reason: str) -> None:
+        unsent, self._unsent = self._unsent, []
+        _fail(unsent, reason)
+
+
+class _Link(asyncio.Protocol):
+    """One connection, from its making to its end."""
+
+    def __init__(self, name: str, on_lost: Callable[[_Link], None]) -> None:
+        self.lost: str | None = None
+        """Why it is gone; None while it is not."""
+        self._name = name
+        self._on_lost = on_lost
+        self._transport: Any = None
+        self._waiting: deque[_Asked] = deque()
+        self._splitter = FrameSplitter(MAX_FRAME_BYTES)
+
+    def send(self, asked: _Asked) -> None:
+        """Send a request; its answer is the next after those of the earlier ones."""
+        self._waiting.append(asked)
+        self._transport.write(asked.frame)
+
+    def awaits(self, asked: _Asked) -> bool:
+        """Whether the answer has not come yet."""
+        return any(each is asked for each in self._waiting)
+
+    def drop(self, reason: str) -> None:
+        """End the connection; what was asked fails."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    # ---- what the transport calls ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come: hand out the answers that they complete."""
+        try:
+            for frame in self._splitter.feed(data):
+                self._take(frame)
+        except ProtocolError as problem:
+            self.drop(f"{self._name} sent what is no answer: {problem}")
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """The connection is gone, and with it the answers to come."""
+        self._end(f"{self._name} closed the connection" + (f": {problem}" if problem else ""))
+
+    def _take(self, frame: bytes) -> None:
+        if not self._waiting:
+            raise ProtocolError("nothing was asked")
+        asked = self._waiting.popleft()
+        if frame[:4] != asked.correlation_id.to_bytes(4, "big"):
+            self._waiting.appendleft(asked)
+            raise ProtocolError(f"request {asked.correlation_id} was next to be answered")
+        if not asked.answer.done():
+            asked.answer.set_result(frame)
+
+    def _end(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self._on_lost(self)
+        waiting, self._waiting = self._waiting, deque()
+        _fail(waiting, reason)
+
+
+def _fail(asked: Iterable[_Asked], reason: str) -> None:
+    for each in asked:
+        if not each.answer.done():
+            each.answer.set_exception(NetworkError(reason))

@@ -1,0 +1,236 @@
+"""broker/runtime/peers.py: what becomes of requests to another broker, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstore.broker.runtime.peers import Peers
+from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.errors import NetworkError, RequestTimedOutError
+from kstore.net.connection import RequestReceived, ServerConnection
+from kstore.net.transport import new_loop
+from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
+from kstore.protocol.headers import RequestHeader
+from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+
+
+class Peer:
+    """A scripted broker. It answers what `answer` says, in the order of the requests; None for no
+    answer.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.connections = 0
+        self.answer: Callable[[RequestReceived], Any] = lambda request: MetadataResponse()
+        self.writers: list[asyncio.StreamWriter] = []
+        self.port = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+        self.writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.writers.append(writer)
+        connection = ServerConnection()
+        while data := await reader.read(65536):
+            for request in connection.receive_data(data):
+                self.seen.append(request)
+                answer = self.answer(request)
+                if answer is not None:
+                    connection.respond(request, answer)
+            writer.write(connection.data_to_send())
+
+
+def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
+    """A story with one scripted peer, which is broker 2, and the connections of broker 1."""
+
+    async def body() -> None:
+        peer = Peer()
+        await peer.start()
+        image = MetadataImage("c", lambda: None)
+        image.put_broker(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),)))
+        broker: Any = SimpleNamespace(loop=asyncio.get_running_loop(), node_id=1, image=image)
+        peers = Peers(broker)
+        try:
+            await story(peer, peers, broker)
+        finally:
+            peers.close()
+            await peer.stop()
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(asyncio.wait_for(body(), 30))
+    finally:
+        loop.close()
+
+
+def test_pipelined_requests_get_their_own_answers() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: MetadataResponse(controller_id=request.header.correlation_id)
+        answers = await asyncio.gather(*(peers.ask(2, MetadataRequest()) for _ in range(20)))
+        assert [answer.controller_id for answer in answers] == list(range(20))
+        assert [request.header.correlation_id for request in peer.seen] == list(range(20))
+        assert peer.connections == 1
+        assert peer.seen[0].header.client_id == "broker-1"
+
+    run(story)
+
+
+def test_requests_asked_before_the_connection_is_there_go_out_in_their_order() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        epochs: list[int] = []
+
+        def answer(request: RequestReceived) -> Any:
+            epochs.append(request.message.broker_epoch)  # type: ignore[attr-defined]
+            return ControlledShutdownResponse()
+
+        peer.answer = answer
+        await asyncio.gather(
+            *(
+                peers.ask(2, ControlledShutdownRequest(broker_id=1, broker_epoch=number))
+                for number in range(50)
+            )
+        )
+        assert epochs == list(range(50))
+
+    run(story)
+
+
+def test_a_broker_that_the_image_does_not_have_is_a_network_error() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        with pytest.raises(NetworkError, match="broker 9"):
+            await peers.ask(9, MetadataRequest())
+
+    run(story)
+
+
+def test_a_lost_connection_fails_everything_outstanding_and_the_next_request_makes_a_new_one() -> (
+    None
+):
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: None
+        asked = [asyncio.create_task(peers.ask(2, MetadataRequest())) for _ in range(5)]
+        while len(peer.seen) < 5:
+            await asyncio.sleep(0.001)
+        peer.hang_up()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [NetworkError] * 5
+        peer.answer = lambda request: MetadataResponse(controller_id=7)
+        assert (await peers.ask(2, MetadataRequest())).controller_id == 7
+        assert peer.connections == 2
+
+    run(story)
+
+
+def test_a_broker_that_came_back_at_its_address_is_asked_again() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        await peers.ask(2, MetadataRequest())
+        await peer.stop()
+        while True:
+            try:
+                await peers.ask(2, MetadataRequest(), 5)
+            except NetworkError as problem:
+                if "can't be reached" in str(problem):
+                    break
+        await peer.start()
+        await peers.ask(2, MetadataRequest())
+
+    run(story)
+
+
+def test_no_answer_in_time_ends_the_connection_as_what_is_behind_waits_in_vain() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: None
+        behind = asyncio.create_task(peers.ask(2, MetadataRequest(), 20))
+        with pytest.raises(RequestTimedOutError):
+            await peers.ask(2, MetadataRequest(), 0.05)
+        with pytest.raises(NetworkError):
+            await behind
+
+    run(story)
+
+
+def test_a_request_that_waits_long_does_not_hold_up_another_kind() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: (
+            None if isinstance(request.message, MetadataRequest) else ControlledShutdownResponse()
+        )
+        waiting = asyncio.create_task(peers.ask(2, MetadataRequest()))
+        await peers.ask(2, ControlledShutdownRequest(broker_id=1))
+        assert not waiting.done()
+        waiting.cancel()
+
+    run(story)
+
+
+def test_forget_fails_what_was_asked_even_when_the_image_has_lost_the_broker() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: None
+        asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
+        while not peer.seen:
+            await asyncio.sleep(0.001)
+        del broker.image.brokers[2]
+        peers.forget(2)
+        with pytest.raises(NetworkError, match="broker 2 is gone"):
+            await asked
+
+    run(story)
+
+
+def test_forward_hands_on_the_bytes_and_the_client_id() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: MetadataResponse(controller_id=77)
+        for version in (12, 1):  # with tagged fields in the header and without
+            body = MetadataRequest(topics=[]).encode(version)
+            answer = await peers.forward(2, 3, version, body, "somebody")
+            assert MetadataResponse.decode(answer, version).controller_id == 77
+            header: RequestHeader = peer.seen[-1].header
+            assert (header.client_id, header.request_api_version) == ("somebody", version)
+
+    run(story)
+
+
+def test_what_is_no_answer_ends_the_connection() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: None
+        asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
+        while not peer.seen:
+            await asyncio.sleep(0.001)
+        peer.writers[0].write(b"\0\0\0\4\0\0\x7f\x7f")
+        with pytest.raises(NetworkError, match="no answer"):
+            await asked
+
+    run(story)
+
+
+def test_after_close_nothing_is_asked() -> None:
+    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+        peer.answer = lambda request: None
+        asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
+        while not peer.seen:
+            await asyncio.sleep(0.001)
+        peers.close()
+        with pytest.raises(NetworkError):
+            await asked
+        with pytest.raises(NetworkError):
+            await peers.ask(2, MetadataRequest())
+
+    run(story)
