@@ -113,7 +113,12 @@ class LocalReplicas:
         )
         self._homes[key] = log_dir
         partition = Partition(
-            entry, index, log, leader_id=image.leader, leader_epoch=image.leader_epoch
+            entry,
+            index,
+            log,
+            leader_id=image.leader,
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
         )
         self.configure(partition, config, len(image.replicas))
         self.table.add_partition(partition)

@@ -7,12 +7,13 @@ clients are api/topics.py's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from kstore.broker.runtime import znodes
+from kstore.broker.runtime.partition_nodes import max_partition_epoch
 from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.topic_rules import (
     NewPartitions,
@@ -106,6 +107,7 @@ class Topics:
         """
         found = self._replicas.found()
         self._finish_deletions(found)
+        self._finish_expansions()
         for topic in znodes.read_topics(self._store):
             for index, topic_id in found.pop(topic.name, {}).items():
                 foreign = topic_id is not None and topic_id != topic.topic_id
@@ -114,6 +116,14 @@ class Topics:
             self._open_all(topic)
         for name, partitions in found.items():
             self._open_all(self._adopt(name, partitions))
+        self._image.raise_partition_epoch(max_partition_epoch(self._store))
+
+    def _finish_expansions(self) -> None:
+        """Add the partitions of topics whose expansion was under way when the broker ended."""
+        for name, added in znodes.read_expansions(self._store).items():
+            topic = znodes.read_topic(self._store, name)
+            topic = znodes.begin_expansion(self._store, topic, added)
+            znodes.add_partitions(self._store, _grown(topic, added), len(topic.partitions))
 
     def _finish_deletions(self, found: dict[str, dict[int, UUID | None]]) -> None:
         """Delete the logs of topics whose deletion was under way when the broker ended."""
@@ -134,8 +144,7 @@ class Topics:
         internal = INTERNAL_TOPIC_CONFIGS.get(name)
         configs = {} if internal is None else internal(self._config)
         topic = TopicImage(name, topic_id or uuid4(), images, configs)
-        znodes.create_topic(self._store, topic)
-        return topic
+        return znodes.create_topic(self._store, topic)
 
     def _open_all(self, topic: TopicImage) -> None:
         entry = self._replicas.add_topic(topic)
@@ -161,7 +170,7 @@ class Topics:
             if validate_only:
                 return topic
             self._check_room(new.name, len(partitions))
-            await self._in_store(lambda: znodes.create_topic(self._store, topic))
+            topic = await self._in_store(lambda: znodes.create_topic(self._store, topic))
             self._replicas.add_topic(topic)
             try:
                 await self._open(topic, 0)
@@ -170,6 +179,7 @@ class Topics:
                 why = f"The topic '{new.name}' can't be made: {problem}"
                 raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
             self._image.put_topic(topic)
+            self._image.raise_partition_epoch(topic.partitions[-1].partition_epoch)
             return topic
 
     async def ensure(self, new: NewTopic) -> TopicImage:
@@ -190,15 +200,29 @@ class Topics:
         async with self._one_at_a_time:
             added = plan_partitions(self._image, new)
             topic = self._image.topics[new.name]
-            first = len(topic.partitions)
-            partitions = topic.partitions + tuple(PartitionImage(r[0], 0, r, r) for r in added)
-            grown = topic._replace(partitions=partitions)
             if validate_only:
                 return
             self._check_room(new.name, len(added))
-            await self._in_store(lambda: znodes.add_partitions(self._store, grown, first))
+            topic = await self._in_store(lambda: znodes.begin_expansion(self._store, topic, added))
+            self._lead(topic, new.total_count)
+            first = len(topic.partitions)
+            grown = _grown(topic, added)
+            grown = await self._in_store(lambda: znodes.add_partitions(self._store, grown, first))
             await self._open(grown, first)
             self._image.put_topic(grown)
+            self._image.raise_partition_epoch(grown.partitions[-1].partition_epoch)
+
+    def _lead(self, topic: TopicImage, partition_count: int) -> None:
+        """Let the data plane know new leader epochs and how many partitions a producer has to know
+        of: from here on a producer with the old count is refused (KIP-253).
+        """
+        entry = self._replicas.table.topic(topic.name.encode())
+        assert entry is not None, topic.name
+        entry.partition_count = partition_count
+        for partition in entry.partitions:
+            if partition is not None:
+                partition.leader_epoch = topic.partitions[partition.index].leader_epoch
+        self._image.put_topic(topic)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its logs; TopicError if it does not exist."""
@@ -221,9 +245,10 @@ class Topics:
         what can't be removed now is removed by the next start.
         """
         name = topic.name
-        await self._in_store(lambda: znodes.delete_topic(self._store, topic))
+        epoch = await self._in_store(lambda: znodes.delete_topic(self._store, topic))
         self._replicas.table.remove_topic(name.encode())
         self._image.remove_topic(name)
+        self._image.raise_partition_epoch(epoch)
         slices = _Slices()
         try:
             for index in range(len(topic.partitions)):
@@ -286,6 +311,12 @@ class Topics:
         for index in range(first, len(topic.partitions)):
             self._replicas.open_partition(entry, topic, index, log_config)
             await slices.breathe()
+
+
+def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
+    """The topic with further partitions, which their first replicas lead."""
+    new = tuple(PartitionImage(r[0], 0, r, r) for r in added)
+    return topic._replace(partitions=topic.partitions + new)
 
 
 class _Slices:

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
+from kstore.broker.runtime.partition_nodes import (
+    create_ops,
+    multi_with_epochs,
+    prepare_epochs,
+    read_node,
+    state_node,
+)
 from kstore.broker.state.image import BrokerImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_partitions",
+    "begin_expansion",
     "broker_ids",
     "cluster_id",
     "create_topic",
@@ -28,6 +36,8 @@ __all__ = [
     "prepare",
     "read_configs",
     "read_deletions",
+    "read_expansions",
+    "read_topic",
     "read_topics",
     "register_broker",
     "set_configs",
@@ -45,9 +55,12 @@ MAX_NAME = 400  # bytes of a path's last part
 
 
 def prepare(store: Store) -> None:
-    """Make the folders that every later write takes for granted."""
+    """Make the folders that every later write takes for granted, and give partitions of a store
+    that knew no partition epochs theirs.
+    """
     for path in (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster"):
         store.ensure(path)
+    prepare_epochs(store)
 
 
 def cluster_id(store: Store) -> str:
@@ -84,48 +97,163 @@ def broker_ids(store: Store) -> list[int]:
 
 def read_topics(store: Store) -> list[TopicImage]:
     """Every topic in the store."""
-    return [_read_topic(store, name) for name in store.children(TOPICS)]
+    return [read_topic(store, name) for name in store.children(TOPICS)]
 
 
-def create_topic(store: Store, topic: TopicImage) -> None:
-    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError."""
-    path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = [Create(path, _topic_node(topic)), Create(f"{path}/partitions")]
-    for index, partition in enumerate(topic.partitions):
-        ops += _create_partition(path, index, partition)
-    config_path = f"{TOPIC_CONFIGS}/{topic.name}"
-    node = _config_node(topic.configs)
-    ops.append(Set(config_path, node) if store.exists(config_path) else Create(config_path, node))
-    store.multi(ops)
+def read_topic(store: Store, name: str) -> TopicImage:
+    """One topic with the partitions that have their nodes: an expansion under way has assigned
+    more (`read_expansions`). NoNodeError.
+    """
+    path = f"{TOPICS}/{name}"
+    node = json.loads(store.get(path)[0])
+    partitions: list[PartitionImage] = []
+    for index in range(len(node["partitions"])):
+        own = read_node(store, name, index)
+        if own is None:
+            break
+        data, version = store.get(f"{path}/partitions/{index}/state")
+        state = json.loads(data)
+        key = str(index)
+        partitions.append(
+            PartitionImage(
+                state["leader"],
+                state["leader_epoch"],
+                tuple(node["partitions"][key]),
+                tuple(state["isr"]),
+                own.partition_epoch,
+                version,
+                tuple(node.get("adding_replicas", {}).get(key, ())),
+                tuple(node.get("removing_replicas", {}).get(key, ())),
+                own.prior_leader_epochs,
+            )
+        )
+    try:
+        configs = json.loads(store.get(f"{TOPIC_CONFIGS}/{name}")[0])["config"]
+    except NoNodeError:
+        configs = {}
+    return TopicImage(name, decode_id(node["topic_id"]), tuple(partitions), configs)
 
 
-def add_partitions(store: Store, topic: TopicImage, first: int) -> None:
-    """Write the partitions from index first on of a topic that has grown."""
-    path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = [Set(path, _topic_node(topic))]
-    for index in range(first, len(topic.partitions)):
-        ops += _create_partition(path, index, topic.partitions[index])
-    store.multi(ops)
+def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Expansions that began and did not end: topic to the replicas of each partition that is
+    assigned and has no node yet, in order.
+    """
+    found = {}
+    for name in store.children(TOPICS):
+        assigned = json.loads(store.get(f"{TOPICS}/{name}")[0])["partitions"]
+        have = len(store.children(f"{TOPICS}/{name}/partitions"))
+        if have < len(assigned):
+            new = range(have, len(assigned))
+            found[name] = tuple(tuple(assigned[str(index)]) for index in new)
+    return found
 
 
-def delete_topic(store: Store, topic: TopicImage) -> None:
-    """Remove a topic with its partitions and configs, all or nothing, and note that its logs are
-    to be deleted.
+def create_topic(
+    store: Store,
+    topic: TopicImage,
+    *,
+    guards: Sequence[Op] = (),
+    controller_epoch: int = CONTROLLER_EPOCH,
+) -> TopicImage:
+    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError.
+
+    Returns it with the partition epochs that it got. ``guards`` are further operations of the same
+    multi, which fails if one of them does; so in all writes here that take them.
     """
     path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = []
-    for index in range(len(topic.partitions)):
-        ops += [
-            Delete(f"{path}/partitions/{index}/state"),
-            Delete(f"{path}/partitions/{index}"),
-        ]
-    ops += [Delete(f"{path}/partitions"), Delete(path)]
-    if store.exists(f"{TOPIC_CONFIGS}/{topic.name}"):
-        ops.append(Delete(f"{TOPIC_CONFIGS}/{topic.name}"))
+    config_path = f"{TOPIC_CONFIGS}/{topic.name}"
+    node = _config_node(topic.configs)
+    made = topic
+
+    def ops_from(first_epoch: int) -> list[Op]:
+        nonlocal made
+        made = _with_epochs(topic, 0, first_epoch)
+        ops: list[Op] = [*guards, Create(path, _topic_node(topic)), Create(f"{path}/partitions")]
+        for index, partition in enumerate(made.partitions):
+            ops += create_ops(f"{path}/partitions/{index}", partition, controller_epoch)
+        exists = store.exists(config_path)
+        return [*ops, Set(config_path, node) if exists else Create(config_path, node)]
+
+    multi_with_epochs(store, len(topic.partitions), ops_from)
+    return made
+
+
+def begin_expansion(
+    store: Store,
+    topic: TopicImage,
+    added: Sequence[Sequence[int]],
+    *,
+    guards: Sequence[Op] = (),
+    controller_epoch: int = CONTROLLER_EPOCH,
+) -> TopicImage:
+    """Assign replicas to new partitions, and bump the leader epochs of those that are there
+    (KIP-253), in one multi. BadVersionError where a partition's state has changed meanwhile.
+
+    The leaders have to know the new count and epochs before `add_partitions` makes the new
+    partitions; whoever finds the expansion unfinished (`read_expansions`) begins it once more.
+    """
+    path = f"{TOPICS}/{topic.name}"
+    ops: list[Op] = [*guards, Set(path, _topic_node(topic, added))]
+    bumped = []
+    for index, known in enumerate(topic.partitions):
+        version = known.state_version
+        new = known._replace(leader_epoch=known.leader_epoch + 1, state_version=version + 1)
+        state = f"{path}/partitions/{index}/state"
+        ops.append(Set(state, state_node(new, controller_epoch), version))
+        bumped.append(new)
+    store.multi(ops)
+    return topic._replace(partitions=tuple(bumped))
+
+
+def add_partitions(
+    store: Store,
+    topic: TopicImage,
+    first: int,
+    *,
+    guards: Sequence[Op] = (),
+    controller_epoch: int = CONTROLLER_EPOCH,
+) -> TopicImage:
+    """Write the partitions from index first on of a topic that has grown; returns it with their
+    partition epochs, and the leader epochs that the others had before `begin_expansion`.
+    """
+    path = f"{TOPICS}/{topic.name}"
+    priors = tuple((i, topic.partitions[i].leader_epoch - 1) for i in range(first))
+    grown = topic
+
+    def ops_from(first_epoch: int) -> list[Op]:
+        nonlocal grown
+        grown = _with_epochs(topic, first, first_epoch, priors)
+        ops: list[Op] = [*guards, Set(path, _topic_node(topic))]
+        for index in range(first, len(topic.partitions)):
+            folder = f"{path}/partitions/{index}"
+            ops += create_ops(folder, grown.partitions[index], controller_epoch)
+        return ops
+
+    multi_with_epochs(store, len(topic.partitions) - first, ops_from)
+    return grown
+
+
+def delete_topic(store: Store, topic: TopicImage, *, guards: Sequence[Op] = ()) -> int:
+    """Remove a topic with its partitions and configs, all or nothing, and note that its logs are
+    to be deleted. Returns the partition epoch that stands for the deletion.
+    """
+    path = f"{TOPICS}/{topic.name}"
     mark = f"{DELETIONS}/{topic.name}"
     node = _json({"version": 1, "topic_id": encode_id(topic.topic_id)})
-    ops.append(Set(mark, node) if store.exists(mark) else Create(mark, node))
-    store.multi(ops)
+
+    def ops_from(_: int) -> list[Op]:
+        ops: list[Op] = list(guards)
+        for index in range(len(topic.partitions)):
+            ops += [
+                Delete(f"{path}/partitions/{index}/state"),
+                Delete(f"{path}/partitions/{index}"),
+            ]
+        ops += [Delete(f"{path}/partitions"), Delete(path)]
+        if store.exists(f"{TOPIC_CONFIGS}/{topic.name}"):
+            ops.append(Delete(f"{TOPIC_CONFIGS}/{topic.name}"))
+        return [*ops, Set(mark, node) if store.exists(mark) else Create(mark, node)]
+
+    return multi_with_epochs(store, 1, ops_from)
 
 
 def read_deletions(store: Store) -> dict[str, UUID]:
@@ -208,43 +336,33 @@ def decode_id(text: str) -> UUID:
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
-def _read_topic(store: Store, name: str) -> TopicImage:
-    path = f"{TOPICS}/{name}"
-    node = json.loads(store.get(path)[0])
-    partitions: list[PartitionImage] = []
-    for index in range(len(node["partitions"])):
-        replicas = tuple(node["partitions"][str(index)])
-        state = json.loads(store.get(f"{path}/partitions/{index}/state")[0])
-        partitions.append(
-            PartitionImage(state["leader"], state["leader_epoch"], replicas, tuple(state["isr"]))
+def _with_epochs(
+    topic: TopicImage,
+    first: int,
+    first_epoch: int,
+    priors: tuple[tuple[int, int], ...] = (),
+) -> TopicImage:
+    """The topic with consecutive epochs on its partitions from index first on."""
+    numbered = (
+        partition._replace(
+            partition_epoch=first_epoch + place, prior_leader_epochs=priors, state_version=0
         )
-    try:
-        configs = json.loads(store.get(f"{TOPIC_CONFIGS}/{name}")[0])["config"]
-    except NoNodeError:
-        configs = {}
-    return TopicImage(name, decode_id(node["topic_id"]), tuple(partitions), configs)
+        for place, partition in enumerate(topic.partitions[first:])
+    )
+    return topic._replace(partitions=(*topic.partitions[:first], *numbered))
 
 
-def _create_partition(path: str, index: int, partition: PartitionImage) -> list[Op]:
-    state = {
-        "controller_epoch": CONTROLLER_EPOCH,
-        "leader": partition.leader,
-        "version": 1,
-        "leader_epoch": partition.leader_epoch,
-        "isr": list(partition.isr),
-    }
-    folder = f"{path}/partitions/{index}"
-    return [Create(folder), Create(f"{folder}/state", _json(state))]
-
-
-def _topic_node(topic: TopicImage) -> bytes:
+def _topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
+    parts = list(enumerate(topic.partitions))
+    assigned = {str(i): list(p.replicas) for i, p in parts}
+    assigned |= {str(len(parts) + i): list(replicas) for i, replicas in enumerate(added)}
     return _json(
         {
             "version": 3,
             "topic_id": encode_id(topic.topic_id),
-            "partitions": {str(i): list(p.replicas) for i, p in enumerate(topic.partitions)},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": assigned,
+            "adding_replicas": {str(i): list(p.adding) for i, p in parts if p.adding},
+            "removing_replicas": {str(i): list(p.removing) for i, p in parts if p.removing},
         }
     )
 

@@ -6,7 +6,7 @@ grows with every change, and `on_change` is told, so that pre-encoded answers ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -76,6 +76,8 @@ class MetadataImage:
     def __init__(self, cluster_id: str, on_change: Callable[[], None]) -> None:
         self.cluster_id = cluster_id
         self.controller_id = -1
+        self.max_partition_epoch = -1
+        """KIP-232: of all that were given out; a smaller one is older news than a larger."""
         self.version = 0
         self.topics: dict[str, TopicImage] = {}
         self.brokers: dict[int, BrokerImage] = {}
@@ -110,12 +112,31 @@ class MetadataImage:
             self._by_id.pop(known.topic_id, None)
             self._changed()
 
+    def raise_partition_epoch(self, epoch: int) -> None:
+        """A partition epoch was given out, or a topic deleted under it."""
+        if epoch > self.max_partition_epoch:
+            self.max_partition_epoch = epoch
+            self._changed()
+
     def put_broker(self, broker: BrokerImage, *, controller: bool = False) -> None:
         """Add a broker, or replace what is known of it."""
         self.brokers[broker.node_id] = broker
         if controller:
             self.controller_id = broker.node_id
         self._changed()
+
+    def set_brokers(self, brokers: Iterable[BrokerImage], controller_id: int) -> None:
+        """These brokers are alive, and no others; nothing happens if that is known."""
+        alive = {broker.node_id: broker for broker in brokers}
+        if alive != self.brokers or controller_id != self.controller_id:
+            self.brokers = alive
+            self.controller_id = controller_id
+            self._changed()
+
+    def remove_broker(self, node_id: int) -> None:
+        """A broker is gone; nothing happens if it is not known."""
+        if self.brokers.pop(node_id, None) is not None:
+            self._changed()
 
     def _changed(self) -> None:
         self.version += 1

@@ -14,7 +14,7 @@ from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
+    put_string, put_unsigned, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
     read_string, read_unsigned, room, skip_tags)
 
 cdef enum:
@@ -29,6 +29,7 @@ cdef enum:
     READ_COMMITTED = 1
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
+    PARTITION_EPOCH_TAG = 23200
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
@@ -519,10 +520,13 @@ cdef int write_aborted(FetchRequest request, FetchPart part, AnswerBuffer out) e
 
 
 cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
-    """Tag 0, diverging epoch; tag 1, the leader for who asked with the wrong idea of it."""
+    """Tag 0, diverging epoch; tag 1, the leader for who asked with the wrong idea of it; the
+    partition epoch (KIP-232) of what is answered for.
+    """
     cdef bint leader = part.partition is not None and (
         part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH)
-    put_int8(out, (part.diverging_epoch >= 0) + leader)
+    cdef bint epoch = part.partition is not None and part.partition.partition_epoch >= 0
+    put_int8(out, (part.diverging_epoch >= 0) + leader + epoch)
     if part.diverging_epoch >= 0:
         put_int8(out, 0)
         put_int8(out, 13)
@@ -535,4 +539,8 @@ cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
         put_int32(out, part.partition.leader_id)
         put_int32(out, part.partition.leader_epoch)
         put_int8(out, 0)
+    if epoch:
+        put_unsigned(out, PARTITION_EPOCH_TAG)
+        put_int8(out, 4)
+        put_int32(out, part.partition.partition_epoch)
     return 0

@@ -16,12 +16,15 @@ cdef class FetchPart:
     """
 
     cdef int resolve(self, PartitionTable table) except -1:
-        """Find the partition (again, where its topic was deleted or not yet known)."""
+        """Find the partition (again, where its topic was deleted or not yet known). A topic that was
+        made anew has to be told, even if it looks as its predecessor did.
+        """
         cdef TopicEntry entry
         cdef const unsigned char* topic = self.topic
         if self.partition is not None and not self.partition.deleted:
             return 0
         self.partition = None
+        self.told_high_watermark = -1
         entry = table.find_id(topic) if self.by_id else table.find_name(topic, len(self.topic))
         if entry is not None and 0 <= self.index < len(entry.partitions):
             self.partition = entry.partitions[self.index]

@@ -5,6 +5,13 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.log_core cimport AppendResult, LogCore
+from kstore._fast.replica_state cimport Follower, ReplicaState, ReplicationContext
+
+# Whom a wake is for: those who read to the log end offset (followers), those who read to the high
+# watermark.
+cdef enum:
+    WAKE_FOLLOWERS = 1
+    WAKE_READERS = 2
 
 # Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
 # wake.
@@ -20,32 +27,49 @@ cdef class Partition:
     cdef LogCore core
     cdef public int32_t leader_epoch
     cdef public int32_t leader_id
+    cdef readonly int32_t partition_epoch   # KIP-232; -1: it has none
     cdef public bint online                 # this broker leads it and its log is open
     cdef readonly bint deleted
+    cdef readonly bint follows              # it has a replica here, led elsewhere
+    cdef readonly ReplicaState replication  # None: not led here, or the only replica
+    cdef readonly tuple replicas            # node ids, this broker included
+    cdef readonly tuple isr                 # that the controller knows
+    cdef readonly int32_t isr_version       # of the state that says so
+    cdef readonly tuple proposed_isr        # that the controller is asked for; None: none
     cdef PartitionTable table
     cdef dict waiters                       # Waiter -> None, in order of arrival
-    cdef bint woken
+    cdef dict followers_waiting             # the same, for the log end offset
+    cdef int woken                          # WAKE_... that are scheduled
     cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
     cdef readonly int stored_level          # of that codec; -1: its own default
     cdef public int32_t insync_replicas     # how many there are
     cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
     cdef int wake(self) except -1
+    cdef int moved(self) except -1
+    cdef Follower admit_follower(self, int32_t node_id, int64_t broker_epoch)
+    cdef int note_fetch(
+        self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
+    ) except -1
 
 cdef class TopicEntry:
     cdef readonly bytes name
     cdef readonly bytes topic_id            # 16 bytes
     cdef readonly bint internal
     cdef readonly list partitions
+    cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
+    cdef public bint count_required         # a producer has to say its count
 
 cdef class PartitionTable:
     cdef dict by_name
     cdef dict by_id
     cdef readonly int32_t node_id
     cdef object call_soon
+    cdef readonly ReplicationContext replication
+    cdef public object on_isr_change        # callable(partition, ISR to be proposed), or None
     cdef list woken
     cdef bint scheduled
     cdef TopicEntry last                    # of the last look-up by name
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
     cdef TopicEntry find_id(self, const uint8_t* topic_id)
-    cdef int schedule(self, Partition partition) except -1
+    cdef int schedule(self, Partition partition, int whom) except -1

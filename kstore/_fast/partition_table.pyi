@@ -19,6 +19,12 @@ class TopicEntry:
     topic_id: bytes
     internal: bool
     partitions: list[Partition | None]
+    partition_count: int
+    """What a producer has to know (KIP-253), which in an expansion grows before the partitions do;
+    -1: as many as are here.
+    """
+    count_required: bool
+    """kstore.partition.count.required: a producer that doesn't say its count is refused."""
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...
 
 class Partition:
@@ -31,10 +37,18 @@ class Partition:
     log: Any
     leader_epoch: int
     leader_id: int
+    partition_epoch: int
     online: bool
     deleted: bool
     def __init__(
-        self, entry: TopicEntry, index: int, log: Any, *, leader_id: int, leader_epoch: int = 0
+        self,
+        entry: TopicEntry,
+        index: int,
+        log: Any,
+        *,
+        leader_id: int,
+        leader_epoch: int = 0,
+        partition_epoch: int = -1,
     ) -> None: ...
     stored_codec: int
     stored_level: int
@@ -49,7 +63,9 @@ class Partition:
         """Wake those who wait for this partition: something that they can see has changed."""
 
     def replace_log(self, log: Any) -> None:
-        """Serve the partition from another log that holds the same: it has moved."""
+        """Serve the partition from another log that holds the same, from its log that has come
+        here, or from none (None).
+        """
 
     def append_batches(self, data: Buffer, *, origin: int = 1) -> tuple[int, int, int, int]:
         """Append ready batches and wake who waits; a read-only buffer is copied first.

@@ -17,7 +17,7 @@ from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
@@ -252,13 +252,11 @@ cdef class ProducePath:
             offsets.log_start_offset = offsets.log_end_offset = -1
             error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
             if entry is not None:
-                error = UNKNOWN_TOPIC_OR_PARTITION
-                if 0 <= known_count != len(entry.partitions):
-                    error = INVALID_PARTITION_COUNT
-                elif 0 <= index < len(entry.partitions):
+                error = check_count(entry, known_count)
+                if error == NONE and 0 <= index < len(entry.partitions):
                     partition = <Partition>entry.partitions[index]
-                if partition is not None:
-                    error = NONE
+                if error == NONE and partition is None:
+                    error = UNKNOWN_TOPIC_OR_PARTITION
             if error == NONE and (acks < -1 or acks > 1):
                 error = INVALID_REQUIRED_ACKS
             if error == NONE:
@@ -317,6 +315,18 @@ cdef class ProducePath:
             if result.error_code == INVALID_RECORD and has_gaps(records):
                 return CORRUPT_MESSAGE
         return result.error_code
+
+
+cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
+    """Whether a producer that distributes over so many partitions may append (KIP-253); -1: it
+    doesn't say. An expansion raises the count before the new partitions are there.
+    """
+    cdef Py_ssize_t count = entry.partition_count
+    if known_count < 0:
+        return POLICY_VIOLATION if entry.count_required else NONE
+    if count < 0:
+        count = len(entry.partitions)
+    return NONE if known_count == count else INVALID_PARTITION_COUNT
 
 
 cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoch) except -1:
