@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore.broker.state.topic_rules import topic_row
@@ -21,7 +21,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.broker.state.image import TopicImage
     from kstore.config import BrokerConfig
-    from kstore.log import LogDir
+    from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig
 
 __all__ = ["LocalReplicas"]
@@ -105,13 +105,8 @@ class LocalReplicas:
         self, entry: TopicEntry, topic: TopicImage, index: int, config: LogConfig
     ) -> Partition:
         """Open (or make) the log of one partition and put it into the table."""
-        key = TopicPartition(topic.name, index)
-        log_dir = self._homes.get(key) or self._emptiest()
         image = topic.partitions[index]
-        log = log_dir.log(
-            key.topic, key.partition, create=True, config=config, topic_id=topic.topic_id
-        )
-        self._homes[key] = log_dir
+        log = self.open_log(TopicPartition(topic.name, index), topic.topic_id, config)
         partition = Partition(
             entry,
             index,
@@ -123,6 +118,24 @@ class LocalReplicas:
         self.configure(partition, config, len(image.replicas))
         self.table.add_partition(partition)
         return partition
+
+    def open_log(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        """Open (or make) the log of one partition, which the table need not have; LogError,
+        OSError.
+        """
+        log_dir = self._homes.get(key) or self._emptiest()
+        log = log_dir.log(key.topic, key.partition, create=True, config=config, topic_id=topic_id)
+        self._homes[key] = log_dir
+        return log
+
+    def places(self) -> list[TopicPartition]:
+        """Every partition that has a log here, open or not."""
+        return list(self._homes)
+
+    def topic_id(self, key: TopicPartition) -> UUID | None:
+        """The topic id of the log that lies here; None where there is none, or it has none."""
+        log_dir = self._homes.get(key)
+        return None if log_dir is None else log_dir.topic_id(key)
 
     def configure(self, partition: Partition, config: LogConfig, replicas: int) -> None:
         """Let a partition of so many replicas act by these settings from now on, its log too."""
@@ -150,8 +163,7 @@ class LocalReplicas:
         if log_dir is None:
             return
         old = os.path.join(log_dir.path, str(key))
-        new = f"{old}.{uuid4().hex}-stray"
-        os.rename(old, new)
+        new = log_dir.put_aside(key)
         self.report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
 
     # ---- moves between log dirs ----

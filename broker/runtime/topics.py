@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from kstore.broker.runtime import znodes
 from kstore.broker.runtime.partition_nodes import max_partition_epoch
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.topic_rules import (
     NewPartitions,
@@ -44,8 +44,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 
 T = TypeVar("T")
-SLICE_S = 0.002
-"""How long logs are opened before other work on the loop has its turn."""
 
 
 def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
@@ -249,7 +247,7 @@ class Topics:
         self._replicas.table.remove_topic(name.encode())
         self._image.remove_topic(name)
         self._image.raise_partition_epoch(epoch)
-        slices = _Slices()
+        slices = Slices()
         try:
             for index in range(len(topic.partitions)):
                 self._replicas.delete(name, index)
@@ -279,7 +277,7 @@ class Topics:
         if not changed & synonyms:
             return
         async with self._one_at_a_time:
-            slices = _Slices()
+            slices = Slices()
             for topic in list(self._image.topics.values()):
                 self._configure(topic, topic.configs)
                 await slices.breathe()
@@ -307,7 +305,7 @@ class Topics:
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
         log_config = self._replicas.log_config(topic.configs)
-        slices = _Slices()
+        slices = Slices()
         for index in range(first, len(topic.partitions)):
             self._replicas.open_partition(entry, topic, index, log_config)
             await slices.breathe()
@@ -317,16 +315,3 @@ def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
     """The topic with further partitions, which their first replicas lead."""
     new = tuple(PartitionImage(r[0], 0, r, r) for r in added)
     return topic._replace(partitions=topic.partitions + new)
-
-
-class _Slices:
-    """Gives other work on the loop its turn every few milliseconds of a long loop."""
-
-    def __init__(self) -> None:
-        self._end = monotonic() + SLICE_S
-
-    async def breathe(self) -> None:
-        """Called after each piece of work."""
-        if monotonic() >= self._end:
-            await asyncio.sleep(0)
-            self._end = monotonic() + SLICE_S

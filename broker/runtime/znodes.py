@@ -38,6 +38,7 @@ __all__ = [
     "read_deletions",
     "read_expansions",
     "read_topic",
+    "read_topic_configs",
     "read_topics",
     "register_broker",
     "set_configs",
@@ -127,11 +128,17 @@ def read_topic(store: Store, name: str) -> TopicImage:
                 own.prior_leader_epochs,
             )
         )
-    try:
-        configs = json.loads(store.get(f"{TOPIC_CONFIGS}/{name}")[0])["config"]
-    except NoNodeError:
-        configs = {}
+    configs = read_topic_configs(store, name)
     return TopicImage(name, decode_id(node["topic_id"]), tuple(partitions), configs)
+
+
+def read_topic_configs(store: Store, name: str) -> dict[str, str]:
+    """What is set for a topic; nothing where it has no node."""
+    try:
+        data, _ = store.get(f"{TOPIC_CONFIGS}/{name}")
+    except NoNodeError:
+        return {}
+    return dict(json.loads(data)["config"])
 
 
 def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -162,13 +169,13 @@ def create_topic(
     """
     path = f"{TOPICS}/{topic.name}"
     config_path = f"{TOPIC_CONFIGS}/{topic.name}"
-    node = _config_node(topic.configs)
+    node = config_node(topic.configs)
     made = topic
 
     def ops_from(first_epoch: int) -> list[Op]:
         nonlocal made
         made = _with_epochs(topic, 0, first_epoch)
-        ops: list[Op] = [*guards, Create(path, _topic_node(topic)), Create(f"{path}/partitions")]
+        ops: list[Op] = [*guards, Create(path, topic_node(topic)), Create(f"{path}/partitions")]
         for index, partition in enumerate(made.partitions):
             ops += create_ops(f"{path}/partitions/{index}", partition, controller_epoch)
         exists = store.exists(config_path)
@@ -193,7 +200,7 @@ def begin_expansion(
     partitions; whoever finds the expansion unfinished (`read_expansions`) begins it once more.
     """
     path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = [*guards, Set(path, _topic_node(topic, added))]
+    ops: list[Op] = [*guards, Set(path, topic_node(topic, added))]
     bumped = []
     for index, known in enumerate(topic.partitions):
         version = known.state_version
@@ -223,7 +230,7 @@ def add_partitions(
     def ops_from(first_epoch: int) -> list[Op]:
         nonlocal grown
         grown = _with_epochs(topic, first, first_epoch, priors)
-        ops: list[Op] = [*guards, Set(path, _topic_node(topic))]
+        ops: list[Op] = [*guards, Set(path, topic_node(topic))]
         for index in range(first, len(topic.partitions)):
             folder = f"{path}/partitions/{index}"
             ops += create_ops(folder, grown.partitions[index], controller_epoch)
@@ -271,7 +278,7 @@ def finish_deletion(store: Store, name: str) -> None:
 
 def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
     """Replace what is set for a topic."""
-    store.set(f"{TOPIC_CONFIGS}/{topic}", _config_node(configs))
+    store.set(f"{TOPIC_CONFIGS}/{topic}", config_node(configs))
 
 
 def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
@@ -352,7 +359,7 @@ def _with_epochs(
     return topic._replace(partitions=(*topic.partitions[:first], *numbered))
 
 
-def _topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
+def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
     parts = list(enumerate(topic.partitions))
     assigned = {str(i): list(p.replicas) for i, p in parts}
     assigned |= {str(len(parts) + i): list(replicas) for i, replicas in enumerate(added)}
@@ -367,7 +374,7 @@ def _topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes
     )
 
 
-def _config_node(configs: Mapping[str, str]) -> bytes:
+def config_node(configs: Mapping[str, str]) -> bytes:
     return _json({"version": 1, "config": dict(configs)})
 
 

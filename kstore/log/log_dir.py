@@ -40,6 +40,7 @@ __all__ = ["LogDir"]
 
 LOCK_NAME = ".lock"
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
+STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may hold what somebody wants
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
@@ -255,6 +256,21 @@ class LogDir:
             except FileNotFoundError:
                 return
             self._remove_directory(removed)
+
+    def put_aside(self, key: TopicPartition) -> str:
+        """Rename a partition's folder, whose log is closed first; returns its new path. Nothing
+        that is known of it remains, so a log of the same name begins anew.
+        """
+        path = os.path.join(self.path, directory_name(key))
+        with self._mutex:
+            log = self._logs.get(key)
+            if log is not None:
+                self.close_log(log)
+            if self.index is not None:
+                self.index.forget_log(os.path.basename(path))
+            stray = f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
+            self.env.fs.replace(path, stray)
+            return stray
 
     def _remove_directory(self, path: str) -> None:
         fs = self.env.fs
