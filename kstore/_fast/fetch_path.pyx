@@ -193,7 +193,7 @@ cdef class FetchRequest(Slot):
             self.path.waiting.pop(self, None)
         for part in self.parts:
             if part.partition is not None:
-                part.partition.waiters.pop(self, None)
+                waiters_of(part.partition, self.replica_id).pop(self, None)
         return 0
 
 
@@ -356,7 +356,7 @@ cdef class FetchPath:
         cdef FetchPart part
         for part in request.parts:
             if part.partition is not None:
-                part.partition.waiters[request] = None
+                waiters_of(part.partition, request.replica_id)[request] = None
         self.waiting[request] = None
         request.timer = self.call_later(request.max_wait_ms / 1000.0, request.expire)
         return 0
@@ -450,6 +450,11 @@ cdef class FetchPath:
         if flexible:
             write_part_tags(part, out)
         return 0
+
+
+cdef dict waiters_of(Partition partition, int32_t replica_id):
+    """Who waits as this reader does: followers for the log's end, others for the high watermark."""
+    return partition.waiters if replica_id < 0 else partition.followers_waiting
 
 
 cdef Py_ssize_t read_slice(FetchPart part, AnswerBuffer out) except -1:

@@ -7,6 +7,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kstore._fast.replica_state import ReplicaState, ReplicationContext
+
 class Waiter:
     """Whoever waits for a partition to grow."""
 
@@ -40,6 +42,16 @@ class Partition:
     partition_epoch: int
     online: bool
     deleted: bool
+    follows: bool
+    """It has a replica here and is led elsewhere."""
+    replication: ReplicaState | None
+    """None: not led here, or the only replica."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    """That the controller knows."""
+    isr_version: int
+    proposed_isr: tuple[int, ...] | None
+    """That the controller is asked for."""
     def __init__(
         self,
         entry: TopicEntry,
@@ -61,6 +73,62 @@ class Partition:
 
     def notify(self) -> None:
         """Wake those who wait for this partition: something that they can see has changed."""
+
+    def lead(
+        self,
+        leader_epoch: int,
+        state_version: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        now_ms: int | None = None,
+    ) -> None:
+        """Lead the partition from now on, or go on leading it in another epoch or with other
+        replicas. `now_ms` is not needed: the table has the clock.
+        """
+
+    def follow(self, leader_id: int, leader_epoch: int) -> None:
+        """Another broker leads (-1: none does): whoever waits for this one's followers, and
+        followers that wait here, are told that it is no leader.
+        """
+
+    def end_leadership(self) -> None:
+        """Answer all who wait: this broker leads the partition no more."""
+
+    def advance(self) -> None:
+        """Move the high watermark as far as the replicas allow: brokers have come or gone."""
+
+    def take_high_watermark(self, offset: int) -> None:
+        """A follower hears of the leader's high watermark: it has what lies below it, as far as its
+        log goes. It never goes back.
+        """
+
+    def when_committed(self, end_offset: int, callback: Callable[[int], object]) -> None:
+        """Call ``callback(error code)`` on the loop once the high watermark has reached the offset
+        (0; at once if it has), or this broker leads no more (NOT_LEADER_OR_FOLLOWER).
+        """
+
+    def propose_isr(self, isr: tuple[int, ...]) -> bool:
+        """Ask for another ISR; until it is agreed or refused, the high watermark waits for all that
+        are in this one or in the old one (KIP-497). One at a time: False while one is asked for.
+        """
+
+    def isr_applied(self, isr: tuple[int, ...], state_version: int, leader_epoch: int) -> bool:
+        """The controller has written an ISR; older news, and those of another epoch, change nothing
+        (False).
+        """
+
+    def isr_refused(self) -> None:
+        """What was proposed has not come, and will not: the ISR stays as it was."""
+
+    def shrink_candidates(self, now_ms: int, max_lag_ms: int) -> list[int]:
+        """Followers of the ISR that have not caught up for so long, while no change is asked for.
+        `now_ms` is on the scale of the table's replication.now_ms().
+        """
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
+        epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
+        """
 
     def replace_log(self, log: Any) -> None:
         """Serve the partition from another log that holds the same, from its log that has come
@@ -99,6 +167,9 @@ class PartitionTable:
     """
 
     node_id: int
+    replication: ReplicationContext
+    on_isr_change: Callable[[Partition, tuple[int, ...]], object] | None
+    """Told of an ISR that the controller is to be asked for; None: nothing is proposed."""
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
     def run_woken(self) -> None:
         """Wake the waiters of every partition that grew in this turn of the loop."""

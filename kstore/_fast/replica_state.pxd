@@ -1,0 +1,56 @@
+# The leader's view of one replicated partition: how far each follower has come, which of them hold
+# the high watermark back, and who waits for it.
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kstore._fast.log_core cimport LogCore
+
+# Whoever waits until the high watermark has reached end_offset: answered once, on the loop.
+cdef class CommitWait:
+    cdef int64_t end_offset
+    cdef int answer(self, int16_t error) except -1
+
+# What all partitions of a broker share.
+cdef class ReplicationContext:
+    cdef public object clock                # callable() -> ms that only go up; None: the machine's
+    cdef public int64_t max_lag_ms          # replica.lag.time.max.ms
+    cdef public dict live                   # node id -> broker epoch; None: nobody has told yet
+    cpdef int64_t now_ms(self) except -1
+    cdef bint is_live(self, int32_t node_id) except -1
+    cdef bint is_stale(self, int32_t node_id, int64_t broker_epoch) except -1
+
+cdef class Follower:
+    cdef readonly int32_t node_id
+    cdef readonly int64_t log_end_offset    # the offset of its last fetch; -1: none since we lead
+    cdef readonly int64_t log_start_offset
+    cdef readonly int64_t broker_epoch      # of its last fetch; -1: it did not say
+    cdef readonly int64_t last_caught_up_ms
+    cdef int64_t last_fetch_ms
+    cdef int64_t leader_end_offset          # at its last fetch
+    cdef readonly bint in_isr               # the committed one
+    cdef readonly bint proposed             # in the one that the controller is asked for
+    cdef int64_t told_high_watermark        # by the last answer to it
+
+cdef class ReplicaState:
+    cdef LogCore core
+    cdef ReplicationContext context
+    cdef readonly int64_t epoch_start_offset    # where this leader's epoch begins
+    cdef readonly int32_t insync_replicas   # the committed ISR's size, this broker included
+    cdef int32_t maximal_replicas           # with those of the proposal
+    cdef int32_t min_insync_replicas
+    cdef list followers
+    cdef bint alone                         # no follower can hold the high watermark back
+    cdef list waits                         # CommitWait, by end offset
+    cdef Follower find(self, int32_t node_id)
+    cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1
+    cdef int set_isr(self, tuple isr, tuple proposed) except -1
+    cdef int note_fetch(
+        self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
+    ) except -1
+    cdef bint may_join(self, Follower follower) except -1
+    cdef bint holds_back(self, Follower follower, int64_t now_ms) except -1
+    cdef bint advance(self, int64_t now_ms) except -1
+    cdef int add_wait(self, CommitWait wait) except -1
+    cdef int drop_wait(self, CommitWait wait) except -1
+    cdef int release(self) except -1
+    cdef int fail(self, int16_t error) except -1

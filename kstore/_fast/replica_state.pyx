@@ -1,0 +1,199 @@
+"""The leader's view of one replicated partition: how far each follower has come, which of them hold
+the high watermark back, and who waits for it.
+
+The high watermark is the least log end offset among the replicas that are in sync or are proposed
+to be (KIP-497's maximal ISR), and never goes back. Who is in sync is agreed with the controller
+elsewhere (kstore.broker.runtime.isr); nothing here sends a request or sets a timer.
+"""
+
+from kstore._fast.clock cimport now_ms as machine_ms
+from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+cdef int64_t NEVER = -(1LL << 60)
+
+
+cdef class CommitWait:
+    """Whoever waits until the high watermark has reached an offset."""
+
+    cdef int answer(self, int16_t error) except -1:
+        return 0
+
+
+cdef class ReplicationContext:
+    """What the replicated partitions of a broker share: the clock, the lag that is borne, and which
+    brokers live.
+    """
+
+    def __init__(self, *, max_lag_ms=30_000):
+        self.max_lag_ms = max_lag_ms
+
+    cpdef int64_t now_ms(self) except -1:
+        """Milliseconds that only go up."""
+        return machine_ms() if self.clock is None else self.clock()
+
+    cdef bint is_live(self, int32_t node_id) except -1:
+        return self.live is None or node_id in self.live
+
+    cdef bint is_stale(self, int32_t node_id, int64_t broker_epoch) except -1:
+        """Whether the broker has had another life since the one of that epoch (KIP-903)."""
+        return broker_epoch >= 0 and self.live is not None \
+            and <int64_t>self.live.get(node_id, -1) > broker_epoch
+
+
+cdef class Follower:
+    """What is known of one follower."""
+
+    def __init__(self, int node_id):
+        self.node_id = node_id
+        self.log_end_offset = self.log_start_offset = self.broker_epoch = -1
+        self.leader_end_offset = self.told_high_watermark = -1
+        self.last_caught_up_ms = self.last_fetch_ms = NEVER
+
+
+cdef class ReplicaState:
+    """How far the replicas of a partition that is led here have come, and who waits for them."""
+
+    def __init__(self, LogCore core not None, ReplicationContext context not None):
+        self.core = core
+        self.context = context
+        self.followers = []
+        self.waits = []
+        self.min_insync_replicas = 1
+
+    cdef Follower find(self, int32_t node_id):
+        cdef Follower follower
+        for follower in self.followers:
+            if follower.node_id == node_id:
+                return follower
+        return None
+
+    cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1:
+        """Take over an assignment. A new leader knows nothing of its followers; one that gets
+        another epoch keeps what it knows.
+        """
+        cdef Follower follower
+        cdef int64_t now_ms = self.context.now_ms()
+        cdef list followers = []
+        for replica in replicas:
+            if replica == node_id:
+                continue
+            follower = self.find(replica)
+            if follower is None:
+                follower = Follower(replica)
+                if replica in isr:
+                    follower.last_caught_up_ms = now_ms
+            followers.append(follower)
+        self.followers = followers
+        self.epoch_start_offset = self.core.log_end_offset
+        return self.set_isr(isr, None)
+
+    cdef int set_isr(self, tuple isr, tuple proposed) except -1:
+        """The ISR that the controller knows, and the one that it is asked for (None: none)."""
+        cdef Follower follower
+        self.insync_replicas = self.maximal_replicas = <int32_t>len(isr)
+        self.alone = True
+        for follower in self.followers:
+            follower.in_isr = follower.node_id in isr
+            follower.proposed = proposed is not None and follower.node_id in proposed
+            self.maximal_replicas += follower.proposed and not follower.in_isr
+            self.alone = self.alone and not (follower.in_isr or follower.proposed)
+        return 0
+
+    cdef int note_fetch(
+        self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
+    ) except -1:
+        """A follower asks for the records from an offset on: it has those before it."""
+        cdef int64_t end = self.core.log_end_offset
+        if fetch_offset >= end:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+        elif fetch_offset >= follower.leader_end_offset:
+            # It has all that there was when it asked before.
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
+        follower.log_end_offset = fetch_offset
+        follower.log_start_offset = log_start_offset
+        follower.leader_end_offset = end
+        follower.last_fetch_ms = now_ms
+        return 0
+
+    cdef bint may_join(self, Follower follower) except -1:
+        """Whether a follower that is out of the ISR has come far enough to be in it."""
+        return (
+            follower.log_end_offset >= self.core.high_watermark
+            and follower.log_end_offset >= self.epoch_start_offset
+            and self.context.is_live(follower.node_id))
+
+    cdef bint holds_back(self, Follower follower, int64_t now_ms) except -1:
+        """Whether the high watermark waits for a follower: one in sync, or one so near that it
+        could never join if the high watermark ran ahead of it.
+        """
+        if follower.in_isr or follower.proposed:
+            return True
+        return (
+            now_ms - follower.last_caught_up_ms <= self.context.max_lag_ms
+            and self.context.is_live(follower.node_id))
+
+    cdef bint advance(self, int64_t now_ms) except -1:
+        """Move the high watermark as far as the replicas allow and answer who waited; whether it
+        moved. With fewer in sync than a write needs, it stays (KIP-966).
+        """
+        cdef Follower follower
+        cdef int64_t end = self.core.log_end_offset
+        if self.insync_replicas < self.min_insync_replicas:
+            return False
+        for follower in self.followers:
+            if follower.log_end_offset < end and self.holds_back(follower, now_ms):
+                end = follower.log_end_offset
+        if end <= self.core.high_watermark:
+            return False
+        self.core.high_watermark = end
+        self.core.note_end()
+        self.release()
+        return True
+
+    cdef int add_wait(self, CommitWait wait) except -1:
+        """Put it in its place by end offset; mostly that is the end."""
+        cdef Py_ssize_t at = len(self.waits)
+        while at > 0 and (<CommitWait>self.waits[at - 1]).end_offset > wait.end_offset:
+            at -= 1
+        self.waits.insert(at, wait)
+        return 0
+
+    cdef int drop_wait(self, CommitWait wait) except -1:
+        """Nobody waits any more."""
+        if wait in self.waits:
+            self.waits.remove(wait)
+        return 0
+
+    cdef int release(self) except -1:
+        """Answer those whose offset the high watermark has reached, in order."""
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t size = len(self.waits)
+        cdef int64_t reached = self.core.high_watermark
+        cdef int16_t error = NONE
+        while count < size and (<CommitWait>self.waits[count]).end_offset <= reached:
+            count += 1
+        if count == 0:
+            return 0
+        if self.maximal_replicas < self.min_insync_replicas:
+            error = NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        done = self.waits[:count]
+        del self.waits[:count]
+        for wait in done:
+            (<CommitWait>wait).answer(error)
+        return 0
+
+    cdef int fail(self, int16_t error) except -1:
+        """Answer all who wait with an error: this broker leads no more."""
+        waits, self.waits = self.waits, []
+        for wait in waits:
+            (<CommitWait>wait).answer(error)
+        return 0
+
+    @property
+    def waiting(self):
+        """How many wait for the high watermark."""
+        return len(self.waits)
+
+    def follower(self, int node_id):
+        """The Follower of that id, or None."""
+        return self.find(node_id)
