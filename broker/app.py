@@ -23,6 +23,7 @@ from kstore.broker.state.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
+    from kstore.broker.runtime.cluster import ClusterMember
     from kstore.config import BrokerConfig
 
 __all__ = ["serve"]
@@ -127,6 +128,8 @@ async def _serve(
     try:
         if config["kstore.metrics.listener"]:
             accepting.append(await _tell_metrics(broker, stall))
+        if broker.cluster is not None and not await _joined(broker.cluster, stop):
+            return
         on_ready(first.host, ports[first.name])
         if TRANSACTION_TOPIC in broker.image.topics:
             # Not only once somebody asks: a prepared transaction holds readers back until it is
@@ -134,6 +137,8 @@ async def _serve(
             loop.call_soon(_resume_transactions, broker)
         await stop.wait()
     finally:
+        if broker.cluster is not None:
+            await broker.cluster.close()
         stall.stop()
         idle.cancel()
         maintenance.stop()
@@ -146,6 +151,20 @@ async def _serve(
         if broker.groups is not None:
             await broker.groups.close()
         await server.finish(STOP_TIMEOUT_S)
+
+
+async def _joined(cluster: ClusterMember, stop: asyncio.Event) -> bool:
+    """Whether this broker has its place in the cluster; False if it was told to stop before."""
+    joining = asyncio.ensure_future(cluster.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if joining.done():
+            joining.result()
+        return joining.done()
+    finally:
+        joining.cancel()
+        stopping.cancel()
 
 
 def _resume_transactions(broker: Broker) -> None:

@@ -23,7 +23,7 @@ from kstore.broker.runtime.descriptors import Descriptors
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
-from kstore.broker.runtime.stores import open_store, register
+from kstore.broker.runtime.stores import open_own_store, open_shared_store, register_alone
 from kstore.broker.runtime.topics import Topics
 from kstore.broker.state.fetch_session import FetchSessionCache
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
@@ -31,7 +31,9 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.peers import Peers
+    from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
 
@@ -89,6 +91,10 @@ class Broker:
         self.image: MetadataImage
         self.topics: Topics
         self.configs: DynamicConfigs
+        self.cluster: ClusterMember | None = None
+        """This broker's place in a cluster (runtime/cluster.py); None where it is alone."""
+        self.replica_manager: ReplicaManager
+        """What the controller has this broker do (runtime/replica_manager.py); in a cluster."""
         self.groups: Any = None
         """The group coordinator (runtime/shards.py), once somebody has asked for it."""
         self.transactions: Any = None
@@ -134,13 +140,19 @@ class Broker:
         """
         paths: list[str] = list(self.config["log.dirs"])
         self.replicas.open(paths)
-        self.store = open_store(self.config, paths[0])
+        if self.config["kstore.coordination.dir"]:
+            from kstore.broker.runtime.cluster_start import open_in_cluster
+
+            open_in_cluster(self, endpoints)
+            return
+        alone = not self.config.clustered
+        self.store = open_own_store(paths[0]) if alone else open_shared_store(self.config)
         znodes.prepare(self.store)
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        register(self.store, myself, self.config, self.report)
+        register_alone(self.store, myself, self.config, self.report)
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
             self.config, self.store, self.image, self.replicas, self.run_blocking,

@@ -1,6 +1,4 @@
-"""Which coordination store a broker's settings ask for, and its registration there as the only one:
-several brokers on one store need a controller, which is not there yet.
-"""
+"""Which coordination store a broker's settings ask for."""
 
 from __future__ import annotations
 
@@ -13,47 +11,32 @@ from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.runtime import znodes
 
 if TYPE_CHECKING:
+    from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
     from kstore.broker.state.image import BrokerImage
     from kstore.config import BrokerConfig
 
-__all__ = ["open_store", "register"]
+__all__ = ["open_own_store", "open_shared_store", "register_alone"]
 
 RETRY_S = 0.1
 EXPIRY_S = 5.0
 """How much longer than its timeout an ensemble may take to end a session."""
-
 STORE_FOLDER = ".coordination"
 """The embedded coordination store's folder in the first log dir."""
 
 
-def open_store(config: BrokerConfig, log_dir: str) -> Store:
-    """ZooKeeper where ``zookeeper.connect`` names it, else the embedded store in ``log_dir``.
-    StoreError if it can't be had.
-    """
-    address = config["zookeeper.connect"]
-    if not address:
-        from kstore.broker.coordination.lmdb_store import LmdbStore
+def open_own_store(log_dir: str) -> Store:
+    """The embedded store in ``log_dir``, of a broker that is alone."""
+    from kstore.broker.coordination.lmdb_store import LmdbStore
 
-        return LmdbStore(os.path.join(log_dir, STORE_FOLDER))
-    try:
-        from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
-    except ImportError as error:
-        raise StoreError(
-            "zookeeper.connect is set, but kazoo is not installed: pip install 'kstore[zookeeper]'"
-        ) from error
-    return ZooKeeperStore(
-        address,
-        session_timeout_ms=config["zookeeper.session.timeout.ms"],
-        connection_timeout_ms=config["zookeeper.connection.timeout.ms"],
-    )
+    return LmdbStore(os.path.join(log_dir, STORE_FOLDER))
 
 
-def register(
+def register_alone(
     store: Store, broker: BrokerImage, config: BrokerConfig, report: Callable[[str], None]
 ) -> None:
-    """Say in the store that this broker is alive. Blocks, while the store still has a session of
-    this broker that was killed; StoreError where that does not end, or another broker is there.
+    """Say in the store of a single broker that it is alive. Blocks, while ZooKeeper still has a
+    session of this broker that was killed; StoreError where that does not end, or another is there.
     """
     others = [each for each in znodes.broker_ids(store) if each != broker.node_id]
     if others:
@@ -81,3 +64,35 @@ def register(
             )
             told = True
         time.sleep(RETRY_S)
+
+
+def open_shared_store(config: BrokerConfig) -> RenewableStore:
+    """The store that the brokers of a cluster share: the folder of those on one machine, or
+    ZooKeeper. StoreError if it can't be had.
+    """
+    from kstore.broker.coordination.renewable import RenewableStore
+
+    return RenewableStore(lambda: _open_session(config))
+
+
+def _open_session(config: BrokerConfig) -> Store:
+    folder = config["kstore.coordination.dir"]
+    if folder:
+        from kstore.broker.coordination.lmdb_store import LmdbStore
+
+        return LmdbStore(
+            folder,
+            shared=True,
+            session_timeout_ms=config["kstore.coordination.session.timeout.ms"],
+        )
+    try:
+        from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+    except ImportError as error:
+        raise StoreError(
+            "zookeeper.connect is set, but kazoo is not installed: pip install 'kstore[zookeeper]'"
+        ) from error
+    return ZooKeeperStore(
+        config["zookeeper.connect"],
+        session_timeout_ms=config["zookeeper.session.timeout.ms"],
+        connection_timeout_ms=config["zookeeper.connection.timeout.ms"],
+    )

@@ -96,6 +96,12 @@ class BrokerConfig:
             self, "listeners", self._values["listeners"]
         )
         self.advertised_listeners: tuple[Listener, ...] = _advertised(self)
+        _check_cluster(self)
+
+    @property
+    def clustered(self) -> bool:
+        """Whether this broker is one of a cluster, whose metadata is in a store that they share."""
+        return bool(self["kstore.coordination.dir"] or self["zookeeper.connect"])
 
     @classmethod
     def load(
@@ -320,3 +326,23 @@ def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
                 key=key,
             )
     return advertised
+
+
+def _check_cluster(config: BrokerConfig) -> None:
+    """What the settings of a cluster must agree on."""
+    folder, name = "kstore.coordination.dir", "inter.broker.listener.name"
+    if config[folder] and config["zookeeper.connect"]:
+        raise ConfigError(
+            f"{folder} ({config.source(folder)}) and zookeeper.connect "
+            f"({config.source('zookeeper.connect')}) are both set: the first is for brokers that "
+            "share one machine, the second for brokers on several; remove one",
+            key=folder,
+        )
+    listener = config[name]
+    known = [each.name for each in config.advertised_listeners]
+    if listener and listener.upper() not in known:
+        raise ConfigError(
+            f"{name} ({config.source(name)}) is {listener!r}; it must be one of "
+            f"{', '.join(known)}, which are advertised",
+            key=name,
+        )

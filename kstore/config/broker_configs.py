@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kstore.config.cluster_configs import CLUSTER_CONFIGS
 from kstore.config.coordinator_configs import COORDINATOR_CONFIGS
 from kstore.config.definition import (
     MAX_DOUBLE,
@@ -153,21 +154,6 @@ _SERVER = (
         _HIGH, one_of("os", "interval", "always"),
     ),
     ConfigDef(
-        "zookeeper.connect", _STRING, None,
-        "The ZooKeeper ensemble that holds the metadata, host:port,host:port/chroot; by default it"
-        " is kept in the first log dir, with no server to install.",
-        _HIGH,
-    ),
-    ConfigDef(
-        "zookeeper.session.timeout.ms", _INT, 18_000,
-        "How long ZooKeeper keeps this broker registered when it does not show up.",
-        _HIGH, at_least(1),
-    ),
-    ConfigDef(
-        "zookeeper.connection.timeout.ms", _INT, 18_000,
-        "How long to wait for a ZooKeeper server at start.", _HIGH, at_least(1),
-    ),
-    ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,
         "Check after each step what must hold of groups; for tests, since it takes time.",
         _LOW,
@@ -252,5 +238,6 @@ def _topic_defaults() -> Iterator[ConfigDef]:
 
 
 BROKER_CONFIGS: dict[str, ConfigDef] = {
-    row.name: row for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *COORDINATOR_CONFIGS)
+    row.name: row
+    for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *COORDINATOR_CONFIGS, *CLUSTER_CONFIGS)
 }

@@ -197,6 +197,24 @@ def test_a_listener_may_have_a_name_of_its_own() -> None:
     assert (listener.name, listener.protocol) == ("CLIENTS", "PLAINTEXT")
 
 
+def test_a_cluster_is_a_folder_or_zookeeper() -> None:
+    assert not load().clustered
+    assert load(kstore_coordination_dir="shared").clustered
+    assert load(zookeeper_connect="localhost:2181").clustered
+    with pytest.raises(ConfigError, match=r"kstore\.coordination\.dir .* and zookeeper\.connect"):
+        load(kstore_coordination_dir="shared", zookeeper_connect="localhost:2181")
+
+
+def test_the_brokers_own_listener_is_an_advertised_one() -> None:
+    listeners = {
+        "listeners": "PLAINTEXT://localhost:9092,INSIDE://localhost:9093",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+    }
+    assert load(**listeners, inter_broker_listener_name="inside")["inter.broker.listener.name"]
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name .* PLAINTEXT, INSIDE"):
+        load(**listeners, inter_broker_listener_name="OUTSIDE")
+
+
 def test_a_topics_defaults_come_from_the_broker() -> None:
     config = load(
         log_retention_minutes="5", log_segment_bytes="1048576", log_cleanup_policy="compact"

@@ -1,0 +1,115 @@
+"""A store whose session can be replaced when it is over, for a broker that outlives its sessions.
+
+Everybody holds on to this one; nobody has to know which session is behind it. It decides nothing:
+runtime/cluster.py asks for the new session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from kstore.broker.coordination.store import Op, Stat, Store, Watch, WatchCallback, WatchEvent
+
+__all__ = ["RenewableStore"]
+
+
+class _RenewableWatch(Watch):
+    def __init__(self, store: RenewableStore, path: str, callback: WatchCallback) -> None:
+        self._store = store
+        self.path = path
+        self.callback = callback
+        self._current: Watch | None = None
+        self._cancelled = False
+
+    def set_in(self, session: Store) -> None:
+        """Watch in a session, from now on in no other."""
+        if not self._cancelled:
+            self._current = session.watch(self.path, self.callback)
+
+    def look(self) -> None:
+        """Something may have changed while there was no session."""
+        if not self._cancelled:
+            self.callback(WatchEvent("changed", self.path))
+
+    def cancel(self) -> None:
+        """See Watch."""
+        self._cancelled = True
+        if self._current is not None:
+            self._current.cancel()
+        self._store.forget(self)
+
+
+class RenewableStore(Store):
+    """The session that ``open_session`` gives, and after `renew` another one in its place.
+
+    StoreClosedError from any call means that the session is over, and its ephemeral nodes gone.
+    """
+
+    def __init__(self, open_session: Callable[[], Store]) -> None:
+        self._open_session = open_session
+        self._session = open_session()
+        self._watches: list[_RenewableWatch] = []
+        self._lock = Lock()
+
+    def renew(self) -> None:
+        """Begin a new session; every watch goes on in it, and is told once to look. Blocks.
+
+        StoreError where there is none to be had; the old one stays then.
+        """
+        fresh = self._open_session()
+        try:
+            with self._lock:
+                watches = list(self._watches)
+                for watch in watches:
+                    watch.set_in(fresh)
+                old, self._session = self._session, fresh
+        except BaseException:
+            fresh.close()
+            raise
+        old.close()
+        for watch in watches:
+            watch.look()
+
+    @property
+    def session_id(self) -> int:
+        """See Store."""
+        return self._session.session_id
+
+    def get(self, path: str) -> tuple[bytes, int]:
+        """See Store."""
+        return self._session.get(path)
+
+    def stat(self, path: str) -> Stat | None:
+        """See Store."""
+        return self._session.stat(path)
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        return self._session.children(path)
+
+    def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
+        """See Store."""
+        return self._session.multi(ops)
+
+    def watch(self, path: str, callback: WatchCallback) -> Watch:
+        """See Store."""
+        watch = _RenewableWatch(self, path, callback)
+        with self._lock:
+            watch.set_in(self._session)
+            self._watches.append(watch)
+        return watch
+
+    def forget(self, watch: _RenewableWatch) -> None:
+        """A watch was cancelled."""
+        with self._lock:
+            if watch in self._watches:
+                self._watches.remove(watch)
+
+    def new_session(self) -> Store:
+        """See Store."""
+        return self._session.new_session()
+
+    def close(self) -> None:
+        """See Store."""
+        self._session.close()

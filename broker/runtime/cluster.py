@@ -1,0 +1,278 @@
+"""This broker as a member of a cluster: it registers, takes part in the controller's election, and
+starts over when the coordination store has ended its session.
+
+What the controller decides is controller.py's; what this broker does with it replica_manager.py's.
+Calls to the store run in the broker's thread for that; its watches come on a foreign thread and
+only set an event on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.coordination.store import (
+    StoreClosedError,
+    StoreError,
+    StoreUnavailableError,
+    WatchEvent,
+)
+from kstore.broker.runtime import registration, znodes
+from kstore.broker.runtime.registration import CONTROLLER, ClusterView
+from kstore.broker.state.image import BrokerImage
+from kstore.errors import KafkaError
+from kstore.protocol.cluster_control import ControlledShutdownRequest
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.renewable import RenewableStore
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.controller import Controller
+
+__all__ = ["ClusterMember"]
+
+RETRY_S = 0.1
+EXPIRY_S = 5.0
+"""How much longer than its timeout an ensemble may take to end a session."""
+PATIENCE_S = 10.0
+"""How often the operator is told what a start waits for."""
+SHUTDOWN_S = 5.0
+"""How long a stop waits for others to take over what this broker leads."""
+log = logging.getLogger("kstore.broker")
+
+
+class ClusterMember:
+    """One broker's place in the cluster, from `start` to `close`."""
+
+    def __init__(self, broker: Broker, myself: BrokerImage, store: RenewableStore) -> None:
+        self.node_id = broker.node_id
+        self.broker_epoch = -1
+        """The czxid of this broker's registration; while it has none, larger than every earlier
+        one: what is meant for an earlier life is refused.
+        """
+        self.registered = False
+        self.controller_id = -1
+        self.controller_epoch = 0
+        """That of the controller which was seen last."""
+        self.controller: Controller | None = None
+        """The controller, while this broker is it."""
+        self.on_session_lost: list[Callable[[], None]] = []
+        """Called at once, on the loop, when this broker may no longer lead anything."""
+        self._broker = broker
+        self._myself = myself
+        self._store = store
+        self._brokers: frozenset[int] = frozenset()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller."""
+        return self.controller is not None
+
+    # ---- start ----
+
+    async def start(self) -> None:
+        """Register, take part in the election, and return once the controller has told this broker
+        everything. StoreError where it can't register.
+        """
+        await self._register(patience_s=self._session_timeout_ms() / 1000 + EXPIRY_S)
+        await self._in_store(self._watch)
+        self._task = asyncio.create_task(self._follow())
+        self._task.add_done_callback(_tell_defect)
+        ready = self._broker.replica_manager.ready
+        while not ready.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ready.wait(), PATIENCE_S)
+                continue
+            self._broker.report(
+                f"still waiting for the controller (broker {self.controller_id}) to say what this "
+                "broker is to hold"
+            )
+
+    # ---- registration ----
+
+    async def _register(self, *, patience_s: float | None = None) -> None:
+        """Register, waiting for an earlier session of this broker to end; None waits for ever."""
+        loop = self._broker.loop
+        told, begin = False, loop.time()
+        while True:
+            epoch = await self._in_store(self._claim_id)
+            if epoch is not None:
+                self.broker_epoch, self.registered = epoch, True
+                return
+            if patience_s is not None and loop.time() - begin >= patience_s:
+                raise StoreError(
+                    f"broker {self.node_id} is registered already, by a process that is alive: "
+                    "stop it, or set another node.id"
+                )
+            if not told:
+                told = True
+                self._broker.report(
+                    f"broker {self.node_id} is still registered by another session: waiting until "
+                    f"it is over, at most {self._session_timeout_ms()} ms if its process has ended"
+                )
+            await asyncio.sleep(RETRY_S)
+
+    def _claim_id(self) -> int | None:
+        return registration.register(self._store, self._myself, self._broker.now_ms())
+
+    def _session_timeout_ms(self) -> int:
+        config = self._broker.config
+        shared = config["kstore.coordination.dir"]
+        return int(
+            config["kstore.coordination.session.timeout.ms"]
+            if shared
+            else config["zookeeper.session.timeout.ms"]
+        )
+
+    # ---- what others do ----
+
+    def _watch(self) -> None:
+        for path in (znodes.BROKER_IDS, CONTROLLER):
+            self._store.watch(path, self._on_watch)
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        """Runs on a thread of the store's."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._broker.loop.call_soon_threadsafe(self._changed.set)
+
+    async def _follow(self) -> None:
+        """Look whenever something has changed; begin a new session when this one is over."""
+        self._changed.set()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._look()
+            except StoreClosedError:
+                await self._start_over()
+            except StoreUnavailableError as problem:
+                self._broker.report(f"the coordination store does not answer: {problem}")
+                await asyncio.sleep(RETRY_S)
+                self._changed.set()
+
+    async def _look(self) -> None:
+        view = await self._in_store(lambda: registration.read_view(self._store))
+        self._take_over_brokers(view)
+        if view.controller_id < 0 or (view.controller_is_mine and self.controller is None):
+            await self._resign()
+            await self._elect(view)
+            return
+        if not view.controller_is_mine:
+            await self._resign()
+        self.controller_id = view.controller_id
+        self.controller_epoch = view.controller_epoch
+
+    def _take_over_brokers(self, view: ClusterView) -> None:
+        gone = self._brokers - view.broker_ids
+        self._brokers = view.broker_ids
+        for node_id in gone:
+            self._broker.peers.forget(node_id)
+
+    async def _elect(self, view: ClusterView) -> None:
+        """Try to become the controller; a claim whose answer was lost is seen by the next look."""
+        if not view.controller_is_mine:
+            now_ms = self._broker.now_ms()
+            await self._in_store(
+                lambda: registration.claim_controller(self._store, self.node_id, now_ms)
+            )
+            view = await self._in_store(lambda: registration.read_view(self._store))
+        if not view.controller_is_mine:
+            self._changed.set()  # another was quicker; look who
+            return
+        from kstore.broker.runtime.controller import Controller
+
+        epoch, version = view.controller_epoch, view.controller_epoch_version
+        self.controller_id, self.controller_epoch = self.node_id, epoch
+        log.info("broker %d is the controller, epoch %d", self.node_id, epoch)
+        self.controller = Controller(self._broker, epoch, version)
+        try:
+            await self.controller.start()
+        except StoreClosedError:
+            raise
+        except Exception as problem:  # another broker is to try
+            log.error("this broker can't be the controller", exc_info=problem)
+            await self._resign()
+            await asyncio.sleep(RETRY_S)
+            await self._in_store(lambda: registration.resign(self._store))
+            self._changed.set()
+
+    async def _resign(self) -> None:
+        controller, self.controller = self.controller, None
+        if controller is not None:
+            log.info("broker %d is no longer the controller", self.node_id)
+            await controller.close()
+
+    # ---- the session's end ----
+
+    async def _start_over(self) -> None:
+        """The store has ended the session: lead nothing, come back under a new broker epoch."""
+        self._broker.report(
+            "the coordination store has ended this broker's session: it stops leading, and comes "
+            "back with a new session"
+        )
+        self._fence()
+        await self._resign()
+        while True:
+            try:
+                await self._in_store(self._store.renew)
+                await self._register()
+                self._broker.report(f"broker {self.node_id} is registered again")
+                self._changed.set()
+                return
+            except StoreError as problem:
+                log.debug("no new session yet: %s", problem)
+                await asyncio.sleep(RETRY_S)
+
+    def _fence(self) -> None:
+        self.broker_epoch, self.registered = self.broker_epoch + 1, False
+        for tell in self.on_session_lost:
+            tell()
+
+    # ---- stop ----
+
+    async def close(self) -> None:
+        """Have this broker's leaderships moved, in bounded time, then leave the cluster."""
+        if self.registered and self._broker.config["controlled.shutdown.enable"]:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._fence()
+        await self._resign()
+        with suppress(StoreError):  # then its session's end does it
+            await self._in_store(lambda: registration.leave(self._store, self.node_id))
+
+    async def _hand_over(self) -> None:
+        """Ask the controller, whoever that is, until this broker leads nothing that another could
+        lead.
+        """
+        while self._brokers - {self.node_id}:
+            try:
+                if await self._ask_to_leave():
+                    return
+            except (KafkaError, OSError, StoreError) as problem:
+                log.info("controlled shutdown: %s", problem)
+            await asyncio.sleep(RETRY_S)
+
+    async def _ask_to_leave(self) -> bool:
+        """One request; whether nothing is left to move."""
+        if self.controller is not None:
+            left = await self.controller.controlled_shutdown(self.node_id, self.broker_epoch)
+            return not left
+        request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
+        response: Any = await self._broker.peers.ask(self.controller_id, request)
+        return response.error_code == 0 and not response.remaining_partitions
+
+    async def _in_store(self, call: Callable[[], Any]) -> Any:
+        return await self._broker.run_blocking(call)
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("this broker no longer follows its cluster", exc_info=task.exception())

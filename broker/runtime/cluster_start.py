@@ -1,0 +1,57 @@
+"""How a broker of a cluster opens: the shared store and what is known from it, but no log; those
+are opened when the controller says which (replica_manager.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination.store import NodeExistsError
+from kstore.broker.runtime import znodes
+from kstore.broker.runtime.cluster import ClusterMember
+from kstore.broker.runtime.cluster_topics import ClusterTopics  # type: ignore[import-not-found]
+from kstore.broker.runtime.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.replica_manager import ReplicaManager
+from kstore.broker.runtime.stores import open_shared_store
+from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.broker import Broker
+    from kstore.config import BrokerConfig
+
+__all__ = ["open_in_cluster"]
+
+
+def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
+    """Give the broker its parts, but for the logs; its log dirs are open already. Blocks;
+    StoreError where the store can't be had.
+    """
+    config = broker.config
+    store = open_shared_store(config)
+    broker.store = store
+    znodes.prepare(store)
+    broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
+    broker.configs.load()
+    broker.image = MetadataImage(_cluster_id(store), broker.plane.forget_answers)
+    myself = BrokerImage(broker.node_id, _in_order(endpoints, config), config["broker.rack"])
+    broker.image.put_broker(myself)
+    broker.cluster = ClusterMember(broker, myself, store)
+    broker.replica_manager = ReplicaManager(broker)
+    broker.cluster.on_session_lost.append(broker.replica_manager.fence)
+    broker.topics = ClusterTopics(broker)
+    broker.configs.when_changed = broker.topics.take_over_defaults
+
+
+def _cluster_id(store: Store) -> str:
+    """The cluster's id; of several brokers that start at once, one makes it."""
+    try:
+        return znodes.cluster_id(store)
+    except NodeExistsError:
+        return znodes.cluster_id(store)
+
+
+def _in_order(endpoints: tuple[Endpoint, ...], config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """The endpoints, that of the other brokers first: they go to the first."""
+    name = (config["inter.broker.listener.name"] or "").upper()
+    return tuple(sorted(endpoints, key=lambda end: end.listener != name)) if name else endpoints

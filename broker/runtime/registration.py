@@ -1,0 +1,149 @@
+"""What a broker of a cluster writes about itself into the coordination store, and reads about the
+others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka.
+
+Plain calls that block; when they are made is cluster.py's business.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.coordination.store import (
+    BadVersionError,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+    Set,
+)
+from kstore.broker.runtime import znodes
+from kstore.broker.state.image import BrokerImage, Endpoint
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = [
+    "CONTROLLER",
+    "CONTROLLER_EPOCH",
+    "ClusterView",
+    "claim_controller",
+    "leave",
+    "read_broker",
+    "read_brokers",
+    "read_view",
+    "register",
+]
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+
+
+class ClusterView(NamedTuple):
+    """Who is there, and who is the controller (-1: nobody)."""
+
+    controller_id: int
+    controller_is_mine: bool
+    """Whether /controller belongs to this very session."""
+    controller_epoch: int
+    controller_epoch_version: int
+    broker_ids: frozenset[int]
+
+
+def register(store: Store, broker: BrokerImage, now_ms: int) -> int | None:
+    """Say that this broker is alive, and return its broker epoch (the czxid of its node, KIP-380);
+    None while a node of that id belongs to another session.
+    """
+    path = f"{znodes.BROKER_IDS}/{broker.node_id}"
+    try:
+        znodes.register_broker(store, broker, now_ms)
+    except NodeExistsError:
+        stat = store.stat(path)
+        mine = stat is not None and stat.ephemeral_owner == store.session_id
+        return stat.czxid if stat is not None and mine else None
+    stat = store.stat(path)
+    return None if stat is None else stat.czxid
+
+
+def read_broker(store: Store, node_id: int) -> BrokerImage | None:
+    """A broker that is alive, with its epoch; None if it is not."""
+    path = f"{znodes.BROKER_IDS}/{node_id}"
+    while True:
+        stat = store.stat(path)
+        if stat is None:
+            return None
+        try:
+            node = json.loads(store.get(path)[0])
+        except NoNodeError:
+            return None
+        again = store.stat(path)
+        if again is not None and again.czxid == stat.czxid:  # else another life of it
+            return BrokerImage(
+                node_id, tuple(map(_endpoint, node["endpoints"])), node.get("rack"), stat.czxid
+            )
+
+
+def read_brokers(store: Store) -> dict[int, BrokerImage]:
+    """The brokers that are alive, by id."""
+    found = (read_broker(store, node_id) for node_id in znodes.broker_ids(store))
+    return {broker.node_id: broker for broker in found if broker is not None}
+
+
+def read_view(store: Store) -> ClusterView:
+    """What the store says about brokers and controller."""
+    try:
+        epoch, version = store.get(CONTROLLER_EPOCH)
+    except NoNodeError:
+        epoch, version = b"0", -1
+    controller, mine = -1, False
+    try:
+        stat = store.stat(CONTROLLER)
+        controller = int(json.loads(store.get(CONTROLLER)[0])["brokerid"])
+        mine = stat is not None and stat.ephemeral_owner == store.session_id
+    except NoNodeError:
+        pass
+    ids = frozenset(znodes.broker_ids(store))
+    return ClusterView(controller, mine, int(epoch), version, ids)
+
+
+def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
+    """Become the controller, under an epoch one larger than the last one's, if nobody is; False
+    where another broker was quicker.
+    """
+    try:
+        data, version = store.get(CONTROLLER_EPOCH)
+    except NoNodeError:
+        store.ensure(CONTROLLER_EPOCH)
+        data, version = store.get(CONTROLLER_EPOCH)
+    node = {"version": 2, "brokerid": node_id, "timestamp": str(now_ms)}
+    claim = Create(CONTROLLER, json.dumps(node, separators=(",", ":")).encode(), ephemeral=True)
+    try:
+        store.multi([claim, Set(CONTROLLER_EPOCH, b"%d" % (int(data or b"0") + 1), version)])
+    except (NodeExistsError, BadVersionError):
+        return False
+    return True
+
+
+def leave(store: Store, node_id: int) -> None:
+    """Take back what this session has said, in one step: nobody sees half of it."""
+    ops: list[Op] = []
+    for path in (f"{znodes.BROKER_IDS}/{node_id}", CONTROLLER):
+        stat = store.stat(path)
+        if stat is not None and stat.ephemeral_owner == store.session_id:
+            ops.append(Delete(path))
+    if ops:
+        store.multi(ops)
+
+
+def resign(store: Store) -> None:
+    """Give up being the controller, if this session is it."""
+    stat = store.stat(CONTROLLER)
+    if stat is not None and stat.ephemeral_owner == store.session_id:
+        store.delete(CONTROLLER)
+
+
+def _endpoint(text: str) -> Endpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, host, int(port))

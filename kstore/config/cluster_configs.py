@@ -1,0 +1,54 @@
+"""The broker configs that make a broker one of a cluster, and say how it behaves in it.
+
+One part of the table in broker_configs.py, apart from it because tables are long.
+"""
+
+from __future__ import annotations
+
+from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least
+
+__all__ = ["CLUSTER_CONFIGS"]
+
+_BOOLEAN, _INT, _STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.STRING
+_HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
+
+CLUSTER_CONFIGS = (
+    ConfigDef(
+        "zookeeper.connect", _STRING, None,
+        "The ZooKeeper ensemble that holds the metadata, host:port,host:port/chroot; by default it"
+        " is kept in the first log dir, with no server to install.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "zookeeper.session.timeout.ms", _INT, 18_000,
+        "How long ZooKeeper keeps this broker registered when it does not show up.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "zookeeper.connection.timeout.ms", _INT, 18_000,
+        "How long to wait for a ZooKeeper server at start.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "kstore.coordination.dir", _STRING, None,
+        "The folder that holds the metadata of a cluster whose brokers share one machine, the same"
+        " for all of them; with neither it nor zookeeper.connect, a broker is alone.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "kstore.coordination.session.timeout.ms", _INT, 9000,
+        "How long a broker that stands still keeps its place in kstore.coordination.dir; one that"
+        " ends loses it at once.",
+        _MEDIUM, at_least(100),
+    ),
+    ConfigDef(
+        "inter.broker.listener.name", _STRING, None,
+        "The listener on which brokers reach each other; by default the first of"
+        " advertised.listeners.",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "controlled.shutdown.enable", _BOOLEAN, True,
+        "Whether a broker that is told to stop first has its leaderships moved to others.",
+        _MEDIUM,
+    ),
+)  # fmt: skip
