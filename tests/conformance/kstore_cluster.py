@@ -1,0 +1,272 @@
+"""A cluster of `kstore serve` processes in one folder, on free ports: start, stop, kill, pause,
+resume and restart its brokers one by one, and wait for what the cluster is to become.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tests.conformance.broker_process import BrokerDiedError
+from tests.conformance.kstore_broker import KstoreBroker
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient
+    from kstore.clients.core.metadata import TopicView
+
+__all__ = ["ClusterBroker", "KstoreCluster", "until"]
+
+TIMEOUT_S = 60.0
+"""Generous: it only ends a test that would wait for ever."""
+PAUSE_S = 0.01
+
+
+def until(
+    condition: Callable[[], object],
+    what: str,
+    timeout_s: float = TIMEOUT_S,
+    pause_s: float = PAUSE_S,
+) -> None:
+    """Wait until the condition is true; AssertionError, with the last error if it raised one."""
+    from kstore.errors import KafkaError
+
+    deadline = time.monotonic() + timeout_s
+    last: Exception | None = None
+    while True:
+        try:
+            if condition():
+                return
+        except (KafkaError, OSError) as problem:  # not yet: an election is under way, say
+            last = problem
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}") from last
+        time.sleep(pause_s)
+
+
+class ClusterBroker(KstoreBroker):
+    """One broker of a cluster."""
+
+    def after_start(self, timeout_s: float) -> None:
+        """Reads the ready line: it answers before it has its place in the cluster."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], timeout_s)[0]:
+            raise BrokerDiedError(f"the broker was not ready within {timeout_s:g} s")
+        self.ready_line = self.process.stdout.readline().decode().strip()
+        if not self.ready_line:
+            raise BrokerDiedError("the broker ended before it was ready")
+
+
+class KstoreCluster:
+    """Brokers 1 to ``size``, in ``folder``/brokerN, with one coordination folder beside them.
+
+    ``overrides`` are for all of them; ``zookeeper`` is a zookeeper.connect to use instead of the
+    folder. Leaving its `with` stops everything that runs, paused brokers too.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        size: int = 3,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        zookeeper: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        store = "kstore.coordination.dir", str(self.folder / "coordination")
+        if zookeeper is not None:
+            store = "zookeeper.connect", zookeeper
+        self._overrides = dict([store]) | dict(overrides or {})
+        self._environment = environment
+        self._paused: set[int] = set()
+        self.brokers: dict[int, ClusterBroker] = {}
+        for node_id in range(1, size + 1):
+            self.add(node_id)
+
+    # ---- brokers ----
+
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
+        """Give the cluster another broker, which `start` starts."""
+        given = self._overrides | {"node.id": str(node_id)} | dict(overrides or {})
+        broker = ClusterBroker(
+            self.folder / f"broker{node_id}", overrides=given, environment=self._environment
+        )
+        self.brokers[node_id] = broker
+        return broker
+
+    def start(self, *node_ids: int, timeout_s: float = TIMEOUT_S) -> float:
+        """Start the brokers named, or all that don't run, at one time; the seconds until all are
+        ready.
+        """
+        starting = [self.brokers[i] for i in node_ids or self.brokers if not self.runs(i)]
+        begin = time.monotonic()
+        with ThreadPoolExecutor(max(1, len(starting))) as threads:
+            for started in [threads.submit(b.start, timeout_s=timeout_s) for b in starting]:
+                started.result()
+        return time.monotonic() - begin
+
+    def stop(self, *node_ids: int) -> list[int]:
+        """Stop the brokers named, or all, cleanly and at one time; their exit codes."""
+        stopping = [i for i in node_ids or self.brokers if self.runs(i)]
+        self.resume(*stopping)
+        with ThreadPoolExecutor(max(1, len(stopping))) as threads:
+            return list(threads.map(lambda i: self.brokers[i].stop(), stopping))
+
+    def kill(self, node_id: int) -> None:
+        """kill -9, as in a crash."""
+        self.brokers[node_id].kill()
+        self._paused.discard(node_id)
+
+    def restart(self, node_id: int, *, kill: bool = False) -> None:
+        """Stop (or kill) a broker and start it again, on the same data and port."""
+        if kill:
+            self.kill(node_id)
+        else:
+            self.stop(node_id)
+        self.start(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP: it stands still, and its connections stay open."""
+        os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
+        self._paused.add(node_id)
+
+    def resume(self, *node_ids: int) -> None:
+        """SIGCONT to the brokers named, or to all."""
+        for node_id in node_ids or tuple(self.brokers):
+            if node_id in self._paused and self.runs(node_id):
+                os.kill(self.brokers[node_id].pid, signal.SIGCONT)
+            self._paused.discard(node_id)
+
+    def runs(self, node_id: int) -> bool:
+        """Whether the broker was started and not ended by us."""
+        return self.brokers[node_id].process is not None
+
+    # ---- what clients see ----
+
+    @property
+    def bootstrap(self) -> str:
+        """bootstrap.servers of the brokers that run."""
+        running = [b for i, b in self.brokers.items() if self.runs(i) and i not in self._paused]
+        return ",".join(broker.bootstrap for broker in running)
+
+    def admin(self, node_id: int | None = None, timeout_ms: int = 30_000) -> AdminClient:
+        """A client of kstore's own; it begins with the broker named, or with any."""
+        from kstore.clients import AdminClient
+
+        bootstrap = self.bootstrap if node_id is None else self.brokers[node_id].bootstrap
+        return AdminClient(bootstrap, default_api_timeout_ms=timeout_ms)
+
+    def controller_id(self, node_id: int | None = None) -> int:
+        """Who the controller is, by what the broker named (or any) says; -1 if it knows none."""
+        with self.admin(node_id) as admin:
+            return admin.describe_cluster().controller_id
+
+    def broker_ids(self, node_id: int | None = None) -> set[int]:
+        """The brokers that are alive, by what the broker named (or any) says."""
+        with self.admin(node_id) as admin:
+            return {broker.node_id for broker in admin.describe_cluster().brokers}
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replicas: Mapping[int, Collection[int]] | None = None,
+    ) -> None:
+        """Make a topic; ``replicas`` (partition to broker ids) places them by hand."""
+        from kstore.clients import NewTopic
+
+        by_hand = {index: tuple(ids) for index, ids in (replicas or {}).items()}
+        counts = (-1, -1) if by_hand else (partitions, replication_factor)
+        with self.admin() as admin:
+            admin.create_topics([NewTopic(name, *counts, dict(configs or {}), by_hand)])
+
+    def topic(self, name: str, node_id: int | None = None) -> TopicView:
+        """Leaders, epochs, replicas and ISR of a topic, by what the broker named (or any) says."""
+        with self.admin(node_id) as admin:
+            (found,) = admin.describe_topics([name])
+            return found
+
+    def leader(self, topic: str, partition: int = 0, node_id: int | None = None) -> int:
+        """The leader's id, -1 if there is none."""
+        rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
+        return rows[partition].leader
+
+    def isr(self, topic: str, partition: int = 0, node_id: int | None = None) -> set[int]:
+        """The in-sync replicas."""
+        rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
+        return set(rows[partition].isr)
+
+    # ---- waiting ----
+
+    def wait_for_isr(
+        self, topic: str, isr: Iterable[int], partition: int = 0, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Until exactly these brokers are in sync."""
+        wanted = set(isr)
+        until(
+            lambda: self.isr(topic, partition) == wanted,
+            f"{topic}-{partition} has the ISR {sorted(wanted)}",
+            timeout_s,
+        )
+
+    def wait_for_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        not_: int = -1,
+        timeout_s: float = TIMEOUT_S,
+    ) -> int:
+        """Until there is a leader other than the one named; its id."""
+        until(
+            lambda: self.leader(topic, partition) not in (-1, not_),
+            f"{topic}-{partition} has a leader other than {not_}",
+            timeout_s,
+        )
+        return self.leader(topic, partition)
+
+    def wait_for_controller(self, *, not_: int = -1, timeout_s: float = TIMEOUT_S) -> int:
+        """Until all brokers that run name one controller, other than the one named; its id."""
+
+        def one() -> bool:
+            running = [i for i in self.brokers if self.runs(i) and i not in self._paused]
+            named = {self.controller_id(i) for i in running}
+            return len(named) == 1 and not named & {-1, not_}
+
+        until(one, f"all know one controller, and not {not_}", timeout_s)
+        return self.controller_id()
+
+    def output(self) -> str:
+        """The end of what each broker has logged, for a message."""
+        return "\n".join(f"--- broker {i}\n{b.error_output()}" for i, b in self.brokers.items())
+
+    # ---- context ----
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(self.output())
+        self.stop()
