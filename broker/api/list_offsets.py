@@ -93,6 +93,8 @@ def _topic(
         answer = ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=code
         )
+        if partition is not None:
+            answer.partition_epoch = partition.partition_epoch
         if code == ErrorCode.NONE and partition is not None:
             found = _find(partition, asked, request)
             answer.offset, answer.timestamp = found.offset, found.timestamp

@@ -44,6 +44,8 @@ authorizer.
 """
 CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 FIRST_FLEXIBLE = 9
+MAX_EPOCH_BYTES = 9
+"""What the tagged fields take at an answer's end where they hold the largest partition epoch."""
 FIRST_NULL_NAME = 12
 
 
@@ -69,7 +71,9 @@ class EncodedMetadata(NamedTuple):
             raise ProtocolError(f"Metadata {version} asks for a topic by an id")
         rest = self.rest.encode(version)
         flexible = version >= FIRST_FLEXIBLE
-        behind = flexible + 4 * (8 <= version <= 10) + 2 * (version >= 13)
+        tagged = flexible and self.rest.max_partition_epoch >= 0
+        tags = MAX_EPOCH_BYTES if tagged else flexible
+        behind = tags + 4 * (8 <= version <= 10) + 2 * (version >= 13)
         before = len(rest) - behind - (1 if flexible else 4)  # where the empty array's count is
         topics = encode_topics(self.topics, self.errors, version, self.operations)
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
@@ -139,6 +143,7 @@ def _describe(
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
+        max_partition_epoch=image.max_partition_epoch,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -74,7 +74,7 @@ def commit_offsets(
     records: list[GroupRecord] = []
     for topic, answers in zip(request.topics, response.topics, strict=True):
         for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
-            answer.error_code = offset_error(shard, request.group_id, topic.name, partition)
+            answer.error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
             if answer.error_code == ErrorCode.NONE:
                 records.append(_record(request, topic, partition, ctx.now_ms))
     timers = () if group is None else group.commit_timers(claim)
@@ -112,15 +112,22 @@ class OffsetToCommit(Protocol):
     partition_epoch: int
 
 
-def offset_error(shard: ShardState, group_id: str, topic: str, asked: OffsetToCommit) -> int:
+def offset_error(
+    shard: ShardState, ctx: GroupContext, group_id: str, topic: str, asked: OffsetToCommit
+) -> int:
     """What stands against one offset, whoever commits it: its metadata is too long, or (KIP-232) it
-    is of an older partition or leader than the stored one. Epoch -1 skips that.
+    is of an older partition or leader than the stored one, or of a partition whose topic was
+    deleted since. Epoch -1 skips that.
     """
     if is_metadata_too_long(asked.committed_metadata, shard.settings):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if asked.partition_epoch == NO_EPOCH:
         return ErrorCode.NONE
-    stored = shard.offsets.get(group_id, topic, asked.partition_index)
+    index = asked.partition_index
+    image = None if ctx.image is None else ctx.image.partition(topic, index)
+    if image is not None and asked.partition_epoch < image.partition_epoch:
+        return ErrorCode.INVALID_PARTITION_EPOCH
+    stored = shard.offsets.get(group_id, topic, index)
     if stored is None or asked.partition_epoch > stored.partition_epoch:
         return ErrorCode.NONE
     if asked.partition_epoch < stored.partition_epoch:

@@ -49,7 +49,7 @@ def commit_transactional_offsets(
     for topic, answers in zip(request.topics, response.topics, strict=True):
         topic_id = _topic_id(ctx, topic.name)
         for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
-            answer.error_code = offset_error(shard, request.group_id, topic.name, partition)
+            answer.error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
             if answer.error_code == ErrorCode.NONE:
                 records.append(
                     _record(request.group_id, topic.name, topic_id, partition, ctx.now_ms)

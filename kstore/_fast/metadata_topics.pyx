@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, uint8_t
 
 from kstore._fast.wire cimport (
     AnswerBuffer, put_count, put_int8, put_int16, put_int32, put_no_tags, put_raw, put_string,
-    room)
+    put_unsigned, room)
 
 cdef enum:
     FIRST_INTERNAL = 1
@@ -21,6 +21,7 @@ cdef enum:
     FIRST_NULL_NAME = 12
     LEADER_NOT_AVAILABLE = 5
     NOT_ASKED = -0x7FFFFFFF - 1
+    PARTITION_EPOCH_TAG = 23200
 
 
 def encode_topics(topics, errors, int version, int operations):
@@ -65,9 +66,10 @@ cdef int put_topic(
 
 
 cdef int put_partition(AnswerBuffer out, tuple partition, int32_t index, int version) except -1:
-    """A PartitionImage: leader, leader epoch, replicas, isr."""
+    """A PartitionImage: leader, leader epoch, replicas, isr, partition epoch (KIP-232)."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef int32_t leader = partition[0]
+    cdef int32_t epoch = partition[4]
     room(out, 32)
     put_int16(out, LEADER_NOT_AVAILABLE if leader < 0 else 0)
     put_int32(out, index)
@@ -76,10 +78,16 @@ cdef int put_partition(AnswerBuffer out, tuple partition, int32_t index, int ver
         put_int32(out, partition[1])
     put_nodes(out, <tuple?>partition[2], flexible)
     put_nodes(out, <tuple?>partition[3], flexible)
-    room(out, 8)
+    room(out, 20)
     if version >= FIRST_OFFLINE:
         put_count(out, 0, flexible)
-    put_no_tags(out, flexible)
+    if flexible and epoch >= 0:
+        put_int8(out, 1)
+        put_unsigned(out, PARTITION_EPOCH_TAG)
+        put_int8(out, 4)
+        put_int32(out, epoch)
+    else:
+        put_no_tags(out, flexible)
     return 0
 
 

@@ -28,7 +28,14 @@ from kstore.protocol.metadata import (
 
 VERSIONS = range(14)
 nodes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
-partitions = st.builds(PartitionImage, st.integers(-1, 9), st.integers(-1, 99), nodes, nodes)
+partitions = st.builds(
+    PartitionImage,
+    st.integers(-1, 9),
+    st.integers(-1, 99),
+    nodes,
+    nodes,
+    st.integers(-1, 2**31 - 1),
+)
 names = st.text(min_size=1, max_size=200)
 topics = st.builds(
     TopicImage,
@@ -57,6 +64,7 @@ def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> Meta
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                partition_epoch=partition.partition_epoch,
             )
             for index, partition in enumerate(topic.partitions)
         ],
@@ -67,19 +75,21 @@ def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> Meta
     found=st.lists(st.tuples(topics | missing, st.integers(0, 130)), max_size=5),
     version=st.sampled_from(VERSIONS),
     operations=st.sampled_from([-(2**31), 0b110111111000]),
+    max_epoch=st.sampled_from([-1, 0, 2**31 - 1]),
 )
 def test_every_version_is_encoded_as_the_message_would_be(
-    found: list[tuple[TopicImage | Missing, int]], version: int, operations: int
+    found: list[tuple[TopicImage | Missing, int]], version: int, operations: int, max_epoch: int
 ) -> None:
     if version < 8:
         operations = -(2**31)
     wanted = MetadataResponse(
         cluster_id="c",
         controller_id=3,
+        max_partition_epoch=max_epoch,
         topics=[as_messages(topic, code, operations) for topic, code in found],
     )
     encoded = EncodedMetadata(
-        MetadataResponse(cluster_id="c", controller_id=3),
+        MetadataResponse(cluster_id="c", controller_id=3, max_partition_epoch=max_epoch),
         [t for t, _ in found],
         [c for _, c in found],
         operations,
