@@ -45,11 +45,6 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
     code = check_leader(partition, asked.current_leader_epoch)
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
     if partition is not None and code == ErrorCode.NONE:
-        if asked.leader_epoch == partition.leader_epoch:
-            # The leader's own epoch ends at the log's end, also before its first record.
-            answer.leader_epoch = asked.leader_epoch
-            answer.end_offset = partition.log_end_offset
-        else:
-            found = partition.log.end_offset_for_epoch(asked.leader_epoch)
-            answer.leader_epoch, answer.end_offset = found
+        found = partition.end_offset_for_epoch(asked.leader_epoch)
+        answer.leader_epoch, answer.end_offset = found
     return answer

@@ -275,6 +275,9 @@ cdef class Connection(Outbox):
             self.muted = True
         return 0
 
+    cdef object listener_name(self):
+        return self.listener
+
     cdef int close_answer(self, Slot slot) except -1:
         cdef AnswerBuffer out = slot.held
         if self.quotas is not None and out is not None and isinstance(slot, FetchRequest):

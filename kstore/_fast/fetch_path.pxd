@@ -11,6 +11,9 @@ cdef class FetchRequest(Slot):
     cdef FetchPath path
     cdef int version
     cdef int32_t replica_id
+    cdef int64_t replica_epoch
+    cdef bint noting                        # the first look notes how far the follower has come
+    cdef bytes rack                         # the consumer's; None: it says none
     cdef int32_t max_wait_ms
     cdef int64_t min_bytes
     cdef int64_t max_bytes
@@ -46,7 +49,10 @@ cdef class FetchPath:
     cdef int look(self, FetchRequest request) except -1
     cdef int look_part(
         self, FetchRequest request, FetchPart part, int64_t limit, bint min_one) except -1
+    cdef int16_t check_offset(self, FetchPart part) except -1
+    cdef int check_follower(self, FetchRequest request, FetchPart part) except -1
     cdef int check_divergence(self, FetchPart part) except -1
+    cdef int prefer(self, FetchRequest request, FetchPart part) except -1
     cdef int park(self, FetchRequest request) except -1
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1
     cdef int write_topics(self, FetchRequest request, list parts, AnswerBuffer out) except -1

@@ -10,11 +10,15 @@ from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
+from kstore._fast.fetch_answer cimport (
+    count_topics, read_slice, write_answer_tags, write_aborted, write_part_tags)
+from kstore._fast.log_core cimport LogCore
 from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.replica_state cimport Follower
 from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
-    WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, put_unsigned, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
+    WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
+    put_string, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
     read_string, read_unsigned, room, skip_tags)
 
 cdef enum:
@@ -29,14 +33,16 @@ cdef enum:
     READ_COMMITTED = 1
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
-    PARTITION_EPOCH_TAG = 23200
+    FIRST_ENDPOINTS = 16                            # KIP-951
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
     """Fill request from its frame; r.bad afterwards means that the frame is malformed."""
     cdef int version = request.version
     cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef WireBytes rack
     request.replica_id = CONSUMER
+    request.replica_epoch = -1
     if version < FIRST_REPLICA_STATE:
         request.replica_id = read_int32(r)
     request.max_wait_ms = read_int32(r)
@@ -51,7 +57,10 @@ cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except
     if version >= FIRST_SESSION:
         parse_forgotten(request, r)
     if version >= FIRST_RACK:
-        r.bad |= read_string(r, flexible).size < 0
+        rack = read_string(r, flexible)
+        r.bad |= rack.size < 0
+        if rack.size > 0 and table.rack_aware:
+            request.rack = (<const char*>rack.data)[:rack.size]
     if version >= FIRST_REPLICA_STATE:
         parse_replica_state(request, r)
     else:
@@ -74,6 +83,7 @@ cdef int parse_replica_state(FetchRequest request, WireReader* r) except -1:
             inner.end = field.data + field.size
             inner.bad = False
             request.replica_id = read_int32(&inner)
+            request.replica_epoch = read_int64(&inner)
             r.bad = inner.bad
     return 0
 
@@ -117,7 +127,7 @@ cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes ke
     part.fetch_offset = read_int64(r)
     part.last_fetched_epoch = read_int32(r) if version >= FIRST_FLEXIBLE else -1
     if version >= FIRST_LOG_START_OFFSET:
-        read_int64(r)                               # a follower's log start offset
+        part.reader_start_offset = read_int64(r)
     part.max_bytes = read_int32(r)
     part.told_high_watermark = -1
     part.told_log_start_offset = -1
@@ -228,6 +238,7 @@ cdef class FetchPath:
         cdef FetchRequest request = FetchRequest.__new__(FetchRequest)
         cdef int16_t error
         request.path = self
+        request.sink = sink
         request.version = version
         request.named = []
         request.forgotten = []
@@ -242,12 +253,13 @@ cdef class FetchPath:
             write_head(out, request, error, 0)
             self.write_topics(request, [], out)
             return None
+        request.noting = request.replica_id >= 0
         self.look(request)
+        request.noting = False
         if (request.urgent or request.found_bytes >= request.min_bytes
                 or request.max_wait_ms <= 0 or not request.parts):
             self.write_answer(request, out)
             return None
-        request.sink = sink
         request.correlation_id = correlation_id
         request.flexible = version >= FIRST_FLEXIBLE
         self.park(request)
@@ -287,7 +299,7 @@ cdef class FetchPath:
         request.urgent = False
         for part in request.parts:
             self.look_part(request, part, left, min_one)
-            if part.error != NONE or part.diverging_epoch >= 0:
+            if part.error != NONE or part.diverging_epoch >= 0 or part.preferred_replica >= 0:
                 request.urgent = True
             if part.slice.size_bytes > 0:
                 min_one = False
@@ -303,32 +315,30 @@ cdef class FetchPath:
         cdef bint out_of_range = False
         part.file = None
         part.slice.size_bytes = 0
-        part.diverging_epoch = -1
+        part.diverging_epoch = part.preferred_replica = -1
         part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
         part.resolve(self.table)
         partition = part.partition
         part.error = check_leader(request, part)
+        if part.error == NONE:
+            part.error = self.check_offset(part)
+        if part.error == NONE and request.replica_id >= 0:
+            self.check_follower(request, part)
         if part.error != NONE:
             return 0
-        if not (
-            partition.core.log_start_offset <= part.fetch_offset <= partition.core.log_end_offset
-        ):
-            part.error = OFFSET_OUT_OF_RANGE
-            return 0
-        part.high_watermark = partition.core.high_watermark
+        part.high_watermark = end = partition.core.high_watermark
         part.last_stable_offset = partition.core.last_stable_offset
         part.log_start_offset = partition.core.log_start_offset
-        if part.last_fetched_epoch >= 0:
-            self.check_divergence(part)
-            if part.error != NONE:
-                part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
-            if part.diverging_epoch >= 0 or part.error != NONE:
-                return 0
-        end = part.high_watermark
-        if request.isolation_level == READ_COMMITTED:
+        if part.diverging_epoch >= 0:
+            return 0
+        if request.replica_id >= 0:
+            end = partition.core.log_end_offset
+        elif request.isolation_level == READ_COMMITTED:
             end = part.last_stable_offset
+        if request.rack is not None:
+            self.prefer(request, part)
         limit = min(limit, <int64_t>part.max_bytes)
-        if part.fetch_offset >= end or (limit <= 0 and not min_one):
+        if part.fetch_offset >= end or (limit <= 0 and not min_one) or part.preferred_replica >= 0:
             return 0
         try:
             part.file = partition.core.locate(
@@ -342,14 +352,59 @@ cdef class FetchPath:
             part.error = OFFSET_OUT_OF_RANGE
         return 0
 
+    cdef int16_t check_offset(self, FetchPart part) except -1:
+        """Whether the log has the offset, and the same records before it."""
+        cdef LogCore core = part.partition.core
+        if part.last_fetched_epoch >= 0:
+            self.check_divergence(part)
+            if part.error != NONE or part.diverging_epoch >= 0:
+                return part.error
+        if core.log_start_offset <= part.fetch_offset <= core.log_end_offset:
+            return NONE
+        return OFFSET_OUT_OF_RANGE
+
+    cdef int check_follower(self, FetchRequest request, FetchPart part) except -1:
+        """Refuse who is no replica; note how far one that is has come."""
+        cdef Partition partition = part.partition
+        cdef Follower follower = partition.admit_follower(
+            request.replica_id, request.replica_epoch)
+        if follower is None:
+            part.error = NOT_LEADER_OR_FOLLOWER
+            part.diverging_epoch = -1
+            return 0
+        if request.noting and part.diverging_epoch < 0:
+            partition.note_fetch(
+                follower, part.fetch_offset, part.reader_start_offset,
+                self.table.replication.now_ms())
+        if (self.table.rack_aware and request.session is not None
+                and part.told_high_watermark < partition.core.high_watermark):
+            request.urgent = True           # consumers read from it: it has to know (KIP-392)
+        return 0
+
     cdef int check_divergence(self, FetchPart part) except -1:
         """KIP-595: tell a reader whose last epoch is not in this log where the two part."""
-        epoch, end_offset = part.partition.log.end_offset_for_epoch(part.last_fetched_epoch)
+        cdef LogCore core = part.partition.core
+        if part.last_fetched_epoch == core.epochs.latest_epoch \
+                and part.fetch_offset <= core.log_end_offset:
+            return 0
+        epoch, end_offset = part.partition.end_offset_for_epoch(part.last_fetched_epoch)
         if end_offset < 0:
             part.error = OFFSET_OUT_OF_RANGE
         elif epoch < part.last_fetched_epoch or end_offset < part.fetch_offset:
             part.diverging_epoch = epoch
             part.diverging_end_offset = end_offset
+        return 0
+
+    cdef int prefer(self, FetchRequest request, FetchPart part) except -1:
+        """KIP-392: send a consumer to the replica of its rack."""
+        cdef Partition partition = part.partition
+        cdef int32_t node_id
+        if partition.replication is None or request.replica_id != CONSUMER:
+            return 0
+        node_id = partition.replication.nearest(
+            self.table.node_id, request.rack, part.fetch_offset)
+        if node_id != self.table.node_id:
+            part.preferred_replica = node_id
         return 0
 
     cdef int park(self, FetchRequest request) except -1:
@@ -414,6 +469,8 @@ cdef class FetchPath:
         room(out, 2)
         if topic is not None:
             put_no_tags(out, flexible)
+        if request.version >= FIRST_ENDPOINTS:
+            return write_answer_tags(parts, self.table, request.sink.listener_name(), out)
         put_no_tags(out, flexible)
         return 0
 
@@ -429,10 +486,10 @@ cdef class FetchPath:
         put_int64(out, part.last_stable_offset)
         if version >= FIRST_LOG_START_OFFSET:
             put_int64(out, part.log_start_offset)
-        write_aborted(request, part, out)
+        write_aborted(part, request.isolation_level == READ_COMMITTED, flexible, out)
         room(out, 64)
         if version >= FIRST_RACK:
-            put_int32(out, -1)                      # preferred read replica
+            put_int32(out, part.preferred_replica)
         put_count(out, size, flexible)
         if size > 0 and add_slice(out, part.file, part.slice.position, size):
             size = 0
@@ -457,12 +514,6 @@ cdef dict waiters_of(Partition partition, int32_t replica_id):
     return partition.waiters if replica_id < 0 else partition.followers_waiting
 
 
-cdef Py_ssize_t read_slice(FetchPart part, AnswerBuffer out) except -1:
-    """Read the part's bytes to the buffer's end, which stays; returns how many there were."""
-    room(out, part.slice.size_bytes + 64)
-    return part.file.read_into(out.data + out.size, part.slice.size_bytes, part.slice.position)
-
-
 cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
     """Whether this broker may answer for the partition, as of the epoch that the reader knows."""
     cdef Partition partition = part.partition
@@ -470,7 +521,8 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
         if part.by_id and part_topic_unknown(request, part):
             return UNKNOWN_TOPIC_ID
         return UNKNOWN_TOPIC_OR_PARTITION
-    if not partition.online or request.replica_id >= 0:
+    if not partition.online and not (
+            partition.follows and request.replica_id < 0 and request.version >= FIRST_RACK):
         return NOT_LEADER_OR_FOLLOWER
     if part.current_leader_epoch >= 0:
         if part.current_leader_epoch < partition.leader_epoch:
@@ -484,17 +536,6 @@ cdef bint part_topic_unknown(FetchRequest request, FetchPart part) except -1:
     return request.path.table.find_id(<const uint8_t*><const char*>part.topic) is None
 
 
-cdef Py_ssize_t count_topics(list parts) except -1:
-    cdef FetchPart part
-    cdef bytes topic = None
-    cdef Py_ssize_t count = 0
-    for part in parts:
-        if topic is None or part.topic != topic:
-            topic = part.topic
-            count += 1
-    return count
-
-
 cdef int write_head(
     AnswerBuffer out, FetchRequest request, int16_t error, int32_t session_id
 ) except -1:
@@ -503,49 +544,4 @@ cdef int write_head(
     if request.version >= FIRST_SESSION:
         put_int16(out, error)
         put_int32(out, session_id)
-    return 0
-
-
-cdef int write_aborted(FetchRequest request, FetchPart part, AnswerBuffer out) except -1:
-    """The aborted transactions that the records overlap; null for read_uncommitted."""
-    cdef bint flexible = request.version >= FIRST_FLEXIBLE
-    if request.isolation_level != READ_COMMITTED or part.error != NONE:
-        put_count(out, 0 if part.error != NONE else -1, flexible)
-        return 0
-    aborted = ()
-    if part.slice.size_bytes > 0:
-        aborted = part.partition.log.aborted_transactions(part.fetch_offset, part.slice.next_offset)
-    room(out, 8 + 17 * len(aborted))
-    put_count(out, len(aborted), flexible)
-    for producer_id, first_offset in aborted:
-        put_int64(out, producer_id)
-        put_int64(out, first_offset)
-        put_no_tags(out, flexible)
-    return 0
-
-
-cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
-    """Tag 0, diverging epoch; tag 1, the leader for who asked with the wrong idea of it; the
-    partition epoch (KIP-232) of what is answered for.
-    """
-    cdef bint leader = part.partition is not None and (
-        part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH)
-    cdef bint epoch = part.partition is not None and part.partition.partition_epoch >= 0
-    put_int8(out, (part.diverging_epoch >= 0) + leader + epoch)
-    if part.diverging_epoch >= 0:
-        put_int8(out, 0)
-        put_int8(out, 13)
-        put_int32(out, part.diverging_epoch)
-        put_int64(out, part.diverging_end_offset)
-        put_int8(out, 0)
-    if leader:
-        put_int8(out, 1)
-        put_int8(out, 9)
-        put_int32(out, part.partition.leader_id)
-        put_int32(out, part.partition.leader_epoch)
-        put_int8(out, 0)
-    if epoch:
-        put_unsigned(out, PARTITION_EPOCH_TAG)
-        put_int8(out, 4)
-        put_int32(out, part.partition.partition_epoch)
     return 0

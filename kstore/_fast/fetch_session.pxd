@@ -17,6 +17,7 @@ cdef class FetchPart:
     cdef int32_t max_bytes
     cdef int32_t current_leader_epoch       # -1: not checked
     cdef int32_t last_fetched_epoch         # -1: not checked
+    cdef int64_t reader_start_offset        # a follower's log start offset
     # what was last told in the session
     cdef int64_t told_high_watermark
     cdef int64_t told_log_start_offset
@@ -27,6 +28,7 @@ cdef class FetchPart:
     cdef int64_t log_start_offset
     cdef int32_t diverging_epoch            # -1: none
     cdef int64_t diverging_end_offset
+    cdef int32_t preferred_replica          # where a consumer had better read (KIP-392), or -1
     cdef SegmentFile file
     cdef Slice slice                        # size_bytes 0: nothing to read
     cdef int resolve(self, PartitionTable table) except -1

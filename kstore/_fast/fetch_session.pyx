@@ -34,6 +34,7 @@ cdef class FetchPart:
         """Whether an incremental answer has to name this partition."""
         return (
             self.error != NONE or self.slice.size_bytes > 0 or self.diverging_epoch >= 0
+            or self.preferred_replica >= 0
             or self.told_high_watermark != self.high_watermark
             or self.told_log_start_offset != self.log_start_offset)
 
@@ -78,6 +79,7 @@ cdef class FetchSession:
                 known.max_bytes = part.max_bytes
                 known.current_leader_epoch = part.current_leader_epoch
                 known.last_fetched_epoch = part.last_fetched_epoch
+                known.reader_start_offset = part.reader_start_offset
         for key in forgotten:
             self.parts.pop(key, None)
         self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1

@@ -27,7 +27,7 @@ cdef class Partition:
     cdef LogCore core
     cdef public int32_t leader_epoch
     cdef public int32_t leader_id
-    cdef readonly int32_t partition_epoch   # KIP-232; -1: it has none
+    cdef public int32_t partition_epoch     # KIP-232; -1: it has none
     cdef public bint online                 # this broker leads it and its log is open
     cdef readonly bint deleted
     cdef readonly bint follows              # it has a replica here, led elsewhere
@@ -47,6 +47,7 @@ cdef class Partition:
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
     cdef int wake(self) except -1
     cdef int moved(self) except -1
+    cdef int tell_high_watermark(self) except -1
     cdef Follower admit_follower(self, int32_t node_id, int64_t broker_epoch)
     cdef int note_fetch(
         self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
@@ -67,6 +68,9 @@ cdef class PartitionTable:
     cdef object call_soon
     cdef readonly ReplicationContext replication
     cdef public object on_isr_change        # callable(partition, ISR to be proposed), or None
+    # callable(node id, listener) -> bytes of a NodeEndpoint, or None; None: nobody is told
+    cdef public object node_endpoint
+    cdef public bint rack_aware             # consumers are sent to a replica of their rack
     cdef list woken
     cdef bint scheduled
     cdef TopicEntry last                    # of the last look-up by name

@@ -170,6 +170,10 @@ class PartitionTable:
     replication: ReplicationContext
     on_isr_change: Callable[[Partition, tuple[int, ...]], object] | None
     """Told of an ISR that the controller is to be asked for; None: nothing is proposed."""
+    node_endpoint: Callable[[int, Any], bytes | None] | None
+    """The encoded NodeEndpoint (KIP-951) of a broker on a listener; None: nobody is told."""
+    rack_aware: bool
+    """replica.selector.class is RackAwareReplicaSelector (KIP-392)."""
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
     def run_woken(self) -> None:
         """Wake the waiters of every partition that grew in this turn of the loop."""

@@ -159,8 +159,16 @@ cdef class Partition:
 
     cdef int moved(self) except -1:
         """Something that the high watermark hangs on has changed."""
-        if self.replication.advance(self.table.replication.now_ms()) and self.waiters:
-            self.table.schedule(self, WAKE_READERS)
+        if self.replication.advance(self.table.replication.now_ms()):
+            self.tell_high_watermark()
+        return 0
+
+    cdef int tell_high_watermark(self) except -1:
+        """Wake who reads up to it; followers only where consumers read from them (KIP-392), as all
+        others hear of it soon enough.
+        """
+        if self.waiters or self.table.rack_aware:
+            self.table.schedule(self, WAKE_ALL if self.table.rack_aware else WAKE_READERS)
         return 0
 
     def advance(self):
@@ -176,8 +184,7 @@ cdef class Partition:
         if offset > self.core.high_watermark:
             self.core.high_watermark = offset
             self.core.note_end()
-            if self.waiters:
-                self.table.schedule(self, WAKE_READERS)
+            self.tell_high_watermark()
 
     def when_committed(self, int64_t end_offset, callback):
         """Call ``callback(error code)`` on the loop once the high watermark has reached the offset
@@ -225,8 +232,8 @@ cdef class Partition:
         if not (follower.in_isr or follower.proposed):
             if self.proposed_isr is None and replication.may_join(follower):
                 self.propose_isr(self.isr + (follower.node_id,))
-        if news and replication.advance(now_ms) and self.waiters:
-            self.table.schedule(self, WAKE_READERS)
+        if news and replication.advance(now_ms):
+            self.tell_high_watermark()
         return 0
 
     def propose_isr(self, tuple isr not None):
@@ -282,9 +289,10 @@ cdef class Partition:
         epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
         """
         cdef int32_t latest = self.core.epochs.latest_epoch
+        if epoch == self.leader_epoch and epoch >= latest:
+            return epoch, self.core.log_end_offset
         if latest < epoch <= self.leader_epoch:
-            return (epoch if latest < 0 or epoch == self.leader_epoch else latest,
-                    self.core.log_end_offset)
+            return (epoch if latest < 0 else latest), self.core.log_end_offset
         return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
 
     def append_batches(self, data, *, int origin=ORIGIN_COORDINATOR):

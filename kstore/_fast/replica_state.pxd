@@ -15,6 +15,7 @@ cdef class ReplicationContext:
     cdef public object clock                # callable() -> ms that only go up; None: the machine's
     cdef public int64_t max_lag_ms          # replica.lag.time.max.ms
     cdef public dict live                   # node id -> broker epoch; None: nobody has told yet
+    cdef public dict racks                  # node id -> rack (bytes) of brokers that have one
     cpdef int64_t now_ms(self) except -1
     cdef bint is_live(self, int32_t node_id) except -1
     cdef bint is_stale(self, int32_t node_id, int64_t broker_epoch) except -1
@@ -42,6 +43,7 @@ cdef class ReplicaState:
     cdef bint alone                         # no follower can hold the high watermark back
     cdef list waits                         # CommitWait, by end offset
     cdef Follower find(self, int32_t node_id)
+    cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2
     cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1
     cdef int set_isr(self, tuple isr, tuple proposed) except -1
     cdef int note_fetch(

@@ -18,9 +18,11 @@ class ReplicationContext:
     max_lag_ms: int
     """replica.lag.time.max.ms"""
     live: dict[int, int] | None
-    """Node id to broker epoch of the brokers that live; None: nobody has told yet. Replace it, don't
-    change it.
+    """Node id to broker epoch of the brokers that live; None: nobody has told yet. Replace it and
+    call advance() of the partitions that are led.
     """
+    racks: dict[int, bytes]
+    """Node id to rack, of brokers that have one."""
     def __init__(self, *, max_lag_ms: int = 30_000) -> None: ...
     def now_ms(self) -> int:
         """Milliseconds that only go up."""

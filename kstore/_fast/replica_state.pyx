@@ -26,6 +26,7 @@ cdef class ReplicationContext:
 
     def __init__(self, *, max_lag_ms=30_000):
         self.max_lag_ms = max_lag_ms
+        self.racks = {}
 
     cpdef int64_t now_ms(self) except -1:
         """Milliseconds that only go up."""
@@ -66,6 +67,22 @@ cdef class ReplicaState:
             if follower.node_id == node_id:
                 return follower
         return None
+
+    cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2:
+        """The replica of a rack that a consumer had better read the offset from: this broker where
+        it is of that rack, else the follower in sync that has come farthest; -1 if there is none.
+        """
+        cdef Follower follower
+        cdef Follower best = None
+        if self.context.racks.get(node_id) == rack:
+            return node_id
+        for follower in self.followers:
+            if (follower.in_isr and self.context.racks.get(follower.node_id) == rack
+                    and follower.log_start_offset <= offset <= follower.log_end_offset
+                    and self.context.is_live(follower.node_id)
+                    and (best is None or follower.log_end_offset > best.log_end_offset)):
+                best = follower
+        return -1 if best is None else best.node_id
 
     cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1:
         """Take over an assignment. A new leader knows nothing of its followers; one that gets

@@ -11,6 +11,7 @@ cdef class AnswerSink:
     cdef AnswerBuffer open_answer(self, Slot slot)      # where to write it, header included
     cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
+    cdef object listener_name(self)                     # that its peer has come to
 
 cdef class Slot(Waiter):
     cdef AnswerSink sink

@@ -38,6 +38,9 @@ cdef class AnswerSink:
     cdef int abandon(self, Slot slot) except -1:
         raise NotImplementedError("a sink knows where an answer goes")
 
+    cdef object listener_name(self):
+        return None
+
 
 cdef class Slot(Waiter):
     """The place of one request that is answered later."""

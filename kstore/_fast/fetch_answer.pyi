@@ -1,0 +1,1 @@
+"""The pieces of a Fetch answer; see fetch_answer.pyx."""

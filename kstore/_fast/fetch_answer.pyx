@@ -1,0 +1,90 @@
+"""The pieces of a Fetch answer: what one partition tells beside its records, and where those who
+asked the wrong broker are sent (KIP-951).
+
+What is read, and for whom, is fetch_path's.
+"""
+
+from kstore._fast.error_codes cimport FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER
+from kstore._fast.node_hints cimport put_leader, write_endpoints
+from kstore._fast.wire cimport (
+    put_count, put_int8, put_int32, put_int64, put_no_tags, put_unsigned, room)
+
+cdef enum:
+    DIVERGING_EPOCH_TAG = 0
+    LEADER_TAG = 1
+    PARTITION_EPOCH_TAG = 23200
+
+
+cdef Py_ssize_t count_topics(list parts) except -1:
+    """How many topics an answer has: neighbours of one topic stand together."""
+    cdef FetchPart part
+    cdef bytes topic = None
+    cdef Py_ssize_t count = 0
+    for part in parts:
+        if topic is None or part.topic != topic:
+            topic = part.topic
+            count += 1
+    return count
+
+
+cdef Py_ssize_t read_slice(FetchPart part, AnswerBuffer out) except -1:
+    """Read the part's bytes to the buffer's end, which stays; returns how many there were."""
+    room(out, part.slice.size_bytes + 64)
+    return part.file.read_into(out.data + out.size, part.slice.size_bytes, part.slice.position)
+
+
+cdef int write_aborted(FetchPart part, bint committed, bint flexible, AnswerBuffer out) except -1:
+    """The aborted transactions that the records overlap; null for read_uncommitted."""
+    if not committed or part.error != NONE:
+        put_count(out, 0 if part.error != NONE else -1, flexible)
+        return 0
+    aborted = ()
+    if part.slice.size_bytes > 0:
+        aborted = part.partition.log.aborted_transactions(part.fetch_offset, part.slice.next_offset)
+    room(out, 8 + 17 * len(aborted))
+    put_count(out, len(aborted), flexible)
+    for producer_id, first_offset in aborted:
+        put_int64(out, producer_id)
+        put_int64(out, first_offset)
+        put_no_tags(out, flexible)
+    return 0
+
+
+cdef bint misdirected(FetchPart part) noexcept:
+    """Whether the answer has to name the leader to who asked with the wrong idea of it."""
+    return part.partition is not None and part.partition.leader_id >= 0 and (
+        part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH)
+
+
+cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
+    """The diverging epoch; the leader; the partition epoch (KIP-232) of what is answered for."""
+    cdef bint leader = misdirected(part)
+    cdef bint epoch = part.partition is not None and part.partition.partition_epoch >= 0
+    put_int8(out, (part.diverging_epoch >= 0) + leader + epoch)
+    if part.diverging_epoch >= 0:
+        put_int8(out, DIVERGING_EPOCH_TAG)
+        put_int8(out, 13)
+        put_int32(out, part.diverging_epoch)
+        put_int64(out, part.diverging_end_offset)
+        put_int8(out, 0)
+    if leader:
+        put_leader(out, LEADER_TAG, part.partition)
+    if epoch:
+        put_unsigned(out, PARTITION_EPOCH_TAG)
+        put_int8(out, 4)
+        put_int32(out, part.partition.partition_epoch)
+    return 0
+
+
+cdef int write_answer_tags(list parts, PartitionTable table, listener, AnswerBuffer out) except -1:
+    """The end of an answer: where the leaders are that its parts name."""
+    cdef FetchPart part
+    cdef list leaders = None
+    if table.node_endpoint is not None:
+        for part in parts:
+            if part.error != NONE and misdirected(part):
+                if leaders is None:
+                    leaders = []
+                if part.partition.leader_id not in leaders:
+                    leaders.append(part.partition.leader_id)
+    return write_endpoints(out, table, leaders, listener)

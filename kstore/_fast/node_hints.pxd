@@ -1,0 +1,13 @@
+# KIP-951: the leader of a partition, and where it is, for who asked the wrong broker.
+
+from kstore._fast.partition_table cimport Partition, PartitionTable
+from kstore._fast.wire cimport AnswerBuffer
+
+cdef enum:
+    LEADER_TAG_BYTES = 11
+
+# Takes LEADER_TAG_BYTES.
+cdef int put_leader(AnswerBuffer out, int tag, Partition partition) noexcept
+# The tagged fields at an answer's end: leaders is a list of node ids, or None.
+cdef int write_endpoints(
+    AnswerBuffer out, PartitionTable table, list leaders, listener) except -1
