@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from kstore import __version__
-from kstore.cli import consume, log, pipeline, produce, topic
+from kstore.cli import cluster, consume, log, pipeline, produce, topic
 from kstore.cli.failure import guarded
 
 __all__ = ["app", "run"]
@@ -28,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(topic.app, name="topic")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(epilog=produce.EXAMPLE)(guarded(produce.produce))

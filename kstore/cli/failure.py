@@ -51,10 +51,15 @@ def explain(error: BaseException) -> int:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether the error is one of the typed errors of the log or of the protocol, whose text is
-    for users.
-    """
-    modules = ("kstore.errors", "kstore.log", "kstore.clients", "kstore.net", "kstore.broker")
+    """Whether the error is one of kstore's own typed errors, whose text is for users."""
+    modules = (
+        "kstore.cli",
+        "kstore.errors",
+        "kstore.log",
+        "kstore.clients",
+        "kstore.net",
+        "kstore.broker",
+    )
     return type(error).__module__.startswith(modules)
 
 

@@ -1,0 +1,237 @@
+"""``kstore cluster``: start, watch and end the brokers of a cluster on this machine.
+
+Every broker is a `kstore serve` of its own; nothing stays behind to look after them.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import signal
+import time
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from kstore.cli.cluster_folder import (
+    BrokerFolder,
+    ClusterError,
+    ClusterFolder,
+    Started,
+    memory_bytes,
+    start_all,
+    wait_for_end,
+)
+from kstore.cli.failure import guarded
+from kstore.cli.options import Json
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Start, watch and end a cluster of brokers on this machine.", no_args_is_help=True
+)
+
+FIRST_PORT = 9092
+STOP_TIMEOUT_S = 30.0
+ASK_TIMEOUT_MS = 3000
+
+Folder = Annotated[str, typer.Option("--dir", "-d", help="The cluster's folder.")]
+BrokerId = Annotated[int, typer.Argument(metavar="BROKER", help="The broker's number.", min=0)]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="KEY=VALUE", help="A setting of each new broker."),
+]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait.", min=0.1)]
+
+
+@app.command(epilog="Example: kstore cluster start --brokers 3 --dir ./cluster --port 9092")
+@guarded
+def start(
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", "-n", help="How many; 3 in a new folder.", min=1)
+    ] = None,
+    directory: Folder = "kstore-cluster",
+    port: Annotated[
+        int, typer.Option("--port", "-p", help="The first broker's; the others' follow.", min=1)
+    ] = FIRST_PORT,
+    override: Override = None,
+    timeout: Timeout = 60.0,
+    json: Json = False,
+) -> None:
+    """Start a new cluster, or those brokers of an existing one that don't run; returns when all
+    are ready.
+    """
+    folder = ClusterFolder(directory)
+    known = {broker.node_id: broker for broker in folder.brokers()}
+    wanted = range(1, (brokers or (0 if known else 3)) + 1)
+    new = [node_id for node_id in wanted if node_id not in known]
+    stopped = [broker for broker in known.values() if broker.pid() is None]
+    if known and not new and not stopped:
+        raise ClusterError(f"all brokers of {folder.path} run already: see `kstore cluster status`")
+    given = _overrides(override)
+    for node_id in new:
+        _refuse_used_port(port + node_id - 1, node_id)
+    total = len(known) + len(new)
+    made = [folder.make(node_id, port + node_id - 1, total, given) for node_id in new]
+    _start(folder, [*stopped, *made], timeout, json=json)
+
+
+@app.command(epilog="Example: kstore cluster add --dir ./cluster")
+@guarded
+def add(
+    directory: Folder = "kstore-cluster",
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", help="Its port; by default the next.", min=1)
+    ] = None,
+    override: Override = None,
+    timeout: Timeout = 60.0,
+    json: Json = False,
+) -> None:
+    """Add a broker and start it; partitions move to it only when they are reassigned."""
+    folder = ClusterFolder(directory)
+    known = folder.existing()
+    node_id = known[-1].node_id + 1
+    if port is None:
+        port = max(int(broker.address().rpartition(":")[2]) for broker in known) + 1
+    _refuse_used_port(port, node_id)
+    made = folder.make(node_id, port, len(known) + 1, _overrides(override))
+    _start(folder, [made], timeout, json=json)
+
+
+@app.command(epilog="Example: kstore cluster status --dir ./cluster --json")
+@guarded
+def status(directory: Folder = "kstore-cluster", json: Json = False) -> None:
+    """Show the brokers, which run, and which of them is the controller; exit code 1 unless all
+    run.
+    """
+    folder = ClusterFolder(directory)
+    rows = [_row(broker) for broker in folder.existing()]
+    running = [row["address"] for row in rows if row["pid"] is not None]
+    controller = _controller(running) if running else -1
+    for row in rows:
+        row["controller"] = row["pid"] is not None and row["broker"] == controller
+        if json:
+            print(json_text.dumps(row))
+        else:
+            print(_sentence(row))
+    down = [str(row["broker"]) for row in rows if row["pid"] is None]
+    if down:
+        raise ClusterError(
+            f"{len(down)} of {len(rows)} brokers don't run: {', '.join(down)}; "
+            f"`kstore cluster start --dir {directory}` starts them"
+        )
+
+
+@app.command(epilog="Example: kstore cluster stop --dir ./cluster")
+@guarded
+def stop(
+    directory: Folder = "kstore-cluster", timeout: Timeout = STOP_TIMEOUT_S, json: Json = False
+) -> None:
+    """Stop all brokers cleanly; what they hold stays."""
+    folder = ClusterFolder(directory)
+    found = {broker: broker.end(signal.SIGTERM) for broker in folder.existing()}
+    pids = {broker.node_id: pid for broker, pid in found.items() if pid is not None}
+    left = wait_for_end(pids, timeout)
+    for broker in found:
+        if broker.node_id not in left:
+            broker.pid_file.unlink(missing_ok=True)
+    if left:
+        names = ", ".join(f"{node_id} (pid {pid})" for node_id, pid in left.items())
+        raise ClusterError(f"still running after {timeout:g} s: broker {names}")
+    if json:
+        print(json_text.dumps({"stopped": sorted(pids)}))
+    else:
+        print(f"stopped {len(pids)} brokers" if pids else "no broker was running")
+
+
+@app.command(epilog="Example: kstore cluster kill 2 --dir ./cluster")
+@guarded
+def kill(broker: BrokerId, directory: Folder = "kstore-cluster", json: Json = False) -> None:
+    """Kill one broker as a crash would (kill -9); `kstore cluster start` brings it back."""
+    found = ClusterFolder(directory).broker(broker)
+    pid = found.end(signal.SIGKILL)
+    if pid is None:
+        raise ClusterError(f"broker {broker} does not run")
+    if wait_for_end({broker: pid}, STOP_TIMEOUT_S):
+        raise ClusterError(f"broker {broker} (pid {pid}) does not end")
+    found.pid_file.unlink(missing_ok=True)
+    print(json_text.dumps({"killed": broker, "pid": pid}) if json else f"killed broker {broker}")
+
+
+def _start(
+    folder: ClusterFolder, brokers: list[BrokerFolder], timeout_s: float, *, json: bool
+) -> None:
+    begin = time.monotonic()
+
+    def tell(started: Started) -> None:
+        if not json:
+            print(f"broker {started.node_id} ready on {started.address}, pid {started.pid}")
+
+    ready = start_all(brokers, timeout_s, tell)
+    elapsed_ms = round((time.monotonic() - begin) * 1000)
+    addresses = [b.address() for b in folder.brokers() if b.pid() is not None]
+    if json:
+        rows = [{"broker": each.node_id, **each._asdict()} for each in ready]
+        for row in rows:
+            del row["node_id"]
+        answer = {"bootstrap_servers": ",".join(addresses), "ready_ms": elapsed_ms}
+        print(json_text.dumps(answer | {"brokers": rows}))
+        return
+    print(f"{len(ready)} ready in {elapsed_ms} ms; bootstrap.servers={','.join(addresses)}")
+
+
+def _overrides(items: list[str] | None) -> dict[str, str]:
+    found = {}
+    for item in items or ():
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{item!r} is not KEY=VALUE, such as num.partitions=4")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _refuse_used_port(port: int, node_id: int) -> None:
+    """ListenError, before anything is written, if a broker could not listen there."""
+    from kstore.net.transport import ListenError, bind
+
+    if port > 65535:
+        raise ClusterError(f"there is no port {port} for broker {node_id}: give a smaller --port")
+    try:
+        for sock in bind("localhost", port, backlog=1):
+            sock.close()
+    except ListenError as problem:
+        raise ClusterError(
+            f"port {port} for broker {node_id} can't be had ({problem}): give another --port"
+        ) from None
+
+
+def _row(broker: BrokerFolder) -> dict[str, Any]:
+    pid = broker.pid()
+    return {
+        "broker": broker.node_id,
+        "pid": pid,
+        "address": broker.address(),
+        "memory_bytes": 0 if pid is None else memory_bytes(pid),
+        "properties": str(broker.properties),
+    }
+
+
+def _controller(addresses: list[str]) -> int:
+    """Who the controller is, by what the brokers say; -1 if none of them answers."""
+    from kstore.clients import AdminClient
+    from kstore.errors import KafkaError
+
+    try:
+        admin = AdminClient(",".join(addresses), default_api_timeout_ms=ASK_TIMEOUT_MS)
+        with closing(admin):
+            return admin.describe_cluster().controller_id
+    except (KafkaError, OSError):
+        return -1
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    if row["pid"] is None:
+        return f"broker {row['broker']}  {row['address']}  stopped"
+    controller = "  controller" if row["controller"] else ""
+    memory = f"{row['memory_bytes'] / 2**20:.0f} MB"
+    return f"broker {row['broker']}  {row['address']}  pid {row['pid']}  {memory}{controller}"

@@ -1,0 +1,260 @@
+"""The folder of a cluster on one machine, and the processes of its brokers: what `kstore cluster`
+writes, starts, finds and ends. The commands themselves are cluster.py's.
+
+    <folder>/coordination             the store that the brokers share
+    <folder>/broker1/server.properties, data, log, pid
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from kstore.config import BrokerConfig
+
+__all__ = ["BrokerFolder", "ClusterError", "ClusterFolder", "Started"]
+
+PAUSE_S = 0.01
+TAIL_BYTES = 2000
+
+
+class ClusterError(Exception):
+    """What a `kstore cluster` command can't do; the message says why and what to do."""
+
+
+class Started(NamedTuple):
+    """A broker that is ready."""
+
+    node_id: int
+    pid: int
+    address: str
+    ready_ms: int
+
+
+class BrokerFolder:
+    """One broker's part of the folder, and its process."""
+
+    def __init__(self, path: Path, node_id: int) -> None:
+        self.path = path
+        self.node_id = node_id
+        self.properties = path / "server.properties"
+        self.log = path / "log"
+        self.pid_file = path / "pid"
+
+    def config(self) -> BrokerConfig:
+        """Its settings as they stand in its file; ConfigError."""
+        return BrokerConfig.load(self.properties, environ={})
+
+    def address(self) -> str:
+        """host:port of its first listener."""
+        first = self.config().advertised_listeners[0]
+        host = f"[{first.host}]" if ":" in first.host else first.host
+        return f"{host}:{first.port}"
+
+    def pid(self) -> int | None:
+        """The process that runs it, however it was started; None if none does."""
+        lock = Path(self.config()["log.dirs"][0]) / ".lock"
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            holder = int(lock.read_text().split()[1])  # "pid 123 (...)"
+            if _is_alive(holder) and _is_locked(lock):
+                return holder
+        with contextlib.suppress(OSError, ValueError):
+            spawned = int(self.pid_file.read_text())  # it may not have come to its lock yet
+            if str(self.properties) in Path(f"/proc/{spawned}/cmdline").read_text():
+                return spawned
+        return None
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start its process, detached from this one; its ready line comes on stdout."""
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kstore", "serve", str(self.properties), "--json"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid_file.write_text(f"{process.pid}\n")
+        return process
+
+    def end(self, number: signal.Signals) -> int | None:
+        """Send its process a signal; the process, or None if none runs."""
+        pid = self.pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                os.kill(pid, signal.SIGCONT)  # a stopped one ends now, not once it goes on
+        return pid
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        with contextlib.suppress(OSError), open(self.log, "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+
+class ClusterFolder:
+    """All brokers of one folder."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).resolve()
+
+    def brokers(self) -> list[BrokerFolder]:
+        """The brokers whose settings are there, in the order of their ids."""
+        found = []
+        for properties in self.path.glob("broker*/server.properties"):
+            name = properties.parent.name.removeprefix("broker")
+            if name.isascii() and name.isdigit():
+                found.append(BrokerFolder(properties.parent, int(name)))
+        return sorted(found, key=lambda broker: broker.node_id)
+
+    def existing(self) -> list[BrokerFolder]:
+        """The same; ClusterError if there is none."""
+        found = self.brokers()
+        if not found:
+            raise ClusterError(
+                f"{self.path} holds no cluster: make one with "
+                f"`kstore cluster start --dir {self.path}`"
+            )
+        return found
+
+    def broker(self, node_id: int) -> BrokerFolder:
+        """One broker; ClusterError if there is no such."""
+        for broker in self.existing():
+            if broker.node_id == node_id:
+                return broker
+        known = ", ".join(str(broker.node_id) for broker in self.existing())
+        raise ClusterError(f"{self.path} has no broker {node_id}; it has {known}")
+
+    def make(
+        self, node_id: int, port: int, brokers: int, overrides: Mapping[str, str]
+    ) -> BrokerFolder:
+        """Write the settings of a new broker, of a cluster of so many."""
+        broker = BrokerFolder(self.path / f"broker{node_id}", node_id)
+        broker.path.mkdir(parents=True, exist_ok=True)
+        replicas = min(3, brokers)
+        settings = {
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://localhost:{port}",
+            "log.dirs": str(broker.path / "data"),
+            "kstore.coordination.dir": str(self.path / "coordination"),
+            "default.replication.factor": str(replicas),
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(min(2, replicas)),
+        } | dict(overrides)
+        BrokerConfig.load(None, settings, {})  # a mistake is told before anything is written
+        lines = [
+            "# Written by `kstore cluster`, and yours to change.",
+            f"# This broker alone: kstore serve {broker.properties}",
+            *(f"{name}={_escaped(value)}" for name, value in settings.items()),
+        ]
+        broker.properties.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return broker
+
+
+def start_all(
+    brokers: Sequence[BrokerFolder], timeout_s: float, tell: Callable[[Started], None]
+) -> list[Started]:
+    """Start the brokers at one time and wait until all are ready; ``tell`` hears of each.
+
+    ClusterError if one does not get ready; then none of them is left running.
+    """
+    processes: dict[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]] = {}
+    try:
+        for broker in brokers:
+            process = broker.spawn()
+            assert process.stdout is not None
+            processes[process.stdout] = broker, process
+        return _await_ready(dict(processes), time.monotonic() + timeout_s, tell)
+    except BaseException:
+        for _, process in processes.values():
+            process.terminate()
+        for broker, process in processes.values():
+            process.wait()
+            broker.pid_file.unlink(missing_ok=True)
+        raise
+    finally:
+        for pipe in processes:
+            pipe.close()
+
+
+def _await_ready(
+    waiting: dict[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]],
+    deadline: float,
+    tell: Callable[[Started], None],
+) -> list[Started]:
+    ready: list[Started] = []
+    while waiting:
+        pipes, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
+        if not pipes:
+            late = ", ".join(str(broker.node_id) for broker, _ in waiting.values())
+            raise ClusterError(
+                f"not ready in time: broker {late}; see the end of {_log_of(waiting)}"
+            )
+        for pipe in pipes:
+            broker, process = waiting.pop(pipe)
+            line = pipe.readline()
+            if not line:
+                why = broker.last_words().removeprefix("kstore: ")
+                raise ClusterError(f"broker {broker.node_id} can't start: {why}")
+            said = json.loads(line)
+            ready.append(Started(broker.node_id, process.pid, said["address"], said["ready_ms"]))
+            tell(ready[-1])
+    return sorted(ready)
+
+
+def _log_of(waiting: Mapping[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]]) -> Path:
+    return next(iter(waiting.values()))[0].log
+
+
+def wait_for_end(pids: Mapping[int, int], timeout_s: float) -> dict[int, int]:
+    """Wait until the processes (broker to pid) have ended; those that have not, in time."""
+    deadline = time.monotonic() + timeout_s
+    left = dict(pids)
+    while True:
+        left = {node_id: pid for node_id, pid in left.items() if _is_alive(pid)}
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(PAUSE_S)
+
+
+def memory_bytes(pid: int) -> int:
+    """What a process has in memory that is its own; pages that it shares count by its share."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _is_locked(path: Path) -> bool:
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")
