@@ -215,18 +215,19 @@ class StreamsGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """KAFKA-19779: an earlier epoch will do if the member has had the partition's active task
-        since.
+        """KAFKA-19779: the commit is fenced if it may come from before the partition's active task
+        was assigned to this member, or after it was taken away. Kafka 4.3 lets the member's present
+        epoch commit anything.
         """
         member = self.members.get(claim.member_id)
-        if member is None or claim.epoch == member.member_epoch:
+        if member is None:  # nobody's commit, that commit_error let through
             return ErrorCode.NONE
         sources = {} if self.topology is None else self.topology.source_topics
         subtopology_id = sources.get(topic)
         if subtopology_id is None:
             return _stale(claim)
         since = member.assignment_epoch(TaskId(subtopology_id, partition))
-        return ErrorCode.NONE if since <= claim.epoch else _stale(claim)
+        return ErrorCode.NONE if since <= claim.epoch <= member.member_epoch else _stale(claim)
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """A commit does not keep a session."""

@@ -236,15 +236,23 @@ def _end_with_new_epoch(
     *,
     committed: bool,
 ) -> Decision:
-    """With transaction.version 2: the epoch tells a repetition (one behind) from a new request."""
+    """With transaction.version 2: the epoch tells a repetition (one behind) from a new request.
+
+    As with Kafka, whose transaction was aborted from outside (it ran out of time, or another
+    producer begins) is told the epoch that follows if it asks for an abort: nobody has got that
+    one, and another producer's InitProducerId fences it again.
+    """
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
-    overflowed = (
+    raised = current.client_version >= TV_2  # else the last end did not take an epoch
+    overflowed = raised and (
         current.previous_producer_id == claim.producer_id
         and claim.producer_epoch == LAST_EPOCH - 1
         and current.producer_epoch == 0
     )
-    repeated = overflowed or current.producer_epoch == claim.producer_epoch + 1
+    # Nobody may hold the last epoch of all: its own end would have none left.
+    one_behind = current.producer_epoch == claim.producer_epoch + 1 < LAST_EPOCH
+    repeated = overflowed or (raised and one_behind)
     is_present = current.producer_epoch == claim.producer_epoch
     if current.producer_id != claim.producer_id and not overflowed:
         return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -205,12 +205,9 @@ class StreamsGroupMachine(RuleBasedStateMachine):
                             assert error == self.right_error(member, claim, task)
 
     def right_error(self, member: Any, claim: CommitClaim, task: Task) -> int:
-        """Assignment epoch <= claimed epoch <= member epoch; in the present epoch the member is
-        trusted.
-        """
+        """Assignment epoch <= claimed epoch <= member epoch."""
         since = self.since.get((member.member_id, task), 2**31 - 1)
-        current = claim.epoch == member.member_epoch
-        if current or since <= claim.epoch <= member.member_epoch:
+        if since <= claim.epoch <= member.member_epoch:
             return ErrorCode.NONE
         transactional = claim.transactional
         if transactional and claim.epoch == -1 and claim.is_anonymous:

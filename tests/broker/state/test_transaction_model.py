@@ -64,6 +64,7 @@ class Coordinator(RuleBasedStateMachine):
         self.held: dict[int, Claim] = {}
         self.fenced: set[Claim] = set()
         self.latest: Claim | None = None
+        self.aborted: Claim | None = None
         self.partitions: dict[TopicPartition, list[Entry]] = {place: [] for place in PLACES}
         self.results: dict[int, bool] = {}
         if epoch != NO_PRODUCER_EPOCH:  # so that the last epochs are met
@@ -106,10 +107,13 @@ class Coordinator(RuleBasedStateMachine):
             self.fenced.add(self.held[actor])
         self.held[actor] = self.latest = producer
 
-    def fence_all(self) -> None:
-        """An abort that no producer asked for: whoever ran the transaction must begin anew."""
+    def fence_all(self, before: Transaction) -> None:
+        """An abort that no producer asked for: whoever ran the transaction must begin anew, or ask
+        for that abort itself.
+        """
         self.fenced.update(self.held.values())
         self.latest = None
+        self.aborted = Claim(before.producer_id, before.producer_epoch)
 
     # ---- producers ----
 
@@ -120,6 +124,7 @@ class Coordinator(RuleBasedStateMachine):
     @rule(actor=actors, claims=st.booleans())
     def init(self, actor: int, claims: bool) -> None:
         claim = self.held.get(actor) if claims else None
+        before = self.shard.transactions.get(NAME)
         decision = self.shard.handle_init(NAME, 500, claim, self.now_ms, self.new_id)
         code = self.carry_out(decision)
         if code == ErrorCode.NONE:
@@ -128,7 +133,8 @@ class Coordinator(RuleBasedStateMachine):
         else:
             assert code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED)
             if decision.transaction is not None:
-                self.fence_all()
+                assert before is not None
+                self.fence_all(before)
             assert code != ErrorCode.PRODUCER_FENCED or claim is not None
 
     @rule(actor=actors, places=st.sets(st.sampled_from(PLACES)), version=st.sampled_from([0, 2]))
@@ -163,7 +169,8 @@ class Coordinator(RuleBasedStateMachine):
         )
         if self.carry_out(decision) != ErrorCode.NONE:
             return
-        assert producer not in self.fenced
+        repeats_abort = version == TV_2 and not committed and decision.transaction is None
+        assert producer not in self.fenced or (repeats_abort and producer == self.aborted)
         if decision.transaction is None:
             number -= 1  # a repetition: it is told how the transaction ended
         assert self.results[number] == committed
@@ -180,11 +187,12 @@ class Coordinator(RuleBasedStateMachine):
     @rule()
     def abort_overdue(self) -> None:
         for name in list(self.shard.overdue(self.now_ms)):
+            before = self.shard.transactions[name]
             prepared = self.shard.handle_overdue(name, self.now_ms)
             assert prepared is not None
             assert prepared.started_ms + prepared.timeout_ms < self.now_ms
             self.carry_out(Decision(ErrorCode.NONE, prepared))
-            self.fence_all()
+            self.fence_all(before)
 
     @rule(until=st.integers(0, 4))
     def write_markers(self, until: int) -> None:

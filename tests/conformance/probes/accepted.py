@@ -123,7 +123,8 @@ ACCEPTED: dict[str, str] = {
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
     ),
     # Groups
-    r"OffsetCommit by member epoch v[\d,-]+: \[18\].*error_code: Kafka 0, kstore 113": (
+    r"(OffsetCommit by member epoch|StreamsGroupHeartbeat life of a group) "
+    r"v[\d,-]+: \[(18|36)\].*error_code: Kafka 0, kstore 113": (
         "KAFKA-19779 as its text says: a partition that the member does not own has no epoch that "
         "may commit; Kafka 4.3 lets the current epoch commit anything"
     ),
