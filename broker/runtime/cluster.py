@@ -23,7 +23,7 @@ from kstore.broker.coordination.store import (
 from kstore.broker.runtime import registration, znodes
 from kstore.broker.runtime.registration import CONTROLLER, ClusterView
 from kstore.broker.state.image import BrokerImage
-from kstore.errors import KafkaError
+from kstore.errors import KafkaError, error_for
 from kstore.protocol.cluster_control import ControlledShutdownRequest
 
 if TYPE_CHECKING:
@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMember"]
 
 RETRY_S = 0.1
+AFTER_DEFECT_S = 1.0
 EXPIRY_S = 5.0
 """How much longer than its timeout an ensemble may take to end a session."""
 PATIENCE_S = 10.0
 """How often the operator is told what a start waits for."""
 SHUTDOWN_S = 5.0
 """How long a stop waits for others to take over what this broker leads."""
+NO_PROGRESS_S = 0.5
+"""And how long, while nothing is taken over: the others may be stopping, too."""
 log = logging.getLogger("kstore.broker")
 
 
@@ -81,7 +84,6 @@ class ClusterMember:
         await self._register(patience_s=self._session_timeout_ms() / 1000 + EXPIRY_S)
         await self._in_store(self._watch)
         self._task = asyncio.create_task(self._follow())
-        self._task.add_done_callback(_tell_defect)
         ready = self._broker.replica_manager.ready
         while not ready.is_set():
             with suppress(TimeoutError):
@@ -153,10 +155,17 @@ class ClusterMember:
                 self._broker.report(f"the coordination store does not answer: {problem}")
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
+            except Exception as problem:  # a defect; without this task the broker would be lost
+                log.error("following the cluster failed, and goes on", exc_info=problem)
+                await self._resign()
+                await asyncio.sleep(AFTER_DEFECT_S)
+                self._changed.set()
 
     async def _look(self) -> None:
         view = await self._in_store(lambda: registration.read_view(self._store))
         self._take_over_brokers(view)
+        if self.controller is not None and not self.controller.active:
+            await self._resign()
         if view.controller_id < 0 or (view.controller_is_mine and self.controller is None):
             await self._resign()
             await self._elect(view)
@@ -250,29 +259,30 @@ class ClusterMember:
 
     async def _hand_over(self) -> None:
         """Ask the controller, whoever that is, until this broker leads nothing that another could
-        lead.
+        lead, or nothing more is taken over.
         """
+        fewest, since = 1 << 31, self._broker.loop.time()
         while self._brokers - {self.node_id}:
             try:
-                if await self._ask_to_leave():
-                    return
+                left = await self._ask_to_leave()
             except (KafkaError, OSError, StoreError) as problem:
                 log.info("controlled shutdown: %s", problem)
+            else:
+                if left < fewest:
+                    fewest, since = left, self._broker.loop.time()
+                if not left or self._broker.loop.time() - since >= NO_PROGRESS_S:
+                    return
             await asyncio.sleep(RETRY_S)
 
-    async def _ask_to_leave(self) -> bool:
-        """One request; whether nothing is left to move."""
+    async def _ask_to_leave(self) -> int:
+        """One request; how many partitions nobody has taken over yet."""
         if self.controller is not None:
-            left = await self.controller.controlled_shutdown(self.node_id, self.broker_epoch)
-            return not left
+            return len(await self.controller.controlled_shutdown(self.node_id, self.broker_epoch))
         request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
         response: Any = await self._broker.peers.ask(self.controller_id, request)
-        return response.error_code == 0 and not response.remaining_partitions
+        if response.error_code:
+            raise error_for(response.error_code)
+        return len(response.remaining_partitions)
 
     async def _in_store(self, call: Callable[[], Any]) -> Any:
         return await self._broker.run_blocking(call)
-
-
-def _tell_defect(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("this broker no longer follows its cluster", exc_info=task.exception())
