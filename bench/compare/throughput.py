@@ -18,7 +18,7 @@ __all__ = ["rows"]
 
 PARTITIONS = 4
 SIZES = {"100 B": 100, "1 KB": 1000, "10 KB": 10_000}
-FULL_BYTES = {"100 B": 100_000_000, "1 KB": 400_000_000, "10 KB": 400_000_000}
+FULL_BYTES = {"100 B": 100_000_000, "1 KB": 250_000_000, "10 KB": 250_000_000}
 HALF = Goal(0.5, at_least=False)
 Produce = Callable[[Broker, str, int, int, str], Figures]
 Consume = Callable[[Broker, str, int], Figures]
@@ -67,7 +67,7 @@ class _Runs:
         topic, records = f"{self._topic}-{next(self._numbers)}", self._records
         size_bytes = records * self._record_bytes
         create_topic(broker, topic, PARTITIONS)
-        touch_memory(2 * size_bytes)
+        touch_memory(6 * size_bytes)
         before = end_offset(broker, topic, PARTITIONS)
         found = _metered(
             broker,
