@@ -8,8 +8,15 @@ from kstore._fast.produce_path cimport ProducePath
 from kstore._fast.wire cimport AnswerBuffer
 
 cdef enum:
-    API_LIMIT = 128                         # API keys above are not served
+    API_LIMIT = 128                         # places in the table of APIs
+    OWN_API = 25300                         # LeaderEpochForPartition has the last
     READ_BYTES = 256 * 1024                 # of the read buffer that all connections share
+
+# An API key's place in the table; -1: none.
+cdef inline int api_place(int api_key) noexcept nogil:
+    if api_key == OWN_API:
+        return API_LIMIT - 1
+    return api_key if 0 <= api_key < API_LIMIT - 1 else -1
 
 cdef struct ApiEntry:
     int16_t min_version

@@ -53,12 +53,13 @@ cdef class DataPlane:
         """Serve an API in these versions; cached: its answer depends on its bytes and
         the image alone.
         """
-        if not 0 <= api_key < API_LIMIT:
-            raise ValueError(f"api key {api_key} is not in 0..{API_LIMIT - 1}")
-        self.apis[api_key].min_version = min_version
-        self.apis[api_key].max_version = max_version
-        self.apis[api_key].flexible_from = flexible_from
-        self.apis[api_key].cached = cached
+        cdef int place = api_place(api_key)
+        if place < 0:
+            raise ValueError(f"api key {api_key} is neither in 0..{API_LIMIT - 2} nor {OWN_API}")
+        self.apis[place].min_version = min_version
+        self.apis[place].max_version = max_version
+        self.apis[place].flexible_from = flexible_from
+        self.apis[place].cached = cached
 
     def forget_answers(self):
         """The metadata image has changed: no pre-encoded answer holds."""
@@ -67,7 +68,10 @@ cdef class DataPlane:
 
     def request_counts(self):
         """How many requests of each API key were handled."""
-        return {key: self.apis[key].requests for key in range(API_LIMIT) if self.apis[key].requests}
+        return {
+            OWN_API if place == API_LIMIT - 1 else place: self.apis[place].requests
+            for place in range(API_LIMIT) if self.apis[place].requests
+        }
 
     def open_connections(self):
         """The connections that are open now."""
