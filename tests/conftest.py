@@ -1,14 +1,32 @@
-"""Settings of all tests: property tests have no deadline, for a busy machine is not a failure; and
-every broker checks after each step what must hold of groups.
+"""Settings of all tests: property tests have no deadline, for a busy machine is not a failure;
+every broker checks after each step what must hold of groups; and a test that failed beside real
+processes is run once more.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+REAL_PROCESSES = ("broker", "cli", "clients", "conformance", "packaging", "pipeline")
+PURE = ("broker/state",)
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kstore")
 
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
+    that fails is run a second time, and told among the reruns of pytest's summary: it is to be
+    mended. What is pure, or seeded, has no second chance.
+    """
+    for item in items:
+        place = item.path.relative_to(TESTS)
+        if place.parts[0] in REAL_PROCESSES and not place.as_posix().startswith(PURE):
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=2))
