@@ -12,10 +12,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.api import API_TABLE, FAST, Handler, RequestContext, resolve_handler
+from kstore.broker.api import (
+    API_TABLE,
+    FAST,
+    ApiRow,
+    Handler,
+    RequestContext,
+    resolve_handler,
+)
 from kstore.broker.runtime.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
-from kstore.protocol.registry import APIS
+from kstore.protocol.registry import API_VERSIONS, APIS
 
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
@@ -50,6 +57,8 @@ class Server:
         self.broker = broker
         self._limits = ConnectionLimits(broker, self._refuse)
         for key, row in API_TABLE.items():
+            if row.internal and not broker.config.clustered:
+                continue
             api = APIS[key]
             broker.plane.serve_api(
                 key, row.min_version, row.max_version, api.flexible_from, row.cached
@@ -145,8 +154,18 @@ class Server:
         row = API_TABLE[api_key]
         if row.handler == FAST:
             raise AssertionError(f"API key {api_key} is answered by the data plane")
-        found = self._handlers[api_key] = (resolve_handler(row), APIS[api_key])
+        handler = resolve_handler(row)
+        if self.broker.config.clustered:
+            handler = self._in_cluster(api_key, row, handler)
+        found = self._handlers[api_key] = (handler, APIS[api_key])
         return found
+
+    def _in_cluster(self, api_key: int, row: ApiRow, handler: Handler) -> Handler:
+        from kstore.broker.api.forwarding import to_controller, when_ready
+
+        if row.controller_only:
+            handler = to_controller(handler)
+        return handler if row.internal or api_key == API_VERSIONS else when_ready(handler)
 
     # ---- the end ----
 

@@ -1,27 +1,19 @@
 """The table of APIs that the broker answers: one row per API key, and what a handler is given.
-
 A row names its handler as "module:function", so that a plain broker's start-up imports no handler
 before its first request. Adding an API is one row here and one handler. ApiVersions advertises
 exactly these rows, cut to what the protocol registry can decode. Produce and Fetch have no Python
 handler: kstore._fast runs them from frame to answer.
 """
-
 from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
-
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
-
 __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]
-
-
 class RequestContext(NamedTuple):
     """Who asks, and how: what a handler may know beside the request itself."""
-
     api_key: int
     api_version: int
     correlation_id: int
@@ -34,20 +26,14 @@ class RequestContext(NamedTuple):
     """``User:ANONYMOUS`` on a listener without authentication."""
     connection: Connection | None = None
     """The connection itself; None where a handler is called without one."""
-
-
 Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
 """A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it.
-
 It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the
 same connection go on being handled; only their answers wait for their turn. ``None`` as response
 means that no answer is sent.
 """
-
-
 class ApiRow(NamedTuple):
     """One API: the versions served and where its handler is."""
-
     handler: str
     """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself.
     """
@@ -57,15 +43,20 @@ class ApiRow(NamedTuple):
     """The answer depends on the request's bytes and the metadata image alone: encoded once per
     image.
     """
-
-
+    internal: bool = False
+    """Between the brokers of a cluster: served only there, and not advertised."""
+    controller_only: bool = False
+    """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
 FAST = "fast"
-
 API_TABLE: dict[int, ApiRow] = {
     0: ApiRow(FAST, 3, 13),
     1: ApiRow(FAST, 4, 18),
     2: ApiRow("list_offsets:handle_list_offsets", 1, 11),
     3: ApiRow("metadata:handle_metadata", 0, 13, cached=True),
+    4: ApiRow("cluster_control:handle_leader_and_isr", 7, 7, internal=True),
+    5: ApiRow("cluster_control:handle_stop_replica", 4, 4, internal=True),
+    6: ApiRow("cluster_control:handle_update_metadata", 8, 8, internal=True),
+    7: ApiRow("cluster_control:handle_controlled_shutdown", 3, 3, internal=True),
     8: ApiRow("offsets:handle_offset_commit", 2, 10),
     9: ApiRow("offsets:handle_offset_fetch", 1, 10),
     10: ApiRow("coordinator:handle_find_coordinator", 0, 6),
@@ -77,8 +68,8 @@ API_TABLE: dict[int, ApiRow] = {
     16: ApiRow("groups:handle_list_groups", 0, 5),
     17: ApiRow("sasl:handle_sasl_handshake", 0, 1),
     18: ApiRow("api_versions:handle_api_versions", 0, 4, cached=True),
-    19: ApiRow("topics:handle_create_topics", 2, 7),
-    20: ApiRow("topics:handle_delete_topics", 1, 6),
+    19: ApiRow("topics:handle_create_topics", 2, 7, controller_only=True),
+    20: ApiRow("topics:handle_delete_topics", 1, 6, controller_only=True),
     21: ApiRow("topics:handle_delete_records", 0, 2),
     22: ApiRow("producer_ids:handle_init_producer_id", 0, 5),
     23: ApiRow("epochs:handle_offset_for_leader_epoch", 2, 4),
@@ -95,18 +86,20 @@ API_TABLE: dict[int, ApiRow] = {
     34: ApiRow("log_dirs:handle_alter_replica_log_dirs", 1, 2),
     35: ApiRow("log_dirs:handle_describe_log_dirs", 1, 5),
     36: ApiRow("sasl:handle_sasl_authenticate", 0, 2),
-    37: ApiRow("topics:handle_create_partitions", 0, 3),
+    37: ApiRow("topics:handle_create_partitions", 0, 3, controller_only=True),
     42: ApiRow("groups:handle_delete_groups", 0, 2),
-    43: ApiRow("reassignments:handle_elect_leaders", 0, 2),
+    43: ApiRow("reassignments:handle_elect_leaders", 0, 2, controller_only=True),
     44: ApiRow("alter_configs:handle_incremental_alter_configs", 0, 1),
-    45: ApiRow("reassignments:handle_alter_partition_reassignments", 0, 1),
-    46: ApiRow("reassignments:handle_list_partition_reassignments", 0, 0),
+    45: ApiRow("reassignments:handle_alter_partition_reassignments", 0, 1, controller_only=True),
+    46: ApiRow("reassignments:handle_list_partition_reassignments", 0, 0, controller_only=True),
     47: ApiRow("offsets:handle_offset_delete", 0, 0),
     48: ApiRow("quotas:handle_describe_client_quotas", 0, 1),
     49: ApiRow("quotas:handle_alter_client_quotas", 0, 1),
     50: ApiRow("scram:handle_describe_user_scram_credentials", 0, 0),
     51: ApiRow("scram:handle_alter_user_scram_credentials", 0, 0),
     55: ApiRow("quorum:handle_describe_quorum", 0, 2),
+    56: ApiRow("cluster_control:handle_alter_partition", 2, 3, internal=True),
+    58: ApiRow("cluster_control:handle_envelope", 0, 0, internal=True),
     57: ApiRow("features:handle_update_features", 0, 2),
     60: ApiRow("cluster:handle_describe_cluster", 0, 2),
     64: ApiRow("quorum:handle_unregister_broker", 0, 0),
@@ -125,8 +118,6 @@ API_TABLE: dict[int, ApiRow] = {
     81: ApiRow("quorum:handle_remove_raft_voter", 0, 0),
 }
 """API key to row. Versions are Kafka 4.3's, as far as kstore serves them."""
-
-
 def resolve_handler(row: ApiRow) -> Handler:
     """Import the row's handler; ImportError or AttributeError if the row names none."""
     module_name, _, function_name = row.handler.partition(":")

@@ -87,6 +87,12 @@ def unsupported_version(broker: Broker) -> bytes:
 LISTED_FROM = {0: 0}
 
 
+FIRST_OWN_KEY = 25300
+"""From here on an API is kstore's own. A feature tells of it: a client may keep the keys that it is
+listed in an array.
+"""
+
+
 def _rows() -> list[ApiVersion]:
     return [
         ApiVersion(
@@ -95,4 +101,5 @@ def _rows() -> list[ApiVersion]:
             max_version=row.max_version,
         )
         for key, row in sorted(API_TABLE.items())
+        if not row.internal and key < FIRST_OWN_KEY
     ]

@@ -39,10 +39,16 @@ class ClientQuotas:
         self._store = store
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._on_change: list[Callable[[], None]] = []
-        for entity, path in _entities(store):
-            quotas = _parse(entity_configs.read(store, path))
+        self.reload()
+
+    def reload(self) -> None:
+        """Read all of them: another broker may have changed some. Blocks."""
+        found = {}
+        for entity, path in _entities(self._store):
+            quotas = _parse(entity_configs.read(self._store, path))
             if quotas:
-                self._quotas[entity] = quotas
+                found[entity] = quotas
+        self._quotas = found
 
     @property
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kstore.broker.coordination.store import NodeExistsError
 from kstore.broker.runtime import znodes
 from kstore.broker.runtime.cluster import ClusterMember
-from kstore.broker.runtime.cluster_topics import ClusterTopics  # type: ignore[import-not-found]
+from kstore.broker.runtime.cluster_topics import ClusterTopics
+from kstore.broker.runtime.config_watch import ConfigWatch
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.replica_manager import ReplicaManager
 from kstore.broker.runtime.stores import open_shared_store
@@ -31,6 +32,7 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     store = open_shared_store(config)
     broker.store = store
     znodes.prepare(store)
+    ConfigWatch(broker).start()
     broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
     broker.configs.load()
     broker.image = MetadataImage(_cluster_id(store), broker.plane.forget_answers)

@@ -73,12 +73,32 @@ class DynamicConfigs:
 
     def load(self) -> None:
         """Read the store, and let what it holds act. Blocks."""
-        self.brokers = znodes.read_configs(self._store, "brokers")
-        self.cluster = self.brokers.pop(CLUSTER_DEFAULT, {})
+        self._take_brokers(znodes.read_configs(self._store, "brokers"))
         self.groups = znodes.read_configs(self._store, "groups")
         self.subscriptions = znodes.read_configs(self._store, "client-metrics")
-        self.cluster.setdefault(ALWAYS_CLUSTER_WIDE, self.config.text(ALWAYS_CLUSTER_WIDE))
         self._act()
+
+    async def reload(self, kind: str) -> None:
+        """Read again what is set for ``brokers``, ``groups`` or ``client-metrics``: another broker
+        may have changed it. What has changed acts.
+        """
+        async with self.lock:
+            found = await self._run_blocking(lambda: znodes.read_configs(self._store, kind))
+            if kind == "groups":
+                self.groups = found
+                self._group_values.clear()
+            elif kind == "client-metrics":
+                if found != self.subscriptions:
+                    self.subscriptions = found
+                    self.subscriptions_version += 1
+            else:
+                self._take_brokers(found)
+                await self._act_everywhere()
+
+    def _take_brokers(self, found: dict[str, dict[str, str]]) -> None:
+        self.cluster = found.pop(CLUSTER_DEFAULT, {})
+        self.cluster.setdefault(ALWAYS_CLUSTER_WIDE, self.config.text(ALWAYS_CLUSTER_WIDE))
+        self.brokers = found
 
     # ---- reading ----
 
@@ -134,6 +154,10 @@ class DynamicConfigs:
             self.brokers[broker_id] = kept
         else:
             self.cluster = kept
+        await self._act_everywhere()
+
+    async def _act_everywhere(self) -> None:
+        """Let what is set for brokers act, before the change is answered."""
         self._changed = frozenset()
         self.topic_defaults = None
         self._act()

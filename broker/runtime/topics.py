@@ -268,6 +268,7 @@ class Topics:
             if validate_only:
                 return
             await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
+            topic = self._known(name)  # it may have changed meanwhile
             self._configure(topic, checked)
             self._image.put_topic(topic._replace(configs=checked))
 
@@ -282,11 +283,17 @@ class Topics:
                 self._configure(topic, topic.configs)
                 await slices.breathe()
 
+    def configure(self, topic: TopicImage) -> None:
+        """Let the logs that this broker has of a topic act by what is set for it."""
+        self._configure(topic, topic.configs)
+
     def _configure(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
         log_config = self._replicas.log_config(configs)
         entry = self._replicas.table.topic(topic.name.encode())
         for partition in entry.partitions if entry is not None else ():
-            if partition is not None:
+            if partition is None or partition.log is None:
+                continue  # it is on another broker
+            if partition.index < len(topic.partitions):
                 count = len(topic.partitions[partition.index].replicas)
                 self._replicas.configure(partition, log_config, count)
 

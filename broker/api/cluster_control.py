@@ -1,0 +1,132 @@
+"""LeaderAndIsr 7, StopReplica 4, UpdateMetadata 8, ControlledShutdown 3, AlterPartition 2-3 and
+Envelope 0: what the controller tells brokers, and brokers the controller.
+
+They are served in a cluster only, and not advertised. The first three are runtime/replica_manager's
+to carry out, the others the controller's.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
+from kstore.errors import ErrorCode, KafkaError, ProtocolError
+from kstore.protocol.cluster_control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    RemainingPartition,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from kstore.protocol.envelope import EnvelopeRequest, EnvelopeResponse
+from kstore.protocol.registry import decode_request, encode_response
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = [
+    "handle_alter_partition",
+    "handle_controlled_shutdown",
+    "handle_envelope",
+    "handle_leader_and_isr",
+    "handle_stop_replica",
+    "handle_update_metadata",
+]
+
+
+async def handle_leader_and_isr(
+    broker: Broker, request: LeaderAndIsrRequest, ctx: RequestContext
+) -> LeaderAndIsrResponse:
+    """Lead and follow as the controller says."""
+    return await broker.replica_manager.leader_and_isr(request)
+
+
+async def handle_stop_replica(
+    broker: Broker, request: StopReplicaRequest, ctx: RequestContext
+) -> StopReplicaResponse:
+    """End replicas as the controller says."""
+    return await broker.replica_manager.stop_replica(request)
+
+
+async def handle_update_metadata(
+    broker: Broker, request: UpdateMetadataRequest, ctx: RequestContext
+) -> UpdateMetadataResponse:
+    """Know what the controller knows."""
+    return await broker.replica_manager.update_metadata(request)
+
+
+def _controller(broker: Broker) -> Any:
+    """The controller if it is this broker, else None."""
+    return None if broker.cluster is None else broker.cluster.controller
+
+
+async def handle_controlled_shutdown(
+    broker: Broker, request: ControlledShutdownRequest, ctx: RequestContext
+) -> ControlledShutdownResponse:
+    """Move what a stopping broker leads; the answer names what it still leads."""
+    controller = _controller(broker)
+    if controller is None:
+        return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        left = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except KafkaError as problem:
+        return ControlledShutdownResponse(error_code=problem.code)
+    return ControlledShutdownResponse(
+        remaining_partitions=[
+            RemainingPartition(topic_name=place.topic, partition_index=place.partition)
+            for place in left
+        ]
+    )
+
+
+async def handle_alter_partition(
+    broker: Broker, request: AlterPartitionRequest, ctx: RequestContext
+) -> AlterPartitionResponse:
+    """Let a leader change who is in sync (KIP-497)."""
+    controller = _controller(broker)
+    if controller is None:
+        return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        response: AlterPartitionResponse = await controller.alter_partition(request)
+    except KafkaError as problem:
+        return AlterPartitionResponse(error_code=problem.code)
+    return response
+
+
+async def handle_envelope(
+    broker: Broker, request: EnvelopeRequest, ctx: RequestContext
+) -> EnvelopeResponse:
+    """Answer a client's request that another broker hands on, as if the client had asked here."""
+    if _controller(broker) is None:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        header, message = decode_request(request.request_data)
+    except ProtocolError as problem:
+        broker.report(f"a request handed on by {ctx.client_id} can't be read: {problem}")
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    key, version = header.request_api_key, header.request_api_version
+    row = API_TABLE.get(key)
+    if row is None or not row.controller_only:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    asked = RequestContext(
+        key,
+        version,
+        header.correlation_id,
+        header.client_id,
+        request.client_host_address.decode("utf-8", "replace"),
+        ctx.connection_id,
+        ctx.listener,
+        (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal,
+    )
+    response = resolve_handler(row)(broker, message, asked)
+    if isawaitable(response):
+        response = await response
+    frame = encode_response(response, version, header.correlation_id)
+    return EnvelopeResponse(response_data=frame[4:])

@@ -1,0 +1,191 @@
+"""Topics in a cluster: the controller makes, grows and deletes them, this broker asks it to.
+
+What is asked for is done once this broker's own image shows it, so that whoever asked can go on
+here. Configs are written to the store by any broker; all of them watch it (config_watch.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.runtime.to_controller import ask_controller
+from kstore.broker.runtime.topics import Topics
+from kstore.broker.runtime.znodes import read_topic_configs
+from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["ClusterTopics"]
+
+TIMEOUT_S = 15.0
+"""How long the controller may take; then the asker is told REQUEST_TIMED_OUT."""
+SHOWN_S = 10.0
+"""How long this broker waits for its image to show what the controller has done."""
+
+
+class ClusterTopics(Topics):
+    """As Topics, but of a cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(
+            broker.config, broker.store, broker.image, broker.replicas, broker.run_blocking,
+            broker.descriptors.refuse_logs,
+        )  # fmt: skip
+        self._broker = broker
+
+    def load(self) -> None:
+        """Nothing: the controller says which logs to open."""
+
+    async def reload_configs(self, names: Collection[str] | None) -> None:
+        """Read again what is set for topics (None: for all), and let what has changed act."""
+        async with self._one_at_a_time:
+            if names is None:
+                names = list(self._image.topics)
+            read = await self._in_store(
+                lambda: {name: read_topic_configs(self._store, name) for name in names}
+            )
+            slices = Slices()
+            for name, configs in read.items():
+                topic = self._image.topics.get(name)
+                if topic is None:
+                    self._broker.replica_manager.images.forget_configs()
+                elif configs != topic.configs:
+                    self._image.put_topic(topic._replace(configs=configs))
+                    self._configure(topic, configs)
+                await slices.breathe()
+
+    @property
+    def _controller(self) -> Any:
+        """The controller, if it is this broker."""
+        cluster = self._broker.cluster
+        return None if cluster is None else cluster.controller
+
+    async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
+        """Have a topic made and return its image; TopicError."""
+        controller = self._controller
+        if controller is None:
+            made = await self._ask_to_create(new, validate_only=validate_only)
+        else:
+            made = await _told(controller.create_topic(new, validate_only=validate_only))
+        if validate_only:
+            return made
+        await self._wait_for(new.name, len(made.partitions))
+        return self._image.topics.get(new.name, made)
+
+    async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
+        """Have a topic grow; TopicError."""
+        controller = self._controller
+        if controller is None:
+            await self._ask_to_grow(new, validate_only=validate_only)
+        else:
+            await _told(controller.add_partitions(new, validate_only=validate_only))
+        if not validate_only:
+            await self._wait_for(new.name, new.total_count)
+
+    async def delete(self, name: str) -> None:
+        """Have a topic deleted; TopicError."""
+        known = self._known(name)
+        if not self._config["delete.topic.enable"]:
+            raise TopicError(
+                ErrorCode.TOPIC_DELETION_DISABLED,
+                f"'{name}' is kept: this broker has delete.topic.enable=false.",
+            )
+        controller = self._controller
+        if controller is None:
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name)], timeout_ms=int(TIMEOUT_S * 1000)
+            )
+            answer = await self._ask(request)
+            _refuse(answer.responses[0])
+        else:
+            await _told(controller.delete_topic(name))
+        images = self._broker.replica_manager.images
+        await images.wait_until(lambda: not self._shows(known), SHOWN_S)
+
+    def _shows(self, topic: TopicImage) -> bool:
+        known = self._image.topics.get(topic.name)
+        return known is not None and known.topic_id == topic.topic_id
+
+    # ---- asking the controller ----
+
+    async def _ask(self, request: Any) -> Any:
+        return await _told(ask_controller(self._broker, request, timeout_s=TIMEOUT_S))
+
+    async def _ask_to_create(self, new: NewTopic, *, validate_only: bool) -> TopicImage:
+        topic = CreatableTopic(
+            name=new.name,
+            num_partitions=new.num_partitions,
+            replication_factor=new.replication_factor,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                for index, replicas in new.assignments.items()
+            ],
+            configs=[
+                CreatableTopicConfig(name=name, value=value) for name, value in new.configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(
+            topics=[topic], timeout_ms=int(TIMEOUT_S * 1000), validate_only=validate_only
+        )
+        answer = await self._ask(request)
+        [made] = answer.topics
+        _refuse(made)
+        partitions = (PartitionImage(-1, -1, (), ()),) * made.num_partitions
+        return TopicImage(new.name, uuid4() if validate_only else made.topic_id, partitions, {})
+
+    async def _ask_to_grow(self, new: NewPartitions, *, validate_only: bool) -> None:
+        assignments = None
+        if new.assignments is not None:
+            assignments = [
+                CreatePartitionsAssignment(broker_ids=list(replicas))
+                for replicas in new.assignments
+            ]
+        topic = CreatePartitionsTopic(name=new.name, count=new.total_count, assignments=assignments)
+        request = CreatePartitionsRequest(
+            topics=[topic], timeout_ms=int(TIMEOUT_S * 1000), validate_only=validate_only
+        )
+        answer = await self._ask(request)
+        _refuse(answer.results[0])
+
+    async def _wait_for(self, name: str, count: int) -> None:
+        """Wait until this broker knows so many partitions of a topic, and who leads them."""
+
+        def is_there() -> bool:
+            known = self._image.topics.get(name)
+            if known is None or len(known.partitions) < count:
+                return False
+            return all(partition.leader >= 0 for partition in known.partitions)
+
+        await self._broker.replica_manager.images.wait_until(is_there, SHOWN_S)
+
+
+async def _told(answer: Any) -> Any:
+    """The answer; whatever Kafka error comes instead, as a TopicError."""
+    try:
+        return await answer
+    except KafkaError as problem:
+        code = problem.code if problem.code > 0 else ErrorCode.REQUEST_TIMED_OUT
+        raise TopicError(code, str(problem)) from problem
+
+
+def _refuse(row: Any) -> None:
+    """TopicError where the controller has refused."""
+    if row.error_code != ErrorCode.NONE:
+        raise TopicError(row.error_code, row.error_message or "The controller has refused it.")

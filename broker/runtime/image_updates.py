@@ -1,0 +1,204 @@
+"""The metadata image of a broker in a cluster: what UpdateMetadata says, laid over what was known.
+
+The data plane's table gets every partition of the cluster too, so that a request for one that is
+elsewhere is told who leads it. Topic configs are not in UpdateMetadata: they come from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kstore._fast.partition_table import Partition, TopicEntry
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.runtime.znodes import read_topic_configs
+from kstore.broker.state.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from kstore.protocol.cluster_control import (
+    FULL,
+    UpdateMetadataBroker,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+    UpdateMetadataTopic,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.replica_manager import ReplicaManager
+
+__all__ = ["ImageUpdates"]
+
+DELETED = -2
+UNKNOWN = PartitionImage(-1, -1, (), ())
+"""A partition of which nothing was said yet, though of one with a larger index."""
+
+
+class ImageUpdates:
+    """Takes UpdateMetadata into the image, and tells who waits for a change of it."""
+
+    def __init__(self, broker: Broker, manager: ReplicaManager) -> None:
+        self.on_topic_deleted: list[Callable[[str], None]] = []
+        """Called with the name of a topic that is gone."""
+        self._broker = broker
+        self._manager = manager
+        self._configs: dict[UUID, Mapping[str, str]] = {}  # of topics not in the image yet
+        self._next_change: asyncio.Future[None] | None = None
+
+    async def update(self, request: UpdateMetadataRequest) -> None:
+        """Take over one request: all live brokers, and the partitions that it names."""
+        slices = Slices()
+        await self._take_brokers(request, slices)
+        gone = [topic for topic in request.topic_states if _is_deleted(topic)]
+        there = [topic for topic in request.topic_states if not _is_deleted(topic)]
+        for topic in gone:
+            self._remove(topic.topic_name, topic.topic_id)
+        configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
+        for topic in there:
+            await self._take_topic(topic, configs[topic.topic_name], slices)
+        if request.type == FULL:
+            named = {topic.topic_name for topic in there}
+            for name in [name for name in self._broker.image.topics if name not in named]:
+                self._remove(name, self._broker.image.topics[name].topic_id)
+        self._broker.image.raise_partition_epoch(request.max_partition_epoch)
+        self._changed()
+
+    async def configs_of(self, topics: Iterable[tuple[str, UUID]]) -> dict[str, Mapping[str, str]]:
+        """What is set for topics, by name; the store is read for those that are new."""
+        found: dict[str, Mapping[str, str]] = {}
+        missing: list[tuple[str, UUID]] = []
+        for name, topic_id in topics:
+            known = self._broker.image.topics.get(name)
+            if known is not None and known.topic_id == topic_id:
+                found[name] = known.configs
+            elif topic_id in self._configs:
+                found[name] = self._configs[topic_id]
+            else:
+                missing.append((name, topic_id))
+        if missing:
+            store = self._broker.store
+            read = await self._broker.run_blocking(
+                lambda: [read_topic_configs(store, name) for name, _ in missing]
+            )
+            for (name, topic_id), configs in zip(missing, read, strict=True):
+                found[name] = self._configs[topic_id] = configs
+        return found
+
+    def forget_configs(self) -> None:
+        """What was read for topics that are not in the image yet may have changed."""
+        self._configs.clear()
+
+    async def wait_until(self, check: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until the image is so; whether it is."""
+        loop = self._broker.loop
+        deadline = loop.time() + timeout_s
+        while not check():
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            if self._next_change is None:
+                self._next_change = loop.create_future()
+            await asyncio.wait({self._next_change}, timeout=left)
+        return True
+
+    def _changed(self) -> None:
+        waiting, self._next_change = self._next_change, None
+        if waiting is not None:
+            waiting.set_result(None)
+
+    # ---- brokers ----
+
+    async def _take_brokers(self, request: UpdateMetadataRequest, slices: Slices) -> None:
+        image = self._broker.image
+        before = image.brokers
+        image.set_brokers(map(_broker_image, request.live_brokers), request.controller_id)
+        for node_id, known in before.items():
+            if node_id != self._broker.node_id and image.brokers.get(node_id) != known:
+                self._broker.peers.forget(node_id)
+        alive = {node.node_id: node.epoch for node in image.brokers.values()}
+        replication = self._broker.table.replication
+        replication.racks = {
+            node.node_id: node.rack.encode() for node in image.brokers.values() if node.rack
+        }
+        if alive == replication.live:
+            return
+        replication.live = alive
+        for place in self._manager.led():
+            partition = self._broker.table.partition(place.topic.encode(), place.partition)
+            if partition is not None and partition.online:
+                partition.advance()  # it may have waited for a follower that is gone
+            await slices.breathe()
+
+    # ---- topics ----
+
+    async def _take_topic(
+        self, topic: UpdateMetadataTopic, configs: Mapping[str, str], slices: Slices
+    ) -> None:
+        image = self._broker.image
+        known = image.topics.get(topic.topic_name)
+        if known is not None and known.topic_id != topic.topic_id:
+            self._remove(topic.topic_name, known.topic_id)
+            known = None
+        partitions = [] if known is None else list(known.partitions)
+        entry = self._manager.entry(topic.topic_name, topic.topic_id)
+        for state in sorted(topic.partition_states, key=lambda state: state.partition_index):
+            index = state.partition_index
+            while len(partitions) <= index:
+                partitions.append(UNKNOWN)
+            partitions[index] = _partition_image(partitions[index], state)
+            self._note_leader(entry, index, partitions[index])
+            await slices.breathe()
+        now = image.topics.get(topic.topic_name)
+        if now is not None and now.topic_id == topic.topic_id:
+            configs = now.configs  # which may have changed meanwhile
+        image.put_topic(TopicImage(topic.topic_name, topic.topic_id, tuple(partitions), configs))
+        if known is None:
+            self._configs.pop(topic.topic_id, None)
+            # Its logs may have been opened before it was known here, by what was set then.
+            self._broker.topics.configure(image.topics[topic.topic_name])
+
+    def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
+        """Let the data plane know who leads a partition of which there is no replica here."""
+        place = TopicPartition(entry.name.decode(), index)
+        if place in self._manager.hosted:
+            return
+        table = self._broker.table
+        partition = table.partition(entry.name, index)
+        if partition is None:
+            partition = Partition(entry, index, None, leader_id=image.leader)
+            table.add_partition(partition)
+        if partition.log is None:
+            partition.leader_id = image.leader
+            partition.leader_epoch = image.leader_epoch
+            partition.partition_epoch = image.partition_epoch
+
+    def _remove(self, name: str, topic_id: UUID) -> None:
+        known = self._broker.image.topics.get(name)
+        if known is None or known.topic_id != topic_id:
+            return
+        self._manager.forget_topic(name)
+        self._broker.image.remove_topic(name)
+        self._configs.pop(topic_id, None)
+        for callback in self.on_topic_deleted:
+            callback(name)
+
+
+def _is_deleted(topic: UpdateMetadataTopic) -> bool:
+    return any(state.leader == DELETED for state in topic.partition_states)
+
+
+def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:
+    endpoints = tuple(Endpoint(end.listener, end.host, end.port) for end in broker.endpoints)
+    return BrokerImage(broker.id, endpoints, broker.rack, broker.epoch)
+
+
+def _partition_image(known: PartitionImage, state: UpdateMetadataPartition) -> PartitionImage:
+    return known._replace(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        partition_epoch=state.partition_epoch,
+        state_version=state.state_version,
+    )

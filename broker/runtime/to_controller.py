@@ -1,0 +1,64 @@
+"""Requests that only the controller can answer, handed on to it with who sent them (KIP-590).
+
+The controller may change meanwhile, or be unknown for a moment: then this waits, and tries again,
+until the request's time is over. So a request may be carried out twice, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
+from kstore.protocol.envelope import EnvelopeRequest
+from kstore.protocol.registry import APIS, decode_response, encode_request
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
+
+__all__ = ["ask_controller"]
+
+RETRY_S = 0.05
+AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH})
+
+
+async def ask_controller(
+    broker: Broker,
+    request: Message,
+    *,
+    timeout_s: float,
+    version: int | None = None,
+    client_id: str | None = None,
+    principal: str = "",
+    client_host: str = "",
+) -> Any:
+    """The controller's answer; KafkaError (NOT_CONTROLLER, RequestTimedOutError) without one.
+
+    ``version`` is that of the request, the highest by default; the others say who asks.
+    """
+    api = APIS[request.API_KEY]
+    version = api.max_version if version is None else version
+    envelope = EnvelopeRequest(
+        request_data=encode_request(request, version, 0, client_id)[4:],
+        request_principal=principal.encode(),
+        client_host_address=client_host.encode(),
+    )
+    loop = broker.loop
+    deadline = loop.time() + timeout_s
+    problem: KafkaError = error_for(ErrorCode.NOT_CONTROLLER)
+    while (left := deadline - loop.time()) > 0:
+        cluster = broker.cluster
+        if cluster is not None and cluster.controller_id >= 0:
+            try:
+                response = await broker.peers.ask(cluster.controller_id, envelope, left)
+            except NetworkError as error:
+                problem = error
+            else:
+                if response.error_code == ErrorCode.NONE:
+                    return decode_response(response.response_data, api.response, version)[1]
+                problem = error_for(response.error_code)
+                if response.error_code not in AGAIN:
+                    raise problem
+        await asyncio.sleep(RETRY_S)
+    raise problem

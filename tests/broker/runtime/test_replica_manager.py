@@ -1,0 +1,366 @@
+"""broker/runtime/replica_manager.py and image_updates.py: what a broker does with what the
+controller says, on a real store and real logs; fetching from leaders is a double.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from kstore.broker.runtime import znodes
+from kstore.broker.runtime.broker import Broker
+from kstore.broker.state.image import Endpoint, PartitionImage, TopicImage
+from kstore.config import BrokerConfig
+from kstore.errors import ErrorCode
+from kstore.protocol.cluster_control import (
+    FULL,
+    INCREMENTAL,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopic,
+    StopReplicaPartition,
+    StopReplicaRequest,
+    StopReplicaTopic,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+    UpdateMetadataTopic,
+)
+from kstore.record import build_batch
+from kstore.types import TopicPartition
+
+ME, OTHER, THIRD = 1, 2, 3
+BROKER_EPOCH = 40
+ID = uuid4()
+T0 = TopicPartition("t", 0)
+
+
+def on_a_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
+    """Run an async test."""
+
+    def run(tmp_path: Path) -> None:
+        async def main() -> None:
+            await test(tmp_path)
+
+        asyncio.run(main())
+
+    return run
+
+
+class Fetchers:
+    """What is followed: partition to leader and epoch."""
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicPartition, tuple[int, int]] = {}
+
+    def follow(self, place: TopicPartition, partition: Any, leader: int, epoch: int) -> None:
+        self.followed[place] = (leader, epoch)
+
+    def stop(self, place: TopicPartition) -> None:
+        self.followed.pop(place, None)
+
+
+class Member:
+    """This broker's place in the cluster."""
+
+    broker_epoch = BROKER_EPOCH
+    controller = None
+    is_controller = False
+    controller_id = OTHER
+
+
+class InCluster(Broker):
+    """A broker whose fetchers are a double."""
+
+    fetchers: Any = None
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[InCluster]:
+    config = BrokerConfig.load(
+        overrides={
+            "node.id": str(ME),
+            "log.dirs": str(folder / "data"),
+            "kstore.coordination.dir": str(folder / "store"),
+        }
+    )
+    reports: list[str] = []
+    broker = InCluster(config, asyncio.get_running_loop(), None, reports.append)
+    broker.fetchers = Fetchers()
+    broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
+    broker.cluster = Member()  # type: ignore[assignment]
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+def isr(
+    *rows: LeaderAndIsrPartition, topic_id: UUID = ID, name: str = "t", **fields: Any
+) -> LeaderAndIsrRequest:
+    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
+    topics = [LeaderAndIsrTopic(topic_name=name, topic_id=topic_id, partition_states=list(rows))]
+    return LeaderAndIsrRequest(topic_states=topics if rows else [], **(settings | fields))
+
+
+def state(
+    leader: int = ME, epoch: int = 0, version: int = 0, index: int = 0,
+    replicas: tuple[int, ...] = (ME, OTHER), in_sync: tuple[int, ...] = (ME, OTHER),
+) -> LeaderAndIsrPartition:  # fmt: skip
+    return LeaderAndIsrPartition(
+        partition_index=index, leader=leader, leader_epoch=epoch, state_version=version,
+        replicas=list(replicas), isr=list(in_sync),
+    )  # fmt: skip
+
+
+def metadata(
+    *rows: UpdateMetadataPartition, topic_id: UUID = ID, alive: tuple[int, ...] = (ME, OTHER),
+    **fields: Any,
+) -> UpdateMetadataRequest:  # fmt: skip
+    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
+    topic = UpdateMetadataTopic(topic_name="t", topic_id=topic_id, partition_states=list(rows))
+    return UpdateMetadataRequest(
+        topic_states=[topic] if rows else [],
+        live_brokers=[
+            UpdateMetadataBroker(
+                id=node,
+                endpoints=[UpdateMetadataEndpoint(port=node, host="h", listener="PLAINTEXT")],
+                epoch=node * 10,
+            )
+            for node in alive
+        ],
+        **(settings | fields),
+    )
+
+
+def known(leader: int, epoch: int = 0, index: int = 0, **fields: Any) -> UpdateMetadataPartition:
+    return UpdateMetadataPartition(
+        partition_index=index, leader=leader, leader_epoch=epoch,
+        **({"replicas": [ME, OTHER], "isr": [ME, OTHER]} | fields),
+    )  # fmt: skip
+
+
+def codes(response: Any) -> list[int]:
+    return [row.error_code for topic in response.topics for row in topic.partition_errors]
+
+
+@on_a_loop
+async def test_a_broker_leads_then_follows_then_stops(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        told: list[tuple[TopicPartition, bool, int]] = []
+        manager.on_leadership.append(lambda *what: told.append(what))
+        assert codes(await manager.leader_and_isr(isr(state()))) == [0]
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert (partition.online, partition.leader_epoch) == (True, 0)
+        assert broker.append(T0, build_batch([b"x"])).error_code == 0
+
+        await manager.leader_and_isr(isr(state(OTHER, epoch=1)))
+        assert not partition.online
+        assert broker.fetchers.followed == {T0: (OTHER, 1)}
+
+        await manager.leader_and_isr(isr(state(-1, epoch=2)))
+        assert broker.fetchers.followed == {}, "nobody leads, so nobody is followed"
+
+        await manager.leader_and_isr(isr(state(ME, epoch=3, in_sync=(ME,))))
+        assert partition.online
+        assert partition.log_end_offset == 1, "the log is the same"
+
+        stop = StopReplicaPartition(partition_index=0, leader_epoch=3, delete_partition=True)
+        request = StopReplicaRequest(
+            controller_epoch=5, broker_epoch=BROKER_EPOCH,
+            topic_states=[StopReplicaTopic(topic_name="t", partition_states=[stop])],
+        )  # fmt: skip
+        response = await manager.stop_replica(request)
+        assert [row.error_code for row in response.partition_errors] == [0]
+        assert not (folder / "data" / "t-0").exists()
+        assert partition.log is None
+        assert not partition.online
+        assert told == [
+            (T0, True, 0),
+            (T0, False, 1),
+            (T0, False, 2),
+            (T0, True, 3),
+            (T0, False, 3),
+        ]
+
+
+@on_a_loop
+async def test_a_deposed_controller_and_news_for_an_earlier_life_are_refused(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(epoch=4)))
+        stale = ErrorCode.STALE_CONTROLLER_EPOCH
+        assert (await manager.leader_and_isr(isr(controller_epoch=4))).error_code == stale
+        assert (await manager.update_metadata(metadata(controller_epoch=4))).error_code == stale
+        assert (await manager.stop_replica(StopReplicaRequest(controller_epoch=4))).error_code == (
+            stale
+        )
+        early = isr(state(epoch=9), broker_epoch=BROKER_EPOCH - 1)
+        assert (await manager.leader_and_isr(early)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert manager.hosted[T0].leader_epoch == 4
+        assert codes(await manager.leader_and_isr(isr(state(OTHER, epoch=3)))) == [stale]
+        assert broker.fetchers.followed == {}
+
+
+@on_a_loop
+async def test_the_same_epoch_brings_another_isr_only_if_it_is_newer(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(version=3)))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        await manager.leader_and_isr(isr(state(version=2, in_sync=(ME,))))
+        assert partition.isr == (ME, OTHER)
+        await manager.leader_and_isr(isr(state(version=4, in_sync=(ME,))))
+        assert len(partition.isr) == 1
+
+
+@on_a_loop
+async def test_a_partition_of_which_this_broker_is_no_replica_is_not_opened(folder: Path) -> None:
+    async with opened(folder) as broker:
+        wrong = state(OTHER, replicas=(OTHER, THIRD))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes(await broker.replica_manager.leader_and_isr(isr(wrong))) == [unknown]
+        assert not (folder / "data" / "t-0").exists()
+
+
+@on_a_loop
+async def test_the_log_of_a_deleted_topic_of_that_name_is_put_aside(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(replicas=(ME,), in_sync=(ME,))))
+        broker.append(T0, build_batch([b"of the old topic"]))
+        new = uuid4()
+        assert codes(await manager.leader_and_isr(isr(state(), topic_id=new))) == [0]
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.log_end_offset == 0
+        assert partition.log.topic_id == new
+        assert len(list((folder / "data").glob("t-0.*-stray"))) == 1
+
+
+@on_a_loop
+async def test_a_full_request_ends_what_it_does_not_name(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        gone = uuid4()
+        await manager.leader_and_isr(isr(state(), state(index=1)))
+        await manager.leader_and_isr(isr(state(), name="gone", topic_id=gone))
+        topic = TopicImage("gone", gone, (PartitionImage(ME, 0, (ME,), (ME,)),), {})
+        znodes.create_topic(broker.store, topic)
+        znodes.delete_topic(broker.store, topic)
+        assert not manager.ready.is_set()
+        await manager.leader_and_isr(isr(state(), type=FULL))
+        assert sorted(manager.hosted) == [T0]
+        names = sorted(path.name for path in (folder / "data").glob("*-[01]*"))
+        assert [name.split(".")[0] for name in names] == ["t-0", "t-1"], "gone-0 was deleted"
+        assert names[1].endswith("-stray")
+        assert not manager.ready.is_set(), "it does not know the cluster yet"
+        await manager.update_metadata(metadata(known(ME), type=FULL))
+        assert manager.ready.is_set()
+
+
+@on_a_loop
+async def test_after_a_restart_only_what_is_named_is_opened(folder: Path) -> None:
+    async with opened(folder) as broker:
+        await broker.replica_manager.leader_and_isr(
+            isr(state(replicas=(ME,), in_sync=(ME,)), state(index=1))
+        )
+        broker.append(T0, build_batch([b"a", b"b"]))
+    async with opened(folder) as broker:
+        assert broker.table.topics() == []
+        await broker.replica_manager.leader_and_isr(
+            isr(state(epoch=2, replicas=(ME,), in_sync=(ME,)), type=FULL)
+        )
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.high_watermark == 2
+        assert broker.replicas.places() == [T0]
+
+
+@on_a_loop
+async def test_metadata_is_what_was_said_last_of_each_partition(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        znodes.create_topic(
+            broker.store,
+            TopicImage("t", ID, (PartitionImage(ME, 0, (ME,), (ME,)),) * 2, {"retention.ms": "7"}),
+        )
+        await manager.update_metadata(metadata(known(ME), known(OTHER, index=1), type=FULL))
+        topic = broker.image.topics["t"]
+        assert topic.configs == {"retention.ms": "7"}
+        assert [p.leader for p in topic.partitions] == [ME, OTHER]
+        assert broker.image.controller_id == OTHER
+        assert {node: b.epoch for node, b in broker.image.brokers.items()} == {ME: 10, OTHER: 20}
+
+        await manager.update_metadata(
+            metadata(known(-1, epoch=1, index=1), alive=(ME,), type=INCREMENTAL)
+        )
+        assert [p.leader for p in broker.image.topics["t"].partitions] == [ME, -1]
+        assert list(broker.image.brokers) == [ME]
+
+        await manager.update_metadata(metadata(known(-2), alive=(ME,)))
+        assert broker.image.topics == {}
+        assert broker.table.topic(b"t") is None
+
+
+@on_a_loop
+async def test_the_data_plane_knows_who_leads_what_is_not_here(folder: Path) -> None:
+    async with opened(folder) as broker:
+        await broker.replica_manager.update_metadata(metadata(known(OTHER, epoch=6)))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert (partition.log, partition.online) == (None, False)
+        assert (partition.leader_id, partition.leader_epoch) == (OTHER, 6)
+        await broker.replica_manager.leader_and_isr(isr(state(ME, epoch=7)))
+        assert broker.table.partition(b"t", 0) is partition, "fetch sessions hold on to it"
+        assert partition.online
+        await broker.replica_manager.update_metadata(metadata(known(OTHER, epoch=6)))
+        assert partition.leader_epoch == 7, "LeaderAndIsr alone says what this broker leads"
+
+
+@on_a_loop
+async def test_without_a_session_nothing_is_led_until_the_controller_says_so_again(
+    folder: Path,
+) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(epoch=4)))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        manager.fence()
+        assert not partition.online
+        await manager.leader_and_isr(isr(state(epoch=4)))
+        assert partition.online
+
+
+@on_a_loop
+async def test_configs_of_topics_follow_the_store(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        topic = TopicImage("t", ID, (PartitionImage(ME, 0, (ME,), (ME,)),), {})
+        znodes.create_topic(broker.store, topic)
+        await manager.leader_and_isr(isr(state()))
+        await manager.update_metadata(metadata(known(ME)))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        other = broker.store.new_session()
+        try:
+            znodes.set_configs(other, "t", {"segment.bytes": "2000000"})
+            async with asyncio.timeout(30):
+                while partition.log.config.segment_bytes != 2_000_000:
+                    await asyncio.sleep(0.01)
+            assert broker.image.topics["t"].configs == {"segment.bytes": "2000000"}
+            znodes.write_configs(other, "brokers", "<default>", {"log.retention.ms": "12345"})
+            async with asyncio.timeout(30):
+                while partition.log.config.retention_ms != 12_345:
+                    await asyncio.sleep(0.01)
+        finally:
+            other.close()
