@@ -77,7 +77,12 @@ class Broker:
         self.plane = DataPlane(
             server,
             self.table,
-            ProducePath(self.table, report, durable=config["kstore.flush.policy"] == "always"),
+            ProducePath(
+                self.table,
+                report,
+                durable=config["kstore.flush.policy"] == "always",
+                call_later=loop.call_later,
+            ),
             FetchPath(
                 self.table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]
             ),

@@ -33,6 +33,8 @@ cdef class Connection(Outbox):
     cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int park_produce(
+        self, RequestHead* head, AnswerBuffer out, Py_ssize_t start) except -1
     cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int keep_rest(self, uint8_t* data, Py_ssize_t size, bint progress) except -1

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memmove
 
 from kstore._fast.buffer cimport load_int32, store_int32
 from kstore._fast.clock cimport now_ms
-from kstore._fast.data_plane cimport API_LIMIT, READ_BYTES, ApiEntry, DataPlane
+from kstore._fast.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_MALFORMED, PRODUCE_SILENT)
@@ -221,6 +221,7 @@ cdef class Connection(Outbox):
         cdef RequestHead head
         cdef WireReader r
         cdef ApiEntry* api
+        cdef int place
         cdef AnswerBuffer out
         r.p = data
         r.end = data + size
@@ -230,9 +231,10 @@ cdef class Connection(Outbox):
         head.correlation_id = read_int32(&r)
         if r.bad:
             return self.fail(f"its request of {size} bytes is shorter than a header")
-        if not 0 <= head.api_key < API_LIMIT or self.plane.apis[head.api_key].max_version < 0:
+        place = api_place(head.api_key)
+        if place < 0 or self.plane.apis[place].max_version < 0:
             return self.fail(f"it asked for API key {head.api_key}, which is not served")
-        api = &self.plane.apis[head.api_key]
+        api = &self.plane.apis[place]
         api.requests += 1
         head.flexible = head.api_version >= api.flexible_from
         if not api.min_version <= head.api_version <= api.max_version:
@@ -291,10 +293,11 @@ cdef class Connection(Outbox):
         cdef int64_t size = r.end - r.p
         cdef int outcome = self.plane.produce.handle(self, r, head.api_version, out)
         if self.quotas is not None and outcome == PRODUCE_ANSWERED:
-            # The throttle time stands last, before the end of the tagged fields.
-            self.charge(PRODUCE, size, out, out.size - 4 - head.flexible_answer)
+            self.charge(PRODUCE, size, out, self.plane.produce.throttle_at)
         elif self.quotas is not None and outcome == PRODUCE_SILENT:
             self.charge(PRODUCE, size, None, 0)
+        if outcome == PRODUCE_ANSWERED and self.plane.produce.waits is not None:
+            return self.park_produce(head, out, start)
         if outcome == PRODUCE_ANSWERED and not self.plane.produce.appended:
             end_answer(out, start)
             return self.queue_answer(out)
@@ -309,6 +312,23 @@ cdef class Connection(Outbox):
             return self.fail(f"its Produce request of version {head.api_version} is malformed")
         if outcome == PRODUCE_CLOSE:
             return self.fail("a Produce request without acknowledgement (acks=0) failed")
+        return 0
+
+    cdef int park_produce(
+        self, RequestHead* head, AnswerBuffer out, Py_ssize_t start
+    ) except -1:
+        """An answer that waits for followers; and for the disk, where that is asked for."""
+        cdef list appended = self.plane.produce.appended
+        cdef AnswerBuffer answer = out
+        if out is self.plane.out:
+            answer = AnswerBuffer(out.size - start)
+            put_raw(answer, out.data + start, out.size - start)
+            out.size = start
+        slot = self.plane.produce.park(
+            self, head.correlation_id, head.flexible_answer, answer, start)
+        self.slots.append(slot)
+        if appended:
+            self.plane.server.answer_when_durable(appended, slot, b"")
         return 0
 
     cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
@@ -334,7 +354,7 @@ cdef class Connection(Outbox):
         """
         cdef Py_ssize_t size = r.end - r.p
         cdef bytes body = (<const char*>r.p)[:size]
-        cdef bint cached = self.plane.apis[head.api_key].cached and size <= MAX_CACHED_KEY_BYTES
+        cdef bint cached = self.plane.apis[api_place(head.api_key)].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
         answer = None
         if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:

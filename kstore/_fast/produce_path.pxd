@@ -3,6 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.partition_table cimport Partition, PartitionTable
+from kstore._fast.produce_slot cimport ProduceSlot, ProduceWaits
 from kstore._fast.slots cimport AnswerSink
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 
@@ -18,6 +19,7 @@ cdef struct ProduceOffsets:
     int64_t log_append_time_ms
     int64_t log_start_offset
     int64_t log_end_offset          # only for who gives offsets (KIP-391)
+    int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
 
 cdef class ProducePath:
     cdef PartitionTable table
@@ -29,21 +31,33 @@ cdef class ProducePath:
     cdef public object admit_transactional
     # of the request at hand
     cdef bint needs_all             # acks=all
+    cdef int32_t timeout_ms
+    cdef list waits                 # PartWait, for what the followers do not have yet; or None
+    cdef list leaders               # node ids that the answer names (KIP-951); or None
+    cdef Py_ssize_t throttle_at     # where the answer has its throttle time
     cdef bint in_transaction        # it names a transactional id
     cdef bint extended              # a topic has tagged fields, perhaps its partition count
     cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef bint offset_refused        # and its client may not do that
     cdef dict refused               # partition to why its transactional batch is not appended
     cdef readonly list appended     # (log, end offset) of this request, where it is durable
+    cdef readonly ProduceWaits waiting  # answers that wait for followers
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in
     # r stands behind the request header; the records in the frame are changed in place.
     cdef int handle(
         self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
+    # The slot of the request at hand, whose encoded answer begins at start and waits for followers.
+    cdef ProduceSlot park(
+        self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
+        Py_ssize_t start)
     cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,
         ProduceOffsets* offsets
+    ) except -1
+    cdef int wait_for(
+        self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
     ) except -1

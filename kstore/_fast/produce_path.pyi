@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.partition_table import PartitionTable
+from kstore._fast.produce_slot import ProduceWaits
 
 class ProducePath:
     """The state that all produce requests share: the partitions, and the counters."""
@@ -22,6 +23,14 @@ class ProducePath:
     about partitions where the producer has no open transaction: the error codes of those whose
     batch may not be appended. None: all may.
     """
+    waiting: ProduceWaits
+    """The answers that wait for followers."""
     def __init__(
-        self, table: PartitionTable, report: Callable[[str], None], *, durable: bool = False
-    ) -> None: ...
+        self,
+        table: PartitionTable,
+        report: Callable[[str], None],
+        *,
+        durable: bool = False,
+        call_later: Callable[..., Any] | None = None,
+    ) -> None:
+        """``call_later`` ends waits for followers after the request's time; None: nothing does."""

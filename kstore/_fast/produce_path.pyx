@@ -21,7 +21,9 @@ from kstore._fast.error_codes cimport (
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
+from kstore._fast.node_hints cimport put_leader, write_endpoints
 from kstore._fast.partition_table cimport TopicEntry
+from kstore._fast.produce_slot cimport PartWait
 from kstore._fast.recompress cimport recompressed
 from kstore._fast.producer_table cimport ProducerEntry
 from kstore._fast.wire cimport (
@@ -127,8 +129,11 @@ cdef int16_t check_records(
 cdef class ProducePath:
     """The state that all produce requests share: the partitions, and the counters."""
 
-    def __init__(self, PartitionTable table not None, report, *, bint durable=False):
+    def __init__(
+        self, PartitionTable table not None, report, *, bint durable=False, call_later=None
+    ):
         self.table = table
+        self.waiting = ProduceWaits(table, call_later)
         self.durable = durable
         self.appended = []
         self.report = report
@@ -145,7 +150,7 @@ cdef class ProducePath:
         self.in_transaction = transactional_id.size >= 0
         acks = read_int16(r)
         self.needs_all = acks == -1
-        read_int32(r)                               # timeout: nothing waits for followers here
+        self.timeout_ms = read_int32(r)
         if r.bad or not is_whole(r[0], version, &ahead):
             return PRODUCE_MALFORMED
         self.requests += 1
@@ -156,7 +161,7 @@ cdef class ProducePath:
             and not self.may_give_offsets(connection))
         if self.durable:
             self.appended = []
-        self.refused = None
+        self.refused = self.waits = self.leaders = None
         if self.in_transaction and self.admit_transactional is not None:
             self.admit(r[0], version, transactional_id)
         topics = read_count(r, flexible)
@@ -165,11 +170,29 @@ cdef class ProducePath:
         for i in range(topics):
             failures += self.append_topic(r, version, acks, out)
         room(out, 8)
-        put_int32(out, 0)                           # throttle time
-        put_no_tags(out, flexible)
+        self.throttle_at = out.size
+        put_int32(out, 0)
+        if self.leaders is None:
+            put_no_tags(out, flexible)
+        else:
+            write_endpoints(out, self.table, self.leaders, connection.listener_name())
         if acks == 0:
             return PRODUCE_CLOSE if failures else PRODUCE_SILENT
         return PRODUCE_ANSWERED
+
+    cdef ProduceSlot park(
+        self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
+        Py_ssize_t start
+    ):
+        cdef PartWait wait
+        cdef list waits = self.waits
+        self.waits = None
+        for wait in waits:
+            wait.error_at -= start
+            if wait.tags_at >= 0:
+                wait.tags_at -= start
+        return self.waiting.park(
+            sink, correlation_id, flexible, answer, waits, self.timeout_ms, bool(self.appended))
 
     cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1:
         """Ask the coordinator about the partitions where the producer has no open transaction: it
@@ -233,6 +256,7 @@ cdef class ProducePath:
         cdef int32_t index
         cdef int16_t error
         cdef int failures = 0
+        cdef Py_ssize_t error_at, tags_at
         cdef ProduceOffsets offsets
         room(out, topic.size + 16)
         if version >= FIRST_TOPIC_ID:
@@ -249,7 +273,7 @@ cdef class ProducePath:
             known_epoch = read_number_tag(r, flexible, LEADER_EPOCH_TAG, 4)
             partition = None
             offsets.base_offset = offsets.log_append_time_ms = -1
-            offsets.log_start_offset = offsets.log_end_offset = -1
+            offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
             error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
             if entry is not None:
                 error = check_count(entry, known_count)
@@ -263,7 +287,15 @@ cdef class ProducePath:
                 error = self.append_one(partition, records, version, known_epoch, &offsets)
             if error != NONE:
                 failures += 1
-            put_partition(out, version, index, error, &offsets, partition)
+            error_at = out.size + 4
+            tags_at = put_partition(out, version, index, error, &offsets, partition)
+            if offsets.wait_offset >= 0:
+                self.wait_for(partition, offsets.wait_offset, error_at, tags_at)
+            elif (error != NONE and self.table.node_endpoint is not None
+                    and tells_leader(version, error, partition)):
+                self.leaders = self.leaders or []
+                if partition.leader_id not in self.leaders:
+                    self.leaders.append(partition.leader_id)
         skip_tags(r, flexible)
         put_no_tags(out, flexible)
         return failures
@@ -307,6 +339,9 @@ cdef class ProducePath:
         if result.error_code == NONE:
             offsets.base_offset = result.base_offset
             offsets.log_append_time_ms = result.log_append_time_ms
+            if (self.needs_all and partition.replication is not None
+                    and partition.core.high_watermark <= result.last_offset):
+                offsets.wait_offset = result.last_offset + 1
             if self.durable:
                 self.appended.append((partition.log, result.last_offset + 1))
         offsets.log_start_offset = result.log_start_offset
@@ -315,6 +350,20 @@ cdef class ProducePath:
             if result.error_code == INVALID_RECORD and has_gaps(records):
                 return CORRUPT_MESSAGE
         return result.error_code
+
+    cdef int wait_for(
+        self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
+    ) except -1:
+        """The answer tells, at these places, of records that the followers do not have yet."""
+        cdef PartWait wait = PartWait.__new__(PartWait)
+        wait.partition = partition
+        wait.end_offset = end_offset
+        wait.error_at = error_at
+        wait.tags_at = tags_at
+        if self.waits is None:
+            self.waits = []
+        self.waits.append(wait)
+        return 0
 
 
 cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
@@ -353,12 +402,13 @@ cdef int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
     return FENCED_LEADER_EPOCH if known_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
 
 
-cdef int put_partition(
+cdef Py_ssize_t put_partition(
     AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
     Partition partition
-) except -1:
-    """One partition's answer."""
+) except -2:
+    """One partition's answer. Returns where its tagged fields begin, -1 where they tell no leader."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef Py_ssize_t tags_at
     room(out, PARTITION_ANSWER_BYTES)
     put_int32(out, index)
     put_int16(out, error)
@@ -369,26 +419,28 @@ cdef int put_partition(
     if version >= FIRST_ERROR_MESSAGE:
         put_count(out, 0, flexible)                 # record errors
         put_string(out, NULL, -1, flexible)         # error message
+    tags_at = out.size
     if flexible:
-        put_partition_tags(out, version, error, offsets, partition)
-    return 0
+        put_partition_tags(out, tells_leader(version, error, partition), offsets, partition)
+    return tags_at if version >= FIRST_CURRENT_LEADER else -1
+
+
+cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept:
+    """Whether the answer names the leader: to a client that asked the wrong broker (KIP-951) or
+    with an old epoch.
+    """
+    return version >= FIRST_CURRENT_LEADER and (
+        error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH
+    ) and partition.leader_id >= 0
 
 
 cdef int put_partition_tags(
-    AnswerBuffer out, int version, int16_t error, ProduceOffsets* offsets, Partition partition
+    AnswerBuffer out, bint leader, ProduceOffsets* offsets, Partition partition
 ) noexcept:
-    """The leader, for a client that asked the wrong broker (KIP-951) or with an old epoch; the log
-    end offset, for one that gives offsets.
-    """
-    cdef bint leader = version >= FIRST_CURRENT_LEADER and (
-        error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH)
+    """The leader; the log end offset, for one that gives offsets."""
     put_int8(out, leader + (offsets.log_end_offset >= 0))
     if leader:
-        put_int8(out, LEADER_TAG)
-        put_int8(out, 9)
-        put_int32(out, partition.leader_id)
-        put_int32(out, partition.leader_epoch)
-        put_no_tags(out, True)
+        put_leader(out, LEADER_TAG, partition)
     if offsets.log_end_offset >= 0:
         put_unsigned(out, LOG_END_OFFSET_TAG)
         put_int8(out, 8)

@@ -144,15 +144,16 @@ class Plane:
         self.sessions: FetchSessionCache[Any] = FetchSessionCache(
             limits.pop("max_sessions", 10), iter(range(100, 10_000)).__next__
         )
+        self.produce = ProducePath(
+            self.table, self.server.report, call_later=self.loop.call_later,
+            durable=limits.pop("durable", False),
+        )  # fmt: skip
         self.fetch = FetchPath(
             self.table, self.sessions, self.loop.call_later, self.server.report,
             max_bytes=limits.pop("fetch_max_bytes", 55 << 20),
         )  # fmt: skip
         settings = {"max_request_bytes": 1 << 20, "max_queued_bytes": -1, **limits}
-        self.plane = DataPlane(
-            self.server, self.table, ProducePath(self.table, self.server.report), self.fetch,
-            **settings,
-        )  # fmt: skip
+        self.plane = DataPlane(self.server, self.table, self.produce, self.fetch, **settings)
         for key, row in API_TABLE.items():
             self.plane.serve_api(
                 key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached
