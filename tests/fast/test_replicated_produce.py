@@ -1,0 +1,296 @@
+"""acks=all on a replicated partition: answers wait for the followers, in the order of the requests,
+while what comes behind them is appended; and every way in which such a wait ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+
+PRODUCE = 0
+NEAR, FAR = 6, 7
+REPLICAS = (NODE_ID, NEAR, FAR)
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Cluster(Plane):
+    """Partition 0 of `t` is led here with two followers; partition 1 with none."""
+
+    def __init__(self, folder: Path, **limits: object) -> None:
+        super().__init__(folder, **limits)
+        self.now_ms = 1_000_000
+        self.table.replication.clock = lambda: self.now_ms
+        self.partition(0).lead(3, 1, REPLICAS, REPLICAS)
+
+    def advance_to(self, offset: int) -> None:
+        """Both followers have come so far."""
+        for node_id in (NEAR, FAR):
+            self.fetched(node_id, offset)
+        self.loop.turn()
+
+    def fetched(self, node_id: int, offset: int) -> None:
+        """A follower asks for the records from an offset on."""
+        self.client().send(1, 16, fetch_request(node_id, offset))
+
+
+def fetch_request(node_id: int, offset: int):
+    from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        replica_state=ReplicaState(replica_id=node_id, replica_epoch=-1), max_wait_ms=0,
+        min_bytes=1, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def produce(
+    *partitions: int, acks: int = -1, timeout_ms: int = 1000, version: int = 12
+) -> ProduceRequest:
+    data = [
+        PartitionProduceData(index=index, records=build_batch([b"v"], timestamp=1))
+        for index in partitions
+    ]
+    return ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name="t", partition_data=data)],
+    )  # fmt: skip
+
+
+def answered(client: Client) -> list[list[tuple[int, int, int]]]:
+    """Per answer: (partition, error code, base offset) of its partitions."""
+    return [
+        [(p.index, p.error_code, p.base_offset) for p in parts(response)]
+        for _, response in client.answers()
+    ]
+
+
+def parts(response: ProduceResponse) -> list[PartitionProduceResponse]:
+    [topic] = response.responses
+    return topic.partition_responses
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_the_answer_comes_when_all_in_sync_replicas_have_the_records(
+    cluster: Cluster, version: int
+) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, version, produce(0, version=version))
+    assert client.answers() == []
+    cluster.fetched(NEAR, 1)
+    cluster.loop.turn()
+    assert client.answers() == []
+    cluster.fetched(FAR, 1)
+    cluster.loop.turn()
+    assert answered(client) == [[(0, 0, 0)]]
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_other_acks_wait_for_nobody(cluster: Cluster, acks: int) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0, acks=acks))
+    assert answered(client) == ([[(0, 0, 0)]] if acks else [])
+    assert cluster.partition().high_watermark == 0
+    assert cluster.partition().log_end_offset == 1
+
+
+def test_requests_behind_are_appended_and_all_are_answered_in_order(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.feed(b"".join(client.frame(PRODUCE, 9, produce(0)) for _ in range(3)))
+    client.send(PRODUCE, 9, produce(1))
+    client.send(PRODUCE, 9, produce(0, acks=1))
+    assert cluster.partition().log_end_offset == 4
+    cluster.advance_to(2)
+    assert answered(client) == [[(0, 0, 0)], [(0, 0, 1)]]
+    cluster.advance_to(3)
+    assert answered(client) == [[(0, 0, 2)], [(1, 0, 0)], [(0, 0, 3)]]
+
+
+def test_answers_of_one_fetch_leave_in_one_write(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.feed(b"".join(client.frame(PRODUCE, 9, produce(0)) for _ in range(3)))
+    written = []
+    client.transport.write = lambda data: written.append(bytes(data))  # type: ignore[method-assign]
+    cluster.advance_to(3)
+    assert len(written) == 1
+
+
+def test_a_request_of_several_partitions_waits_for_each(cluster: Cluster) -> None:
+    cluster.partition(1).lead(3, 1, (NODE_ID, NEAR), (NODE_ID, NEAR))
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0, 1))
+    cluster.advance_to(1)
+    assert client.answers() == []
+    cluster.partition(1).follow(NEAR, 4)
+    cluster.loop.turn()
+    assert answered(client) == [[(0, 0, 0), (1, NOT_LEADER, 0)]]
+
+
+def test_the_wait_ends_with_the_requests_time(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0, timeout_ms=500))
+    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    cluster.now_ms += 499
+    cluster.loop.fire_timers()
+    assert client.answers() == []  # the second waits behind the first
+    cluster.now_ms += 1
+    cluster.loop.fire_timers()
+    cluster.loop.turn()
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert answered(client) == [[(0, timed_out, 0)], [(0, timed_out, 1)]]
+    assert cluster.produce.waiting.parked == 0
+    assert cluster.partition().replication.waiting == 0  # type: ignore[union-attr]
+    cluster.advance_to(2)
+    assert client.answers() == []
+
+
+def test_the_timer_is_set_for_the_next_wait(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    client.send(PRODUCE, 9, produce(0, timeout_ms=300))
+    cluster.now_ms += 100
+    cluster.loop.fire_timers()
+    assert answered(client) == [[(0, ErrorCode.REQUEST_TIMED_OUT, 0)]]
+    [timer] = [timer for timer in cluster.loop.timers if not timer.cancelled]
+    assert timer.delay_s == pytest.approx(0.2)
+
+
+def test_lost_leadership_is_told_with_the_new_leader(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 10, produce(0, version=10))
+    cluster.partition().follow(FAR, 4)
+    cluster.loop.turn()
+    [(_, response)] = client.answers()
+    assert response == ProduceResponse(
+        responses=[
+            type(response.responses[0])(
+                name="t",
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=0,
+                        error_code=NOT_LEADER,
+                        base_offset=0,
+                        log_start_offset=0,
+                        current_leader=LeaderIdAndEpoch(leader_id=FAR, leader_epoch=4),
+                    )  # fmt: skip
+                ],
+            )
+        ]
+    )
+
+
+def test_a_deleted_topic_ends_the_wait(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0))
+    cluster.table.remove_topic(b"t")
+    cluster.loop.turn()
+    assert answered(client) == [[(0, NOT_LEADER, 0)]]
+
+
+def test_another_epoch_of_the_same_leader_keeps_the_wait(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0))
+    cluster.partition().lead(4, 2, REPLICAS, (NODE_ID, FAR))
+    cluster.loop.turn()
+    assert client.answers() == []
+    cluster.fetched(FAR, 1)
+    cluster.fetched(NEAR, 1)
+    cluster.loop.turn()
+    assert answered(client) == [[(0, 0, 0)]]
+
+
+def test_too_few_in_sync_replicas_refuse_before_the_append(cluster: Cluster) -> None:
+    partition = cluster.partition()
+    partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
+    partition.isr_applied((NODE_ID,), 2, 3)
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0))
+    assert answered(client) == [[(0, ErrorCode.NOT_ENOUGH_REPLICAS, -1)]]
+    assert partition.log_end_offset == 0
+
+
+def test_too_few_after_the_append_hold_the_high_watermark(cluster: Cluster) -> None:
+    partition = cluster.partition()
+    partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    partition.isr_applied((NODE_ID,), 2, 3)
+    cluster.loop.turn()
+    assert (client.answers(), partition.high_watermark) == ([], 0)
+    cluster.now_ms += 100
+    cluster.loop.fire_timers()
+    assert answered(client) == [[(0, ErrorCode.REQUEST_TIMED_OUT, 0)]]
+
+
+def test_a_lost_connection_waits_no_more(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0))
+    client.connection.connection_lost(None)
+    assert cluster.partition().replication.waiting == 0  # type: ignore[union-attr]
+    assert cluster.produce.waiting.parked == 0
+    cluster.advance_to(1)
+    assert cluster.partition().high_watermark == 1
+
+
+def test_a_partition_that_is_left_with_one_replica_answers(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.send(PRODUCE, 9, produce(0))
+    cluster.partition().lead(4, 2, (NODE_ID,), (NODE_ID,))
+    cluster.loop.turn()
+    assert answered(client) == [[(0, 0, 0)]]
+    assert cluster.partition().replication is None
+    client.send(PRODUCE, 9, produce(0))
+    assert answered(client) == [[(0, 0, 1)]]
+
+
+def test_a_duplicate_waits_for_what_it_repeats(cluster: Cluster) -> None:
+    batch = build_batch([b"v"], timestamp=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    asked = produce(0)
+    asked.topic_data[0].partition_data[0].records = batch
+    clients = [cluster.client(), cluster.client()]
+    for client in clients:
+        client.send(PRODUCE, 9, asked)
+        assert client.answers() == []
+    assert cluster.partition().log_end_offset == 1
+    cluster.advance_to(1)
+    for client in clients:
+        assert answered(client) == [[(0, 0, 0)]]
+
+
+def test_the_disk_is_waited_for_too(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, durable=True)
+    flushed = []
+    cluster.server.answer_when_durable = (  # type: ignore[attr-defined]
+        lambda appended, slot, body: flushed.append(lambda: slot.complete(body))
+    )
+    first, second = cluster.client(), cluster.client()
+    first.send(PRODUCE, 9, produce(0))
+    cluster.advance_to(1)
+    assert first.answers() == []
+    flushed.pop()()
+    assert answered(first) == [[(0, 0, 0)]]
+    second.send(PRODUCE, 9, produce(0))
+    flushed.pop()()
+    assert second.answers() == []
+    cluster.advance_to(2)
+    assert answered(second) == [[(0, 0, 1)]]
+    cluster.close()
