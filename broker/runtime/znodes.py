@@ -30,6 +30,7 @@ __all__ = [
     "begin_expansion",
     "broker_ids",
     "cluster_id",
+    "config_node",
     "create_topic",
     "delete_topic",
     "finish_deletion",
@@ -42,6 +43,7 @@ __all__ = [
     "read_topics",
     "register_broker",
     "set_configs",
+    "topic_node",
     "write_configs",
 ]
 
@@ -360,6 +362,7 @@ def _with_epochs(
 
 
 def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
+    """A topic's id and replicas as Kafka writes them, with those of partitions to be added."""
     parts = list(enumerate(topic.partitions))
     assigned = {str(i): list(p.replicas) for i, p in parts}
     assigned |= {str(len(parts) + i): list(replicas) for i, replicas in enumerate(added)}
@@ -375,6 +378,7 @@ def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
 
 
 def config_node(configs: Mapping[str, str]) -> bytes:
+    """What is set for one thing, as Kafka writes it."""
     return _json({"version": 1, "config": dict(configs)})
 
 

@@ -9,7 +9,8 @@ from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least
 
 __all__ = ["CLUSTER_CONFIGS"]
 
-_BOOLEAN, _INT, _STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.STRING
+_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+_STRING = ConfigType.STRING
 _HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
 
 CLUSTER_CONFIGS = (
@@ -50,5 +51,14 @@ CLUSTER_CONFIGS = (
         "controlled.shutdown.enable", _BOOLEAN, True,
         "Whether a broker that is told to stop first has its leaderships moved to others.",
         _MEDIUM,
+    ),
+    ConfigDef(
+        "auto.leader.rebalance.enable", _BOOLEAN, True,
+        "Whether the controller hands leaderships back to the first replica from time to time.",
+        _HIGH,
+    ),
+    ConfigDef(
+        "leader.imbalance.check.interval.seconds", _LONG, 300,
+        "How often the controller looks for leaderships to hand back.", _HIGH, at_least(1),
     ),
 )  # fmt: skip

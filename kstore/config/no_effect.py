@@ -183,8 +183,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
         "it is about replication between brokers, which comes with the cluster",
         (
-            _row("auto.leader.rebalance.enable", _BOOLEAN, True),
-            _row("leader.imbalance.check.interval.seconds", _LONG, 300, at_least(1)),
             _row("num.replica.fetchers", _INT, 1, at_least(1), _CLUSTER_WIDE),
             _row("replica.fetch.backoff.ms", _INT, 1000, at_least(0)),
             _row("replica.fetch.max.bytes", _INT, 1_048_576, at_least(0)),

@@ -1,0 +1,382 @@
+"""What the controller has to tell brokers, told in order and until they have answered.
+
+There is a channel per live broker, and a channel remembers *what* has changed, not messages: a
+round builds them from the controller's state as it is then. So changes that come while a broker is
+busy are told together, and what failed is told anew, as it is by then. A round is StopReplica,
+LeaderAndIsr, UpdateMetadata, each after the answer to the one before it: a leader is ready before
+clients hear of it. To a broker that has just come everything is told, its metadata first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.state import controller_messages as messages
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.cluster_control import (
+    FULL,
+    INCREMENTAL,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopic,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.controller import Controller
+    from kstore.broker.state.controller_state import ControllerState, TopicId
+    from kstore.broker.state.image import BrokerImage
+    from kstore.protocol.schema import Message
+
+__all__ = ["Channel", "Channels"]
+
+LOGGER = logging.getLogger("kstore.controller")
+REQUEST_TIMEOUT_S = 30.0
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
+DONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Answers to StopReplica after which the replica is not there."""
+
+
+class _News:
+    """What one broker has to hear."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.metadata_due = False
+        self.leaderships: set[tuple[str, int]] = set()
+        self.metadata: set[tuple[str, int]] = set()
+        self.deleted: dict[TopicId, int] = {}
+        self.stops: dict[tuple[TopicId, int], bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.full or self.metadata_due or self.leaderships or self.metadata
+            or self.deleted or self.stops
+        )  # fmt: skip
+
+    def add(self, other: _News) -> None:
+        """Tell this, too."""
+        self.full |= other.full
+        self.metadata_due |= other.metadata_due
+        self.leaderships |= other.leaderships
+        self.metadata |= other.metadata
+        self.deleted |= other.deleted
+        for replica, delete in other.stops.items():
+            self.stops[replica] = delete or self.stops.get(replica, False)
+
+
+class Channel:
+    """To one life of one broker."""
+
+    def __init__(self, channels: Channels, broker: BrokerImage) -> None:
+        self.broker = broker
+        self._channels = channels
+        self._news = _News()
+        self._wanted = 0
+        self._told = 0
+        self._more = asyncio.Event()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def tell(self, news: _News) -> None:
+        """Have the broker told, in the next round."""
+        if news:
+            self._news.add(news)
+            self._wanted += 1
+            self._more.set()
+
+    def told(self) -> asyncio.Future[None]:
+        """Done when the broker has answered all that it was to be told before this call, or is
+        gone.
+        """
+        future = asyncio.get_running_loop().create_future()
+        if self._told >= self._wanted or self._task.done():
+            future.set_result(None)
+        else:
+            self._waiters.append((self._wanted, future))
+        return future
+
+    def close(self) -> None:
+        """The broker is gone, or the controller."""
+        self._task.cancel()
+        self._wake(self._wanted)
+
+    def _wake(self, number: int) -> None:
+        for wanted, future in self._waiters:
+            if wanted <= number and not future.done():
+                future.set_result(None)
+        self._waiters = [each for each in self._waiters if not each[1].done()]
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            news, self._news = self._news, _News()
+            number = self._wanted
+            problem = None
+            try:
+                problem = await self._round(news)
+            except (KafkaError, OSError) as error:
+                problem = str(error) or type(error).__name__
+            except Exception:
+                LOGGER.exception("broker %d could not be told", self.broker.node_id)
+                problem = "a defect of the controller"
+            if problem is None:
+                pause_s = FIRST_PAUSE_S
+                self._told = number
+                self._wake(number)
+                continue
+            LOGGER.info("broker %d is told again: %s", self.broker.node_id, problem)
+            self._news.add(news)
+            self._more.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _round(self, news: _News) -> str | None:
+        """Tell it all; what failed, or None."""
+        problem = None
+        if news.full:
+            problem = await self._tell_metadata(news)
+        problem = problem or await self._tell_stops(news)
+        problem = problem or await self._tell_leaderships(news)
+        if not news.full:
+            problem = problem or await self._tell_metadata(news)
+        return problem
+
+    async def _tell_metadata(self, news: _News) -> str | None:
+        state = self._channels.state
+        epoch = self._channels.controller_epoch
+        if not (news.full or news.metadata_due or news.metadata or news.deleted):
+            return None
+        request = UpdateMetadataRequest(type=FULL if news.full else INCREMENTAL)
+        if not news.full:
+            request.topic_states = [
+                messages.deleted_topic(topic, count, epoch) for topic, count in news.deleted.items()
+            ]
+        slices = Slices()
+        for name, indexes in _by_topic(state, news.metadata, everything=news.full):
+            present = _present(state, name, indexes)
+            if present:
+                request.topic_states.append(messages.metadata(state, name, present, epoch))
+            await slices.breathe()
+        request.live_brokers = messages.live_brokers(state)
+        request.max_partition_epoch = state.partition_epoch
+        return _error_of(await self._ask(request))
+
+    async def _tell_leaderships(self, news: _News) -> str | None:
+        state = self._channels.state
+        if not (news.full or news.leaderships):
+            return None
+        node = self.broker.node_id
+        topics: list[LeaderAndIsrTopic] = []
+        slices = Slices()
+        for name, indexes in _by_topic(state, news.leaderships, everything=news.full):
+            told = messages.leaderships(
+                state, name, _present(state, name, indexes), node, self._channels.controller_epoch
+            )
+            if told is not None:
+                topics.append(told)
+            await slices.breathe()
+        if not (topics or news.full):
+            return None
+        request = LeaderAndIsrRequest(
+            type=FULL if news.full else INCREMENTAL,
+            topic_states=topics,
+            live_leaders=messages.live_leaders(state, topics),
+        )
+        response = await self._ask(request)
+        if response.error_code == ErrorCode.NONE:
+            self._channels.note_failures(self.broker, topics, response)
+        return _error_of(response)
+
+    async def _tell_stops(self, news: _News) -> str | None:
+        if not news.stops:
+            return None
+        state = self._channels.state
+        replicas = [(topic, index, delete) for (topic, index), delete in news.stops.items()]
+        topics = messages.stops(state, self.broker.node_id, replicas)
+        response = await self._ask(StopReplicaRequest(topic_states=topics))
+        if response.error_code != ErrorCode.NONE:
+            return _error_of(response)
+        failed = {
+            (row.topic_name, row.partition_index)
+            for row in response.partition_errors
+            if row.error_code not in DONE
+        }
+        deleted = [
+            (topic, index)
+            for topic, index, delete in replicas
+            if delete and (topic.name, index) not in failed
+        ]
+        if deleted:
+            self._channels.when_deleted(self.broker.node_id, deleted)
+        return None
+
+    async def _ask(self, request: Any) -> Any:
+        """The broker's answer; a controller of a higher epoch that it knows ends this one."""
+        request.controller_id = self._channels.controller_id
+        request.controller_epoch = self._channels.controller_epoch
+        request.broker_epoch = self.broker.epoch
+        response = await self._channels.ask(self.broker, request)
+        if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._channels.when_deposed(f"broker {self.broker.node_id} knows a later controller")
+        return response
+
+
+class Channels:
+    """All channels of one controller."""
+
+    def __init__(self, controller: Controller, ask: Callable[[str, int, Message, float], Any]):
+        """``ask`` is `Peers.ask_at`: by address, since this broker's own image may lag behind."""
+        self.controller_id = controller.node_id
+        self.controller_epoch = controller.epoch
+        self.when_deposed = controller.deposed
+        self.when_deleted = controller.replicas_deleted
+        self._when_offline = controller.replicas_failed
+        self._controller = controller
+        self._ask = ask
+        self._channels: dict[int, Channel] = {}
+
+    @property
+    def state(self) -> ControllerState:
+        """The controller's state as it is now."""
+        return self._controller.state
+
+    async def ask(self, broker: BrokerImage, request: Message) -> Any:
+        """A broker's answer, at the address that it registered under."""
+        end = broker.endpoints[0]
+        return await self._ask(end.host, end.port, request, REQUEST_TIMEOUT_S)
+
+    def note_failures(
+        self, broker: BrokerImage, topics: Iterable[LeaderAndIsrTopic], response: Any
+    ) -> None:
+        """Replicas that the broker can't open, or had not been able to and now can."""
+        names = {topic.topic_id: topic.topic_name for topic in topics}
+        failed = {
+            (names[topic.topic_id], row.partition_index)
+            for topic in response.topics
+            for row in topic.partition_errors
+            if row.error_code == ErrorCode.KAFKA_STORAGE_ERROR and topic.topic_id in names
+        }
+        if failed:
+            self._when_offline(broker, failed)
+
+    # ---- who ----
+
+    def follow(self, brokers: Iterable[BrokerImage]) -> None:
+        """These are alive: channels to others end, those to new ones begin with everything."""
+        alive = {broker.node_id: broker for broker in brokers}
+        for node, channel in list(self._channels.items()):
+            if node not in alive or alive[node].epoch != channel.broker.epoch:
+                channel.close()
+                del self._channels[node]
+        for node, broker in alive.items():
+            if node in self._channels:
+                self._channels[node].broker = broker
+                continue
+            self._channels[node] = Channel(self, broker)
+            news = _News()
+            news.full = True
+            news.stops = self._deletions(node)
+            self._channels[node].tell(news)
+
+    def _deletions(self, node: int) -> dict[tuple[TopicId, int], bool]:
+        return {
+            (topic, index): True
+            for topic, replicas in self.state.deletions.items()
+            for index, brokers in replicas.items()
+            if node in brokers
+        }
+
+    def close(self) -> None:
+        """End all."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    # ---- what ----
+
+    def tell_brokers(self) -> None:
+        """The live brokers have changed."""
+        for channel in self._channels.values():
+            news = _News()
+            news.metadata_due = True
+            channel.tell(news)
+
+    def tell_partitions(
+        self, partitions: Iterable[tuple[str, int]], *, replicas: bool = True
+    ) -> None:
+        """Partitions have changed; ``replicas`` says whether those who have them must hear."""
+        found = set(partitions)
+        hearers: dict[int, set[tuple[str, int]]] = {}
+        for name, index in found if replicas else ():
+            image = self.state.partition(name, index)
+            for node in () if image is None else image.replicas:
+                hearers.setdefault(node, set()).add((name, index))
+        for node, channel in self._channels.items():
+            news = _News()
+            news.metadata = found
+            news.leaderships = hearers.get(node, set())
+            channel.tell(news)
+
+    def tell_leader(self, topic: str, index: int) -> None:
+        """A leader has shown that it does not know its partition's state."""
+        image = self.state.partition(topic, index)
+        channel = None if image is None else self._channels.get(image.leader)
+        if channel is not None:
+            news = _News()
+            news.leaderships = {(topic, index)}
+            channel.tell(news)
+
+    def tell_deleted(self, topic: TopicId, count: int) -> None:
+        """A topic is no more."""
+        for channel in self._channels.values():
+            news = _News()
+            news.deleted = {topic: count}
+            channel.tell(news)
+
+    def tell_stop(self, topic: TopicId, index: int, nodes: Iterable[int], *, delete: bool) -> None:
+        """Replicas are to stop."""
+        for node in nodes:
+            channel = self._channels.get(node)
+            if channel is not None:
+                news = _News()
+                news.stops = {(topic, index): delete}
+                channel.tell(news)
+
+    def told(self, nodes: Iterable[int] | None = None) -> list[asyncio.Future[None]]:
+        """Per live broker (of these), a future that is done when it has answered all so far."""
+        asked = self._channels.keys() if nodes is None else nodes
+        return [self._channels[node].told() for node in asked if node in self._channels]
+
+
+def _by_topic(
+    state: ControllerState, partitions: set[tuple[str, int]], *, everything: bool
+) -> list[tuple[str, list[int] | None]]:
+    """Topics with the indexes of some partitions, or with None for all of them."""
+    if everything:
+        return [(name, None) for name in state.topics]
+    found: dict[str, list[int]] = {}
+    for name, index in sorted(partitions):
+        found.setdefault(name, []).append(index)
+    return list(found.items())
+
+
+def _present(state: ControllerState, topic: str, indexes: list[int] | None) -> list[int]:
+    """Those partitions that there are now: topics may go while a message is being built."""
+    image = state.topics.get(topic)
+    count = 0 if image is None else len(image.partitions)
+    if indexes is None:
+        return list(range(count))
+    return [index for index in indexes if index < count]
+
+
+def _error_of(response: Any) -> str | None:
+    code = response.error_code
+    return None if code == ErrorCode.NONE else f"it answers with error {code}"

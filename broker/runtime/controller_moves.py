@@ -1,0 +1,168 @@
+"""Elections and reassignments that somebody asked for, and the balance of leaderships over time:
+the rules are state/election.py's and state/reassignment_steps.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.state import controller_events as events
+from kstore.broker.state import reassignment_steps as steps
+from kstore.broker.state.controller_state import PartitionChange
+from kstore.broker.state.image import PartitionImage
+from kstore.broker.state.reassignment import (
+    UNCLEAN,
+    Refusal,
+    refuse_election,
+    refuse_reassignment,
+)
+from kstore.errors import ErrorCode, KafkaError
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.controller import Controller
+
+__all__ = ["ControllerMoves", "Ongoing"]
+
+MAX_ELECTIONS = 1000
+"""In one round of balancing, as in Kafka."""
+
+
+class Ongoing(NamedTuple):
+    """A reassignment under way."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ControllerMoves:
+    """The part of one controller that moves leaderships and replicas."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    # ---- elections ----
+
+    async def elect_leaders(
+        self, election_type: int, partitions: Sequence[TopicPartition] | None
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Elect preferred leaders, or any for leaderless partitions; None asks for all partitions
+        that need it. Per partition why none was elected, or None. KafkaError.
+        """
+        controller = self._controller
+        return await controller.exclusively(self._elect, election_type, partitions)
+
+    async def _elect(
+        self, election_type: int, asked: Sequence[TopicPartition] | None
+    ) -> dict[TopicPartition, Refusal | None]:
+        controller = self._controller
+        state = controller.state
+        unclean = election_type == UNCLEAN
+        places = asked
+        if places is None:
+            places = [TopicPartition(name, index) for name, index, _ in state.partitions()]
+        changes = events.elect(state, places, unclean=unclean)
+        elected = {TopicPartition(change.topic, change.partition) for change in changes}
+        answers: dict[TopicPartition, Refusal | None] = {}
+        for place in places:
+            if place in elected:
+                answers[place] = None
+            elif asked is not None:
+                answers[place] = refuse_election(state, place.topic, place.partition, election_type)
+        await controller.commit(changes)
+        return answers
+
+    async def balance_leaders(self) -> None:
+        """From time to time, hand leaderships back to the brokers that are the first choice."""
+        config = self._controller.broker.config
+        while self._controller.active:
+            await asyncio.sleep(config["leader.imbalance.check.interval.seconds"])
+            if config["auto.leader.rebalance.enable"]:
+                with suppress(KafkaError):  # the next round tries again
+                    await self._controller.exclusively(self._balance)
+
+    async def _balance(self) -> None:
+        state = self._controller.state
+        places = [(name, index) for name, index, _ in state.partitions()]
+        changes = events.elect(state, places, unclean=False)
+        await self._controller.commit(changes[:MAX_ELECTIONS])
+
+    # ---- reassignments ----
+
+    async def alter_reassignments(
+        self,
+        asked: Sequence[tuple[TopicPartition, Sequence[int] | None]],
+        *,
+        allow_factor_change: bool = True,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Begin reassignments, or cancel those under way (None); per partition why that is refused,
+        or None. KafkaError.
+        """
+        return await self._controller.exclusively(self._alter, asked, allow_factor_change)
+
+    async def _alter(
+        self,
+        asked: Sequence[tuple[TopicPartition, Sequence[int] | None]],
+        allow_factor_change: bool,
+    ) -> dict[TopicPartition, Refusal | None]:
+        answers: dict[TopicPartition, Refusal | None] = {}
+        changes: list[PartitionChange] = []
+        for place, target in asked:
+            decided = self._move(place, target, allow_factor_change)
+            if isinstance(decided, PartitionChange):
+                changes.append(decided)
+            answers[place] = decided if isinstance(decided, Refusal) else None
+        await self._controller.commit(changes)
+        return answers
+
+    def _move(
+        self, place: TopicPartition, target: Sequence[int] | None, allow_factor_change: bool
+    ) -> PartitionChange | Refusal | None:
+        """The change that is asked for, why it is refused, or None if all is so already."""
+        state = self._controller.state
+        name, index = place
+        partition = state.partition(name, index)
+        moving = partition is not None and steps.under_way(partition)
+        if partition is None or target is not None or not moving:
+            refusal = refuse_reassignment(
+                state, name, index, target, allow_factor_change=allow_factor_change
+            )
+            if refusal is not None:
+                return refusal
+        assert partition is not None
+        alive, leaving = state.alive(name, index), state.leaving.keys()
+        if target is None:
+            new = steps.cancel(partition, alive, leaving)
+        elif tuple(target) == partition.replicas and not moving:
+            return None
+        else:
+            new = steps.begin(partition, target, alive, leaving)
+        if new is None:
+            words = f"No replica of {place} that is in sync and stays could lead it: start one."
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, words)
+        dropped = tuple(each for each in partition.replicas if each not in new.replicas)
+        return PartitionChange(name, index, new, dropped=dropped)
+
+    async def list_reassignments(
+        self, asked: Sequence[TopicPartition] | None = None
+    ) -> list[Ongoing]:
+        """Reassignments under way, of all partitions or of these. KafkaError."""
+        return await self._controller.exclusively(self._list, asked)
+
+    async def _list(self, asked: Sequence[TopicPartition] | None) -> list[Ongoing]:
+        state = self._controller.state
+        wanted = None if asked is None else set(asked)
+
+        def seen(place: TopicPartition, partition: PartitionImage) -> bool:
+            return steps.under_way(partition) and (wanted is None or place in wanted)
+
+        return [
+            Ongoing(place, partition.replicas, partition.adding, partition.removing)
+            for name, index, partition in state.partitions()
+            if seen(place := TopicPartition(name, index), partition)
+        ]

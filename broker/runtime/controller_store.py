@@ -1,0 +1,422 @@
+"""What the controller reads from the coordination store, and writes to it.
+
+Every write is a multi that checks the version of `/controller_epoch`: a controller that was
+replaced can't write. Writes are split into multis of bounded size at places where a crash between
+two of them leaves something that `load` recognizes. Beside Kafka's nodes there are
+
+    /admin/expansions/T          a topic on its way to more partitions (KIP-253)
+    /admin/replica_deletions/T   replicas that are to be deleted, by brokers that may be away
+
+Calls block; they are made from the broker's thread for that, one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kstore.broker.coordination.store import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    NoNodeError,
+    Op,
+    Set,
+    StoreError,
+)
+from kstore.broker.runtime import znodes
+from kstore.broker.runtime.partition_nodes import PARTITION_EPOCH, create_ops, state_node
+from kstore.broker.runtime.registration import read_brokers
+from kstore.broker.state.controller_state import Expansion, PartitionChange, TopicId
+from kstore.broker.state.image import BrokerImage, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.state.controller_state import ControllerState
+
+__all__ = ["ControllerStore", "DeposedError", "Found"]
+
+CONTROLLER_EPOCH = "/controller_epoch"
+EXPANSIONS = "/admin/expansions"
+REPLICA_DELETIONS = "/admin/replica_deletions"
+MAX_OPS = 500
+MAX_BYTES = 400_000
+"""Of one multi: an ensemble refuses requests of more than a megabyte."""
+NODE_BYTES = 300
+"""What a partition's two nodes and their paths take, about, without prior leader epochs."""
+PRIOR_BYTES = 12
+
+
+class DeposedError(StoreError):
+    """Another controller was elected; nothing was written."""
+
+
+class Found(NamedTuple):
+    """What was in the store."""
+
+    brokers: dict[int, BrokerImage]
+    topics: list[TopicImage]
+    partition_epoch: int
+    expansions: list[Expansion]
+    deletions: dict[TopicId, dict[int, frozenset[int]]]
+    half_deleted: list[str]
+    """Topics whose deletion is decided, and whose nodes are still there in part."""
+    written: dict[tuple[str, int], int]
+    """The transaction that wrote each partition's state last."""
+
+
+class ControllerStore:
+    """The store as one controller uses it."""
+
+    def __init__(self, store: Store, controller_epoch: int, epoch_version: int) -> None:
+        self._store = store
+        self._epoch = controller_epoch
+        self._guard = Check(CONTROLLER_EPOCH, epoch_version)
+        self._known: set[str] = set()  # nodes below our own folders
+
+    # ---- reading ----
+
+    def brokers(self) -> dict[int, BrokerImage]:
+        """The brokers that are registered."""
+        return read_brokers(self._store)
+
+    def topic_configs(self, name: str) -> dict[str, str]:
+        """What is set for a topic."""
+        try:
+            data, _ = self._store.get(f"{znodes.TOPIC_CONFIGS}/{name}")
+        except NoNodeError:
+            return {}
+        configs: dict[str, str] = json.loads(data)["config"]
+        return configs
+
+    def load(self) -> Found:
+        """Everything; DeposedError where another controller was elected meanwhile."""
+        for folder in (EXPANSIONS, REPLICA_DELETIONS):
+            self._store.ensure(folder)
+        self._write([])
+        marks = znodes.read_deletions(self._store)
+        found = Found(
+            self.brokers(), [], self._partition_epoch(), [], self._load_deletions(), [], {}
+        )
+        self._known |= {f"{EXPANSIONS}/{name}" for name in self._store.children(EXPANSIONS)}
+        for name in self._store.children(znodes.TOPICS):
+            self._load_topic(found, name, deleted=name in marks)
+        return found
+
+    def _partition_epoch(self) -> int:
+        epoch: int = json.loads(self._store.get(PARTITION_EPOCH)[0])["partition_epoch"]
+        return epoch
+
+    def _load_topic(self, found: Found, name: str, *, deleted: bool) -> None:
+        path = f"{znodes.TOPICS}/{name}"
+        node = json.loads(self._store.get(path)[0])
+        if deleted:
+            found.half_deleted.append(name)
+            return
+        replicas = [tuple(node["partitions"][str(i)]) for i in range(len(node["partitions"]))]
+        coming, going = node.get("adding_replicas", {}), node.get("removing_replicas", {})
+        partitions: list[PartitionImage] = []
+        for index, assigned in enumerate(replicas):
+            read = self._load_partition(f"{path}/partitions/{index}", assigned)
+            if read is None:
+                break
+            image, found.written[name, index] = read
+            key = str(index)
+            partitions.append(
+                image._replace(
+                    adding=tuple(coming.get(key, ())), removing=tuple(going.get(key, ()))
+                )
+            )
+        topic = TopicId(name, znodes.decode_id(node["topic_id"]))
+        configs = self.topic_configs(name)
+        found.topics.append(TopicImage(name, topic.topic_id, tuple(partitions), configs))
+        priors = self._load_priors(topic)
+        if priors is not None or len(partitions) < len(replicas):
+            added = tuple(replicas[len(partitions) :])
+            found.expansions.append(Expansion(topic, added, priors or ()))
+
+    def _load_partition(
+        self, folder: str, replicas: tuple[int, ...]
+    ) -> tuple[PartitionImage, int] | None:
+        try:
+            own = json.loads(self._store.get(folder)[0])
+            stat = self._store.stat(f"{folder}/state")
+            data, version = self._store.get(f"{folder}/state")
+        except NoNodeError:
+            return None
+        state = json.loads(data)
+        image = PartitionImage(
+            state["leader"],
+            state["leader_epoch"],
+            replicas,
+            tuple(state["isr"]),
+            own["partition_epoch"],
+            version,
+            prior_leader_epochs=_numbers(own.get("prior_leader_epochs", {})),
+        )
+        return image, 0 if stat is None else stat.mzxid
+
+    def _load_priors(self, topic: TopicId) -> tuple[tuple[int, int], ...] | None:
+        try:
+            node = json.loads(self._store.get(f"{EXPANSIONS}/{topic.name}")[0])
+        except NoNodeError:
+            return None
+        same = node["topic_id"] == znodes.encode_id(topic.topic_id)
+        return _numbers(node["prior_leader_epochs"]) if same else None
+
+    def _load_deletions(self) -> dict[TopicId, dict[int, frozenset[int]]]:
+        found: dict[TopicId, dict[int, frozenset[int]]] = {}
+        for name in self._store.children(REPLICA_DELETIONS):
+            path = f"{REPLICA_DELETIONS}/{name}"
+            self._known.add(path)
+            for row in json.loads(self._store.get(path)[0])["deletions"]:
+                topic = TopicId(name, znodes.decode_id(row["topic_id"]))
+                found[topic] = {int(i): frozenset(b) for i, b in row["replicas"].items()}
+        return found
+
+    # ---- writing ----
+
+    def write_changes(self, state: ControllerState, changes: Sequence[PartitionChange]) -> None:
+        """Write partitions' next states, and the assignments that change with them."""
+        moved: dict[str, list[PartitionChange]] = {}
+        groups: list[list[Op]] = []
+        for change in changes:
+            known = state.topics[change.topic].partitions[change.partition]
+            before = (known.replicas, known.adding, known.removing)
+            if before == (change.image.replicas, change.image.adding, change.image.removing):
+                groups.append([self._state_op(change)])
+            else:
+                moved.setdefault(change.topic, []).append(change)
+        for name, several in moved.items():
+            groups.append([*map(self._state_op, several), *self._move_ops(state, name, several)])
+        self._write(groups)
+
+    def _state_op(self, change: PartitionChange) -> Op:
+        path = f"{znodes.TOPICS}/{change.topic}/partitions/{change.partition}/state"
+        return Set(path, state_node(change.image, self._epoch), change.image.state_version)
+
+    def _move_ops(
+        self, state: ControllerState, name: str, changes: Iterable[PartitionChange]
+    ) -> list[Op]:
+        topic = state.topics[name]
+        partitions = list(topic.partitions)
+        dropped: dict[int, frozenset[int]] = {}
+        for change in changes:
+            partitions[change.partition] = change.image
+            if change.dropped:
+                dropped[change.partition] = frozenset(change.dropped)
+        expansion = state.expansions.get(name)
+        node = znodes.topic_node(
+            topic._replace(partitions=tuple(partitions)),
+            () if expansion is None else expansion.added,
+        )
+        ops: list[Op] = [Set(f"{znodes.TOPICS}/{name}", node)]
+        if dropped:
+            topic_id = TopicId(name, topic.topic_id)
+            ops += self._deletion_ops(name, _with_deletion(state, topic_id, dropped))
+        return ops
+
+    def create_topic(self, topic: TopicImage, first_epoch: int) -> TopicImage:
+        """Write a new topic, whose partitions get partition epochs from the first on; returns it
+        with them. NodeExistsError.
+        """
+        made = _numbered(topic, 0, first_epoch)
+        path = f"{znodes.TOPICS}/{topic.name}"
+        configs = f"{znodes.TOPIC_CONFIGS}/{topic.name}"
+        node = znodes.config_node(topic.configs)
+        exists = self._store.exists(configs)
+        begin: list[Op] = [
+            Create(path, znodes.topic_node(topic)),
+            Create(f"{path}/partitions"),
+            Set(configs, node) if exists else Create(configs, node),
+        ]
+        self._make_partitions(made, 0, begin, [])
+        return made
+
+    def begin_expansion(self, topic: TopicImage, expansion: Expansion) -> None:
+        """Assign replicas to the partitions to come, and keep today's leader epochs."""
+        path = f"{EXPANSIONS}/{topic.name}"
+        node = {
+            "version": 1,
+            "topic_id": znodes.encode_id(topic.topic_id),
+            "prior_leader_epochs": {str(p): epoch for p, epoch in expansion.prior_leader_epochs},
+        }
+        assigned = znodes.topic_node(topic, expansion.added)
+        self._write([[Set(f"{znodes.TOPICS}/{topic.name}", assigned), *self._put_ops(path, node)]])
+        self._known.add(path)
+
+    def end_expansion(
+        self, topic: TopicImage, expansion: Expansion, first_epoch: int
+    ) -> TopicImage:
+        """Make the partitions that an expansion adds to the topic; returns the topic with them."""
+        first = len(topic.partitions) - len(expansion.added)
+        grown = _numbered(topic, first, first_epoch, expansion.prior_leader_epochs)
+        path = f"{EXPANSIONS}/{topic.name}"
+        end: list[Op] = [Delete(path)] if path in self._known else []
+        self._make_partitions(grown, first, [], end)
+        self._known.discard(path)
+        return grown
+
+    def _make_partitions(
+        self, topic: TopicImage, first: int, begin: list[Op], end: list[Op]
+    ) -> None:
+        """Make the nodes of partitions from index first on, each with the partition epoch that it
+        has, in as many multis as it takes.
+        """
+        path = f"{znodes.TOPICS}/{topic.name}/partitions"
+        size = NODE_BYTES + PRIOR_BYTES * first
+        step = max(1, min(MAX_OPS // 2, MAX_BYTES // size))
+        count = len(topic.partitions)
+        for start in range(first, count, step):
+            stop = min(start + step, count)
+            ops: list[Op] = begin if start == first else []
+            ops = [*ops, _epoch_op(topic.partitions[stop - 1].partition_epoch)]
+            for index in range(start, stop):
+                ops += create_ops(f"{path}/{index}", topic.partitions[index], self._epoch)
+            self._write([ops + end if stop == count else ops])
+        if first == count and end:
+            self._write([end])
+
+    def delete_topic(
+        self,
+        state: ControllerState,
+        topic: TopicImage,
+        replicas: Mapping[int, frozenset[int]],
+        partition_epoch: int,
+    ) -> None:
+        """Decide that a topic is deleted, with its replicas, and take its nodes away."""
+        name = topic.name
+        mark = {"version": 1, "topic_id": znodes.encode_id(topic.topic_id)}
+        deletions = _with_deletion(state, TopicId(name, topic.topic_id), replicas)
+        self._write(
+            [
+                [
+                    Create(f"{znodes.DELETIONS}/{name}", _json(mark)),
+                    _epoch_op(partition_epoch),
+                    *self._deletion_ops(name, deletions),
+                ]
+            ]
+        )
+        self.remove_topic_nodes(name)
+
+    def remove_topic_nodes(self, name: str) -> None:
+        """Take away what is left of a topic whose deletion is decided."""
+        path = f"{znodes.TOPICS}/{name}"
+        groups: list[list[Op]] = []
+        if self._store.exists(f"{path}/partitions"):
+            for index in self._store.children(f"{path}/partitions"):
+                folder = f"{path}/partitions/{index}"
+                state = [Delete(f"{folder}/state")] if self._store.exists(f"{folder}/state") else []
+                groups.append([*state, Delete(folder)])
+        last = [
+            f"{path}/partitions",
+            path,
+            f"{znodes.TOPIC_CONFIGS}/{name}",
+            f"{EXPANSIONS}/{name}",
+            f"{znodes.DELETIONS}/{name}",
+        ]
+        groups.append([Delete(node) for node in last if self._store.exists(node)])
+        self._write(groups)
+        self._known.discard(f"{EXPANSIONS}/{name}")
+
+    def write_deletions(
+        self, state: ControllerState, left: Mapping[TopicId, Mapping[int, frozenset[int]]]
+    ) -> None:
+        """Keep what is left to delete of these topics."""
+        groups = []
+        for name in {topic.name for topic in left}:
+            rows = {each.topic: each.replicas for each in state.deletions_of(name)}
+            rows |= {topic: replicas for topic, replicas in left.items() if topic.name == name}
+            groups.append(self._deletion_ops(name, rows))
+        self._write(groups)
+
+    def _deletion_ops(
+        self, name: str, deletions: Mapping[TopicId, Mapping[int, frozenset[int]]]
+    ) -> list[Op]:
+        path = f"{REPLICA_DELETIONS}/{name}"
+        rows = [
+            {
+                "topic_id": znodes.encode_id(topic.topic_id),
+                "replicas": {str(i): sorted(brokers) for i, brokers in replicas.items()},
+            }
+            for topic, replicas in deletions.items()
+            if replicas
+        ]
+        if rows:
+            ops = self._put_ops(path, {"version": 1, "deletions": rows})
+            self._known.add(path)
+            return ops
+        if path not in self._known:
+            return []
+        self._known.discard(path)
+        return [Delete(path)]
+
+    def _put_ops(self, path: str, node: dict[str, Any]) -> list[Op]:
+        data = _json(node)
+        return [Set(path, data) if path in self._known else Create(path, data)]
+
+    def _write(self, groups: Sequence[list[Op]]) -> None:
+        """Do the groups, each of them in one multi, several together where they fit."""
+        ops: list[Op] = []
+        size = 0
+        for group in groups:
+            group_size = sum(len(op.path) + len(getattr(op, "data", b"")) for op in group)
+            if ops and (len(ops) + len(group) > MAX_OPS or size + group_size > MAX_BYTES):
+                self._multi(ops)
+                ops, size = [], 0
+            ops += group
+            size += group_size
+        if ops or not groups:
+            self._multi(ops)
+
+    def _multi(self, ops: list[Op]) -> None:
+        try:
+            self._store.multi([self._guard, *ops])
+        except (BadVersionError, NoNodeError) as problem:
+            if problem.op_index == 0:
+                raise DeposedError(
+                    f"the controller of epoch {self._epoch} was replaced"
+                ) from problem
+            raise
+
+
+def _with_deletion(
+    state: ControllerState, topic: TopicId, replicas: Mapping[int, frozenset[int]]
+) -> dict[TopicId, Mapping[int, frozenset[int]]]:
+    """What is to be deleted of topics of that name, with these replicas."""
+    rows: dict[TopicId, Mapping[int, frozenset[int]]] = {
+        each.topic: each.replicas for each in state.deletions_of(topic.name)
+    }
+    known = rows.get(topic, {})
+    rows[topic] = {
+        index: known.get(index, frozenset()) | replicas.get(index, frozenset())
+        for index in known.keys() | replicas.keys()
+    }
+    return rows
+
+
+def _numbered(
+    topic: TopicImage,
+    first: int,
+    first_epoch: int,
+    priors: tuple[tuple[int, int], ...] = (),
+) -> TopicImage:
+    new = (
+        partition._replace(partition_epoch=first_epoch + place, prior_leader_epochs=priors)
+        for place, partition in enumerate(topic.partitions[first:])
+    )
+    return topic._replace(partitions=(*topic.partitions[:first], *new))
+
+
+def _epoch_op(epoch: int) -> Op:
+    return Set(PARTITION_EPOCH, _json({"version": 1, "partition_epoch": epoch}))
+
+
+def _numbers(node: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    return tuple((int(name), number) for name, number in node.items())
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,159 @@
+"""What the controller decides when brokers come, go, or propose something: new partition states.
+
+Nothing is changed here: the runtime writes the changes to the store, then `ControllerState.apply`
+takes them over, then brokers are told. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kstore.broker.state import election, reassignment_steps
+from kstore.broker.state.controller_state import ControllerState, PartitionChange
+from kstore.broker.state.image import PartitionImage
+from kstore.errors import ErrorCode
+
+__all__ = ["IsrAnswer", "Proposal", "after_brokers_changed", "alter_partition", "elect", "led_by"]
+
+Election = Callable[[str, int, PartitionImage], PartitionImage | None]
+Bounced = Callable[[str, int, int], bool]
+
+
+def never_bounced(topic: str, index: int, node: int) -> bool:
+    """Nobody has begun another life unseen."""
+    return False
+
+
+def after_brokers_changed(
+    state: ControllerState,
+    topics: Iterable[str],
+    bounced: Bounced = never_bounced,
+) -> list[PartitionChange]:
+    """The changes of these topics' partitions that the brokers known as alive call for.
+
+    ``bounced(topic, index, node)`` says that a live broker's life began after the partition's state
+    was written: what the state says of it is about an earlier one. It leaves the ISR, unless there
+    is nobody else in it.
+    """
+    leaving = state.leaving.keys()
+    changes = []
+    for name in topics:
+        unclean = state.unclean_allowed(name)
+        for index, partition in enumerate(state.topics[name].partitions):
+            alive = state.alive(name, index)
+            lost = {each for each in partition.isr if each in alive and bounced(name, index, each)}
+            new = partition
+            if lost:
+                new = election.after_change(new, alive - lost, leaving) or new
+            new = election.after_change(new, alive, leaving, allow_unclean=unclean) or new
+            if new is partition:
+                continue
+            new = reassignment_steps.complete(new, alive, leaving) or new
+            new = new._replace(leader_epoch=partition.leader_epoch + 1)
+            changes.append(PartitionChange(name, index, new, dropped=_dropped(partition, new)))
+    return changes
+
+
+def elect(
+    state: ControllerState, partitions: Iterable[tuple[str, int]], *, unclean: bool
+) -> list[PartitionChange]:
+    """Preferred leaders take over where they can, or leaderless partitions get any leader."""
+    changes = []
+    for name, index in partitions:
+        partition = state.partition(name, index)
+        if partition is None:
+            continue
+        alive = state.alive(name, index)
+        new = None
+        if not unclean:
+            new = election.prefer(partition, alive, state.leaving.keys())
+        elif partition.leader == election.NO_LEADER:
+            new = election.unclean(partition, alive, state.leaving.keys())
+        if new is not None:
+            changes.append(PartitionChange(name, index, new))
+    return changes
+
+
+def led_by(state: ControllerState, node: int) -> list[tuple[str, int]]:
+    """The partitions with more than one replica that a broker leads."""
+    return [
+        (name, index)
+        for name, index, partition in state.partitions()
+        if partition.leader == node and len(partition.replicas) > 1
+    ]
+
+
+class Proposal(NamedTuple):
+    """A leader's wish for one partition's ISR; epoch -1 of a broker is any."""
+
+    leader_epoch: int
+    state_version: int
+    isr: tuple[int, ...]
+    broker_epochs: Mapping[int, int] = {}
+
+
+class IsrAnswer(NamedTuple):
+    """What becomes of a proposal: an error, or 0; and the change to write, if any."""
+
+    error_code: int
+    change: PartitionChange | None = None
+
+
+def alter_partition(
+    state: ControllerState, node: int, topic: str, index: int, proposal: Proposal
+) -> IsrAnswer:
+    """Check a proposal of the broker `node` (KIP-497, KIP-841, KIP-903).
+
+    One that asks for what is there is granted whatever version it names: it is a retry whose first
+    answer was lost. A change that completes a reassignment takes the replicas that go along with
+    it, which starts another leader epoch: NEW_LEADER_ELECTED then, although the ISR was taken.
+    """
+    partition = state.partition(topic, index)
+    if partition is None:
+        return IsrAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = _refuse_proposal(state, node, topic, index, partition, proposal)
+    if error != ErrorCode.NONE or set(proposal.isr) == set(partition.isr):
+        return IsrAnswer(error)
+    new = partition._replace(isr=proposal.isr)
+    completed = reassignment_steps.complete(new, state.alive(topic, index), state.leaving.keys())
+    if completed is None:
+        return IsrAnswer(ErrorCode.NONE, PartitionChange(topic, index, new, told=False))
+    change = PartitionChange(topic, index, completed, dropped=_dropped(partition, completed))
+    return IsrAnswer(ErrorCode.NEW_LEADER_ELECTED, change)
+
+
+def _refuse_proposal(
+    state: ControllerState,
+    node: int,
+    topic: str,
+    index: int,
+    partition: PartitionImage,
+    proposal: Proposal,
+) -> int:
+    if proposal.leader_epoch > partition.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER  # this one is deposed and does not know yet
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if partition.leader != node:
+        return ErrorCode.INVALID_REQUEST
+    isr = set(proposal.isr)
+    if isr == set(partition.isr):
+        return ErrorCode.NONE
+    if proposal.state_version > partition.state_version:
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.state_version < partition.state_version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if len(isr) != len(proposal.isr) or node not in isr or not isr <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    alive = state.alive(topic, index)
+    for each in isr:
+        known = proposal.broker_epochs.get(each, -1)
+        fenced = each in state.leaving and each != node and each not in partition.isr
+        if each not in alive or fenced or known not in (-1, state.brokers[each].epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _dropped(before: PartitionImage, after: PartitionImage) -> tuple[int, ...]:
+    return tuple(each for each in before.replicas if each not in after.replicas)

@@ -1,0 +1,158 @@
+"""What brokers are told, as messages: entries of LeaderAndIsr, UpdateMetadata and StopReplica from
+the controller's state. Pure; who is told what, and when, is the channels' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstore.broker.state.controller_state import ControllerState, TopicId
+from kstore.broker.state.election import NO_LEADER
+from kstore.protocol.cluster_control import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrTopic,
+    LiveLeader,
+    StopReplicaPartition,
+    StopReplicaTopic,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartition,
+    UpdateMetadataTopic,
+)
+
+__all__ = [
+    "DELETED",
+    "deleted_topic",
+    "leaderships",
+    "live_brokers",
+    "live_leaders",
+    "metadata",
+    "stops",
+]
+
+DELETED = -2
+"""The leader, in UpdateMetadata, and the leader epoch, in StopReplica, of what is deleted."""
+
+
+def leaderships(
+    state: ControllerState, topic: str, indexes: Iterable[int], node: int, controller_epoch: int
+) -> LeaderAndIsrTopic | None:
+    """One topic's partitions for one broker, those that it has a replica of; None if there are
+    none.
+    """
+    image = state.topics.get(topic)
+    if image is None:
+        return None
+    told = LeaderAndIsrTopic(
+        topic_name=topic, topic_id=image.topic_id, partition_count=state.count(topic)
+    )
+    for index in indexes:
+        partition = image.partitions[index]
+        if node not in partition.replicas:
+            continue
+        unused = partition.leader_epoch == 0 and partition.state_version == 0
+        told.partition_states.append(
+            LeaderAndIsrPartition(
+                partition_index=index,
+                controller_epoch=controller_epoch,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                isr=list(partition.isr),
+                state_version=partition.state_version,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+                is_new=unused or (node in partition.adding and node not in partition.isr),
+                partition_epoch=partition.partition_epoch,
+            )
+        )
+    return told if told.partition_states else None
+
+
+def metadata(
+    state: ControllerState, topic: str, indexes: Iterable[int], controller_epoch: int
+) -> UpdateMetadataTopic:
+    """One topic's partitions as every broker is to know them."""
+    image = state.topics[topic]
+    told = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id)
+    for index in indexes:
+        partition = image.partitions[index]
+        alive = state.alive(topic, index)
+        told.partition_states.append(
+            UpdateMetadataPartition(
+                partition_index=index,
+                controller_epoch=controller_epoch,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                isr=list(partition.isr),
+                state_version=partition.state_version,
+                replicas=list(partition.replicas),
+                offline_replicas=[each for each in partition.replicas if each not in alive],
+                partition_epoch=partition.partition_epoch,
+            )
+        )
+    return told
+
+
+def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMetadataTopic:
+    """That a topic is no more."""
+    told = UpdateMetadataTopic(topic_name=topic.name, topic_id=topic.topic_id)
+    told.partition_states = [
+        UpdateMetadataPartition(
+            partition_index=index, controller_epoch=controller_epoch, leader=DELETED
+        )
+        for index in range(count)
+    ]
+    return told
+
+
+def stops(
+    state: ControllerState, node: int, replicas: Iterable[tuple[TopicId, int, bool]]
+) -> list[StopReplicaTopic]:
+    """Replicas for one broker to stop; the flag says whether their logs go as well. What it has a
+    replica of (again) is only stopped.
+    """
+    found: dict[TopicId, StopReplicaTopic] = {}
+    for topic, index, delete in replicas:
+        told = found.get(topic)
+        if told is None:
+            told = StopReplicaTopic(topic_name=topic.name, topic_id=topic.topic_id)
+            found[topic] = told
+        epoch, goes = DELETED, delete
+        image = state.topics.get(topic.name)
+        if image is not None and image.topic_id == topic.topic_id:
+            partition = image.partitions[index]
+            epoch = partition.leader_epoch
+            goes = delete and node not in partition.replicas
+        told.partition_states.append(
+            StopReplicaPartition(partition_index=index, leader_epoch=epoch, delete_partition=goes)
+        )
+    return list(found.values())
+
+
+def live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
+    """All brokers that are alive."""
+    return [
+        UpdateMetadataBroker(
+            id=broker.node_id,
+            endpoints=[
+                UpdateMetadataEndpoint(port=end.port, host=end.host, listener=end.listener)
+                for end in broker.endpoints
+            ],
+            rack=broker.rack,
+            epoch=broker.epoch,
+        )
+        for broker in state.brokers.values()
+    ]
+
+
+def live_leaders(state: ControllerState, topics: Iterable[LeaderAndIsrTopic]) -> list[LiveLeader]:
+    """Where the leaders of these partitions are, for those that are to follow them."""
+    leaders = {each.leader for topic in topics for each in topic.partition_states}
+    return [
+        LiveLeader(
+            broker_id=node, host_name=broker.endpoints[0].host, port=broker.endpoints[0].port
+        )
+        for node in sorted(leaders - {NO_LEADER})
+        if (broker := state.brokers.get(node)) is not None
+    ]

@@ -1,0 +1,77 @@
+"""Who leads a partition, and who is in sync: the next state of one partition when brokers come and
+go. Pure; the controller writes what comes out of here, and tells it to brokers.
+
+`alive` are registered brokers, `leaving` those of them that are in a controlled shutdown: they may
+lead on where nobody else can, but are not chosen. A partition's leader is in its ISR, and the ISR
+is never empty: the last replicas in sync stay in it when they are gone, because they alone have all
+acknowledged records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kstore.broker.state.image import PartitionImage
+
+__all__ = ["NO_LEADER", "after_change", "prefer", "unclean"]
+
+NO_LEADER = -1
+NOBODY: frozenset[int] = frozenset()
+
+
+def after_change(
+    partition: PartitionImage,
+    alive: Collection[int],
+    leaving: Collection[int] = NOBODY,
+    *,
+    allow_unclean: bool = False,
+) -> PartitionImage | None:
+    """The next state after brokers came or went, with a new leader epoch; None if it stays.
+
+    Dead and leaving brokers leave the ISR. Without a leader, the first replica in the ISR that is
+    alive leads, or, if allowed, the first alive at all, which loses records.
+    """
+    staying = [each for each in partition.isr if each in alive and each not in leaving]
+    leader = partition.leader
+    if leader in alive and leader not in leaving:
+        return _next(partition, leader, staying)
+    chosen = next((each for each in partition.replicas if each in staying), NO_LEADER)
+    if chosen != NO_LEADER:
+        return _next(partition, chosen, staying)
+    if leader in alive:
+        return _next(partition, leader, [each for each in partition.isr if each in alive])
+    if allow_unclean:
+        taken = unclean(partition, alive, leaving)
+        if taken is not None:
+            return taken
+    return _next(partition, NO_LEADER, partition.isr)
+
+
+def unclean(
+    partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
+) -> PartitionImage | None:
+    """Some live replica leads a leaderless partition, in sync or not; None if there is none."""
+    able = [each for each in partition.replicas if each in alive and each not in leaving]
+    clean = next((each for each in able if each in partition.isr), None)
+    if clean is not None:
+        return _next(partition, clean, [each for each in able if each in partition.isr])
+    return _next(partition, able[0], [able[0]]) if able else None
+
+
+def prefer(
+    partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
+) -> PartitionImage | None:
+    """The first replica leads, if it is alive and in sync; None if it does, or can't."""
+    first = partition.replicas[0]
+    able = first in alive and first not in leaving and first in partition.isr
+    if partition.leader == first or not able:
+        return None
+    kept = [each for each in partition.isr if each in alive]
+    return _next(partition, first, kept)
+
+
+def _next(partition: PartitionImage, leader: int, isr: Iterable[int]) -> PartitionImage | None:
+    found = tuple(isr)
+    if leader == partition.leader and found == partition.isr:
+        return None
+    return partition._replace(leader=leader, isr=found, leader_epoch=partition.leader_epoch + 1)

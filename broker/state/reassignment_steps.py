@@ -1,0 +1,93 @@
+"""How a partition moves from some replicas to others (KIP-455): begin, complete, cancel.
+
+While it is under way, `replicas` are the target ones followed by those that go; `adding` come and
+`removing` go. It completes when all that come are in sync. Every step starts another leader epoch,
+since replicas have to hear of it. Pure: next states of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kstore.broker.state.election import NO_LEADER
+from kstore.broker.state.image import PartitionImage
+
+__all__ = ["begin", "cancel", "complete", "under_way"]
+
+NOBODY: frozenset[int] = frozenset()
+
+
+def under_way(partition: PartitionImage) -> bool:
+    """Whether a reassignment has begun and is not complete."""
+    return bool(partition.adding or partition.removing)
+
+
+def begin(
+    partition: PartitionImage,
+    target: Sequence[int],
+    alive: Collection[int],
+    leaving: Collection[int] = NOBODY,
+) -> PartitionImage | None:
+    """The partition on its way to the target, or there if nothing has to be copied; None if no
+    replica that stays could lead. Replaces an earlier reassignment: what only that one was adding
+    is dropped.
+    """
+    origin = [each for each in partition.replicas if each not in partition.adding]
+    full = (*target, *(each for each in origin if each not in target))
+    new = partition._replace(
+        replicas=full,
+        adding=tuple(each for each in target if each not in origin),
+        removing=tuple(each for each in origin if each not in target),
+        isr=tuple(each for each in partition.isr if each in full),
+    )
+    if not new.adding and not new.removing:
+        return _led(new, alive, leaving)
+    return complete(new, alive, leaving) or _led(new, alive, leaving)
+
+
+def cancel(
+    partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
+) -> PartitionImage | None:
+    """The partition with the replicas it had; None if none of them in sync could lead."""
+    kept = tuple(each for each in partition.replicas if each not in partition.adding)
+    new = partition._replace(
+        replicas=kept,
+        adding=(),
+        removing=(),
+        isr=tuple(each for each in partition.isr if each in kept),
+    )
+    return _led(new, alive, leaving)
+
+
+def complete(
+    partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
+) -> PartitionImage | None:
+    """The partition at its target, or None while replicas that are to come are not in sync, or
+    none that stays could lead.
+    """
+    if not under_way(partition) or any(each not in partition.isr for each in partition.adding):
+        return None
+    target = tuple(each for each in partition.replicas if each not in partition.removing)
+    new = partition._replace(
+        replicas=target,
+        adding=(),
+        removing=(),
+        isr=tuple(each for each in partition.isr if each in target),
+    )
+    return _led(new, alive, leaving)
+
+
+def _led(
+    partition: PartitionImage, alive: Collection[int], leaving: Collection[int]
+) -> PartitionImage | None:
+    """The partition in its next leader epoch, led by whom it was, else by the first that can; None
+    if that takes its last leader away.
+    """
+    epoch = partition.leader_epoch + 1
+    if partition.leader in partition.isr:
+        return partition._replace(leader_epoch=epoch)
+    able = [each for each in partition.replicas if each in partition.isr and each in alive]
+    chosen = next((each for each in able if each not in leaving), NO_LEADER)
+    if chosen == NO_LEADER and (partition.leader != NO_LEADER or not partition.isr):
+        return None
+    return partition._replace(leader=chosen, leader_epoch=epoch)

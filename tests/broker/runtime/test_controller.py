@@ -1,0 +1,272 @@
+"""broker/runtime/controller.py: what it writes and whom it tells, on a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.errors import ErrorCode
+from kstore.protocol.cluster_control import FULL, LeaderAndIsrRequest, UpdateMetadataRequest
+from tests.reference.controller_host import Cluster, until
+
+
+def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings: str) -> None:
+    async def tell() -> None:
+        cluster = Cluster(range(nodes), **settings)
+        await cluster.start()
+        try:
+            await story(cluster)
+        finally:
+            await cluster.close()
+
+    asyncio.run(tell())
+
+
+def test_a_broker_is_told_everything_first_and_in_order() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settle()
+        for node in cluster.nodes.values():
+            first, second = node.heard[:2]
+            assert isinstance(first, UpdateMetadataRequest)
+            assert isinstance(second, LeaderAndIsrRequest)
+            assert first.type == second.type == FULL
+            assert [each.id for each in first.live_brokers] == [0, 1, 2]
+            assert first.broker_epoch == second.broker_epoch == node.epoch
+
+    run(story)
+
+
+def test_a_new_topic_is_told_to_its_replicas_and_known_to_all() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 3, 2))
+        await cluster.settle()
+        assert [p.partition_epoch for p in made.partitions] == [1, 2, 3]
+        for index, partition in enumerate(made.partitions):
+            assert partition.leader == partition.replicas[0]
+            assert partition.isr == partition.replicas
+            for node in cluster.nodes.values():
+                assert node.metadata["t", index].leader == partition.leader
+                assert (("t", index) in node.hosted) == (node.node_id in partition.replicas)
+                assert node.max_partition_epoch == 3
+        assert cluster.leader("t", 0).counts["t"] == 3
+
+    run(story)
+
+
+def test_a_leader_that_goes_is_replaced_from_the_isr() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        first = made.partitions[0].leader
+        cluster.nodes[first].stop()
+        await cluster.settle()
+        state = cluster.controller.state.topics["t"].partitions[0]
+        assert state.leader == made.partitions[0].replicas[1]
+        assert state.leader_epoch == 1
+        assert first not in state.isr
+        assert len(state.isr) == 2
+        for node in cluster.nodes.values():
+            if node.node_id != first:
+                assert node.hosted["t", 0].leader == state.leader
+                assert node.hosted["t", 0].leader_epoch == 1
+                assert node.metadata["t", 0].offline_replicas == [first]
+
+    run(story)
+
+
+def test_a_broker_that_comes_back_follows_until_it_is_in_sync_and_is_preferred_then() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        first = made.partitions[0].leader
+        cluster.nodes[first].stop()
+        await cluster.settle()
+        cluster.nodes[first].start()
+        await cluster.settle()
+        assert cluster.nodes[first].hosted["t", 0].leader != first
+        response = await cluster.leader("t", 0).propose("t", 0, [0, 1, 2])
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        await cluster.settle()
+        assert cluster.nodes[first].metadata["t", 0].isr == [0, 1, 2]
+        answers = await cluster.controller.moves.elect_leaders(0, None)
+        assert list(answers.values()) == [None]
+        await cluster.settle()
+        assert cluster.nodes[first].hosted["t", 0].leader == first
+
+    run(story)
+
+
+def test_a_bounce_that_nobody_saw_costs_the_leadership() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        first = made.partitions[0].leader
+        await cluster.settle()
+        await cluster.controller.close()
+        cluster.nodes[first].stop()
+        cluster.nodes[first].start()
+        await cluster.elect()
+        await cluster.settle()
+        state = cluster.controller.state.topics["t"].partitions[0]
+        assert state.leader != first
+        assert first not in state.isr
+        assert state.leader_epoch == 1
+
+    run(story)
+
+
+def test_a_new_controller_bumps_nothing_needlessly() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 3, 3))
+        before = cluster.controller.state.topics
+        await cluster.controller.close()
+        await cluster.elect()
+        await cluster.settle()
+        assert cluster.controller.state.topics == before
+
+    run(story)
+
+
+def test_the_only_replica_in_sync_stays_in_the_isr_and_leads_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 1, {}, {}))
+        only = cluster.leader("t", 0)
+        only.stop()
+        await cluster.settle()
+        state = cluster.controller.state.topics["t"].partitions[0]
+        assert (state.leader, state.isr, state.leader_epoch) == (-1, (only.node_id,), 1)
+        only.start()
+        await cluster.settle()
+        state = cluster.controller.state.topics["t"].partitions[0]
+        assert (state.leader, state.isr, state.leader_epoch) == (only.node_id, (only.node_id,), 2)
+
+    run(story)
+
+
+def test_a_proposal_is_refused_for_what_is_wrong_with_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        leader = cluster.leader("t", 0)
+        follower = next(n for n in cluster.nodes.values() if n is not leader)
+
+        async def error_of(isr: list[int], **changes: int) -> int:
+            known = leader.hosted["t", 0]
+            before = {name: getattr(known, name) for name in changes}
+            for name, value in changes.items():
+                setattr(known, name, value)
+            response = await leader.propose("t", 0, isr)
+            for name, value in before.items():
+                setattr(known, name, value)
+            return int(response.topics[0].partitions[0].error_code)
+
+        everybody = [0, 1, 2]
+        fewer = [each for each in everybody if each != follower.node_id]
+        assert await error_of(fewer, leader_epoch=-1) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await error_of(fewer, leader_epoch=5) == ErrorCode.NOT_CONTROLLER
+        assert await error_of(fewer, state_version=-1) == ErrorCode.INVALID_UPDATE_VERSION
+        await cluster.settle()
+        assert await error_of([follower.node_id]) == ErrorCode.INVALID_REQUEST
+        response = await follower.propose("t", 0, everybody[:2])
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+        epoch, leader.epoch = leader.epoch, 0
+        assert (await leader.propose("t", 0, fewer)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        leader.epoch = epoch
+        response = await leader.propose("t", 0, fewer)
+        assert response.topics[0].partitions[0].partition_epoch == 1
+        epoch, follower.epoch = follower.epoch, 1
+        assert await error_of(everybody) == ErrorCode.INELIGIBLE_REPLICA
+        follower.epoch = epoch
+        assert await error_of(everybody) == ErrorCode.NONE
+
+    run(story)
+
+
+def test_a_deposed_controller_writes_nothing_and_says_so() -> None:
+    async def story(cluster: Cluster) -> None:
+        old = cluster.controller
+        await cluster.elect()
+        with pytest.raises(TopicError) as caught:
+            await old.create_topic(NewTopic("t", 1, 1))
+        assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert not old.active
+        assert not cluster.store.exists("/brokers/topics/t")
+        await old.close()
+
+    run(story)
+
+
+def test_a_controlled_shutdown_moves_what_can_be_moved() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 3, 3))
+        await cluster.controller.create_topic(NewTopic("single", 3, 1))
+        node = cluster.nodes[1]
+        left = await cluster.controller.controlled_shutdown(1, node.epoch)
+        assert left == []
+        await cluster.settle()
+        for partition in cluster.controller.state.topics["t"].partitions:
+            assert partition.leader != 1
+            assert 1 not in partition.isr
+        assert any(p.leader == 1 for p in cluster.controller.state.topics["single"].partitions)
+        response = await cluster.leader("t", 0).propose("t", 0, [0, 1, 2])
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+
+    run(story)
+
+
+def test_a_deleted_topic_is_gone_from_all_live_brokers_and_its_name_is_free() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 2, 3))
+        await cluster.controller.delete_topic("t")
+        for node in cluster.nodes.values():
+            assert sorted(node.deleted) == [(made.topic_id, 0), (made.topic_id, 1)]
+            assert not node.hosted
+        await cluster.settle()
+        assert cluster.nodes[0].max_partition_epoch == 3
+        assert cluster.controller.state.deletions == {}
+        assert cluster.store.children("/admin/replica_deletions") == []
+        assert cluster.store.children("/admin/delete_topics") == []
+        again = await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        assert again.partitions[0].partition_epoch == 4
+
+    run(story)
+
+
+def test_a_broker_that_was_away_deletes_what_was_deleted_meanwhile() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        cluster.nodes[2].stop()
+        await cluster.settle()
+        await cluster.controller.delete_topic("t")
+        await cluster.controller.create_topic(NewTopic("t", 1, 2))
+        await cluster.controller.close()
+        await cluster.elect()
+        cluster.nodes[2].start()
+        await cluster.settle()
+        await until(lambda: cluster.nodes[2].deleted == [(made.topic_id, 0)])
+        await until(lambda: not cluster.controller.state.deletions)
+
+    run(story)
+
+
+def test_an_expansion_waits_for_the_brokers_that_have_replicas() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 2, 3))
+        await cluster.settle()
+        cluster.nodes[1].mute = True
+        growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
+        await until(lambda: cluster.nodes[0].counts["t"] == 4)
+        assert cluster.nodes[0].hosted["t", 0].leader_epoch == 1
+        assert len(cluster.controller.state.topics["t"].partitions) == 2
+        assert not cluster.store.exists("/brokers/topics/t/partitions/2")
+        cluster.nodes[1].mute = False
+        await growing
+        await cluster.settle()
+        partitions = cluster.controller.state.topics["t"].partitions
+        assert [p.prior_leader_epochs for p in partitions[2:]] == [((0, 0), (1, 0))] * 2
+        assert [p.partition_epoch for p in partitions] == [1, 2, 3, 4]
+        assert ("t", 3) in cluster.nodes[1].metadata
+        assert cluster.store.children("/admin/expansions") == []
+
+    run(story)

@@ -1,0 +1,266 @@
+"""A controller with a store in memory and brokers that only remember what they were told: a double
+of runtime/broker.Broker and of the brokers at the other end of Peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.store import Store
+from kstore.broker.runtime import registration, znodes
+from kstore.broker.runtime.controller import Controller
+from kstore.broker.state.image import BrokerImage, Endpoint
+from kstore.config import BrokerConfig
+from kstore.errors import ErrorCode, NetworkError
+from kstore.protocol.cluster_control import (
+    FULL,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    IsrPartition,
+    IsrTopic,
+    LeaderAndIsrPartition,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+__all__ = ["Cluster", "Node", "until"]
+
+FIRST_PORT = 1000
+Place = tuple[str, int]
+
+
+async def until(condition: Callable[[], bool], what: str = "") -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+    assert condition(), what
+
+
+class Node:
+    """One broker at the other end: its registration, and what the controller has told it."""
+
+    def __init__(self, cluster: Cluster, node_id: int, rack: str | None = None) -> None:
+        self.node_id = node_id
+        self.rack = rack
+        self.cluster = cluster
+        self.session: Store | None = None
+        self.epoch = -1
+        self.mute = False
+        """Answers nothing, as one that stands still."""
+        self.unable: set[Place] = set()
+        self.heard: list[Any] = []
+        self.hosted: dict[Place, LeaderAndIsrPartition] = {}
+        self.counts: dict[str, int] = {}
+        self.metadata: dict[Place, UpdateMetadataPartition] = {}
+        self.deleted: list[tuple[UUID, int]] = []
+        self.max_partition_epoch = -1
+
+    def start(self) -> None:
+        """Register, in a life of its own."""
+        self.session = self.cluster.store.new_session()
+        end = Endpoint("PLAINTEXT", "node", FIRST_PORT + self.node_id)
+        image = BrokerImage(self.node_id, (end,), self.rack)
+        epoch = registration.register(self.session, image, 0)
+        assert epoch is not None
+        self.epoch = epoch
+        self.hosted.clear()
+        self.metadata.clear()
+
+    def stop(self) -> None:
+        """End: the session is over."""
+        assert self.session is not None
+        self.session.close()
+        self.session = None
+
+    async def answer(self, request: Any) -> Any:
+        """Obey the controller."""
+        while self.mute:
+            await asyncio.sleep(0.001)
+        if self.session is None:
+            raise NetworkError("it is not there")
+        if request.broker_epoch < self.epoch:
+            return _response(request, ErrorCode.STALE_BROKER_EPOCH)
+        self.heard.append(request)
+        if isinstance(request, LeaderAndIsrRequest):
+            return self._lead(request)
+        if isinstance(request, StopReplicaRequest):
+            return self._stop(request)
+        return self._know(request)
+
+    def _lead(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        response = LeaderAndIsrResponse()
+        if request.type == FULL:
+            self.hosted.clear()
+        for topic in request.topic_states:
+            self.counts[topic.topic_name] = topic.partition_count
+            rows = []
+            for state in topic.partition_states:
+                place = (topic.topic_name, state.partition_index)
+                failed = place in self.unable
+                code = ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE
+                rows.append(LeaderAndIsrPartitionError(partition_index=place[1], error_code=code))
+                known = self.hosted.get(place)
+                if known is not None:
+                    assert state.leader_epoch >= known.leader_epoch, place
+                self.hosted[place] = state
+            response.topics.append(
+                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
+            )
+        return response
+
+    def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        response = StopReplicaResponse()
+        for topic in request.topic_states:
+            for row in topic.partition_states:
+                self.hosted.pop((topic.topic_name, row.partition_index), None)
+                if row.delete_partition:
+                    self.deleted.append((topic.topic_id, row.partition_index))
+                response.partition_errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=topic.topic_name, partition_index=row.partition_index
+                    )
+                )
+        return response
+
+    def _know(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        if request.type == FULL:
+            self.metadata.clear()
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                place = (topic.topic_name, state.partition_index)
+                if state.leader == -2:
+                    self.metadata.pop(place, None)
+                else:
+                    self.metadata[place] = state
+        self.max_partition_epoch = request.max_partition_epoch
+        return UpdateMetadataResponse()
+
+    async def propose(self, topic: str, index: int, isr: list[int]) -> AlterPartitionResponse:
+        """As the leader, ask for an ISR, with what this broker knows of the partition."""
+        known = self.hosted[topic, index]
+        nodes = self.cluster.nodes
+        row = IsrPartition(
+            partition_index=index,
+            leader_epoch=known.leader_epoch,
+            partition_epoch=known.state_version,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=each, broker_epoch=nodes[each].epoch) for each in isr
+            ],
+        )
+        controller = self.cluster.controller
+        topic_id = controller.state.topics[topic].topic_id
+        request = AlterPartitionRequest(
+            broker_id=self.node_id,
+            broker_epoch=self.epoch,
+            topics=[IsrTopic(topic_id=topic_id, partitions=[row])],
+        )
+        response = await controller.alter_partition(request)
+        if response.topics and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            known.state_version = response.topics[0].partitions[0].partition_epoch
+            known.isr = list(isr)
+        return response
+
+
+def _response(request: Any, code: int) -> Any:
+    if isinstance(request, LeaderAndIsrRequest):
+        return LeaderAndIsrResponse(error_code=code)
+    if isinstance(request, StopReplicaRequest):
+        return StopReplicaResponse(error_code=code)
+    return UpdateMetadataResponse(error_code=code)
+
+
+class _Host:
+    """What a Controller wants of the broker that it lives on."""
+
+    def __init__(self, cluster: Cluster, store: Store, node_id: int) -> None:
+        self.node_id = node_id
+        self.store = store
+        self.config = cluster.config
+        self.loop = asyncio.get_running_loop()
+        self.peers = self
+        self._cluster = cluster
+
+    async def run_blocking(self, call: Callable[[], Any]) -> Any:
+        """In a thread, as the broker does."""
+        return await self.loop.run_in_executor(None, call)
+
+    async def ask_at(self, host: str, port: int, request: Any, timeout_s: float) -> Any:
+        """Reach the node at that port."""
+        node = self._cluster.nodes[port - FIRST_PORT]
+        async with asyncio.timeout(timeout_s):
+            return await node.answer(request)
+
+
+class Cluster:
+    """Nodes, one store, and one controller at a time."""
+
+    def __init__(self, node_ids: range, **settings: str) -> None:
+        self.store: Store = MemoryStore()
+        znodes.prepare(self.store)
+        overrides = {"default.replication.factor": "3", "num.partitions": "1"} | settings
+        self.config = BrokerConfig.load(None, overrides=overrides)
+        self.nodes = {node_id: Node(self, node_id) for node_id in node_ids}
+        self.controller: Controller
+        self._sessions: list[Store] = []
+
+    async def start(self) -> Controller:
+        """Start all nodes and a controller."""
+        for node in self.nodes.values():
+            if node.session is None:
+                node.start()
+        return await self.elect()
+
+    async def elect(self, store: Store | None = None) -> Controller:
+        """A new controller, under a new epoch; an earlier one is left as it is."""
+        session = store or self.store.new_session()
+        if self.store.exists(registration.CONTROLLER):
+            self.store.delete(registration.CONTROLLER)
+        assert registration.claim_controller(session, 0, 0)
+        view = registration.read_view(session)
+        host: Any = _Host(self, session, 0)
+        self.controller = Controller(host, view.controller_epoch, view.controller_epoch_version)
+        await self.controller.start()
+        return self.controller
+
+    async def settle(self) -> None:
+        """Wait until the controller knows who is there, and they all that it knows."""
+        alive = {node.node_id for node in self.nodes.values() if node.session is not None}
+        epochs = {node: self.nodes[node].epoch for node in alive}
+
+        def known() -> bool:
+            brokers = self.controller.state.brokers
+            return {each: image.epoch for each, image in brokers.items()} == epochs
+
+        await until(known)
+        await self.controller.exclusively(_nothing)
+        told = self.controller.channels.told()
+        if told:
+            await asyncio.wait(told)
+        await self.controller.exclusively(_nothing)
+
+    def leader(self, topic: str, index: int) -> Node:
+        """The node that leads a partition, as the controller has it."""
+        return self.nodes[self.controller.state.topics[topic].partitions[index].leader]
+
+    async def close(self) -> None:
+        """End everything."""
+        await self.controller.close()
+        self.store.close()
+
+
+async def _nothing() -> None:
+    return None
