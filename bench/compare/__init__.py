@@ -31,4 +31,5 @@ ROWS: dict[str, Kind] = {
     "memory": Kind("memory after all that the pair was asked to do in this run"),
     "partitions": Kind("1,000 and 10,000 partitions: made, written, restarted", needs_pair=False),
     "restart": Kind("restart after kill -9 with 2 GB in the log", needs_pair=False),
+    "cluster": Kind("three brokers: start, replication, failover", needs_pair=False),
 }

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from bench.brokers import Broker
 from tests.conformance.kafka_jars import classpath, java_program
 
 __all__ = ["consume", "end_to_end", "parse_consumer", "parse_end_to_end", "parse_producer"]
@@ -27,6 +27,14 @@ _SENT = re.compile(
 _AVERAGE = re.compile(r"Avg latency: (?P<mean>[\d.]+) ms")
 
 
+class Served(Protocol):
+    """A broker, or a cluster of them."""
+
+    @property
+    def bootstrap(self) -> str:
+        """bootstrap.servers."""
+
+
 def _run(tool: str, args: Sequence[str]) -> str:
     command = [java_program(), *FLAGS, "-cp", classpath(), PACKAGE + tool, *args]
     with subprocess.Popen(
@@ -42,7 +50,7 @@ def _run(tool: str, args: Sequence[str]) -> str:
 
 
 def produce(
-    broker: Broker, topic: str, records: int, record_bytes: int, properties: Mapping[str, str]
+    broker: Served, topic: str, records: int, record_bytes: int, properties: Mapping[str, str]
 ) -> dict[str, float]:
     """Runs ProducerPerformance as fast as it goes; see `parse_producer`."""
     args = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--throughput", "-1"]
@@ -51,14 +59,14 @@ def produce(
     return parse_producer(_run("ProducerPerformance", args), records)
 
 
-def consume(broker: Broker, topic: str, records: int) -> dict[str, float]:
+def consume(broker: Served, topic: str, records: int) -> dict[str, float]:
     """Runs ConsumerPerformance until it has read so many; see `parse_consumer`."""
     args = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
     args += ["--num-records", str(records), "--timeout", "30000"]
     return parse_consumer(_run("ConsumerPerformance", args), records)
 
 
-def end_to_end(broker: Broker, topic: str, records: int, record_bytes: int) -> dict[str, float]:
+def end_to_end(broker: Served, topic: str, records: int, record_bytes: int) -> dict[str, float]:
     """Runs EndToEndLatency with acks=1; see `parse_end_to_end`."""
     args = [broker.bootstrap, topic, str(records), "1", str(record_bytes)]
     return parse_end_to_end(_run("EndToEndLatency", args))

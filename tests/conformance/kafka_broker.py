@@ -139,10 +139,14 @@ class KafkaBroker(BrokerProcess):
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = [f"{name}={value}" for name, value in self.settings().items()]
         self._properties.write_text("\n".join(lines) + "\n")
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        cluster_id = self.new_cluster_id()
         run_tool(
             "kafka-storage", ["format", f"--cluster-id={cluster_id}", "-c", str(self._properties)]
         )
+
+    def new_cluster_id(self) -> str:
+        """What a log dir is formatted with."""
+        return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
     def command(self) -> list[str]:
         """What kafka-server-start.sh would run."""

@@ -1,0 +1,312 @@
+"""Three brokers beside three of Kafka 4.3.1: start, memory, replicated throughput and its CPU, the
+latency of one replicated request, and failover after kill -9 of a leader. Each side has the machine
+to itself while it runs, for six brokers are too many for few cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import frames
+from bench.brokers import KAFKA, KSTORE
+from bench.compare import perf_tools
+from bench.compare.pair import LESS, MORE, Pair, compared
+from bench.measure import (
+    Figures,
+    Settings,
+    Side,
+    cpu_seconds,
+    memory_mb,
+    percentile,
+    progress,
+    take_turns,
+    touch_memory,
+)
+from bench.report import Goal, Row
+from tests.conformance.kafka_cluster import KafkaCluster
+from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
+from tests.conformance.kstore_cluster import KstoreCluster
+from tests.conformance.wire import exchange
+
+__all__ = ["rows"]
+
+SIZE = 3
+SAME = {
+    "log.segment.bytes": str(1 << 30),
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+}
+RECORD_BYTES = 1000
+PARTITIONS = 3
+FAILOVER_S = 60.0
+NONE = 0
+Cluster = KstoreCluster | KafkaCluster
+Make = Callable[[Path], Cluster]
+
+
+def _makers(settings: Settings) -> dict[str, Make]:
+    makers: dict[str, Make] = {
+        # As a user's Python does it: the first start leaves byte code for the next ones.
+        KSTORE: lambda folder: KstoreCluster(
+            folder, SIZE, overrides=SAME, environment={"PYTHONDONTWRITEBYTECODE": ""}
+        )
+    }
+    if not settings.alone:
+        try:
+            java_program()
+            fetch_jars()
+            makers[KAFKA] = lambda folder: KafkaCluster(folder, SIZE, overrides=SAME)
+        except KafkaUnavailableError as error:
+            progress(f"no Kafka to compare with: {error}")
+    return makers
+
+
+def _admin(bootstrap: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _start(cluster: Cluster) -> Figures:
+    """Seconds from the first exec until every broker knows all of them, and their memory."""
+    begin = time.monotonic()
+    started = cluster.start()
+    del started
+    for broker in cluster.brokers.values():
+        admin = _admin(broker.bootstrap)
+        while len(admin.list_topics(timeout=30).brokers) < SIZE:
+            time.sleep(0.005)
+    seconds = time.monotonic() - begin
+    time.sleep(1)
+    used = sum(memory_mb(broker.pid)["Pss"] for broker in cluster.brokers.values())
+    return {"seconds": seconds, "MB": used}
+
+
+def _create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    admin = _admin(cluster.bootstrap)
+    admin.create_topics([NewTopic(topic, partitions, SIZE)])[topic].result(60)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = admin.list_topics(topic, timeout=30).topics[topic]
+        replicated = [len(p.isrs) == SIZE for p in found.partitions.values()]
+        if found.error is None and len(replicated) == partitions and all(replicated):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{topic} has not all its replicas in sync within a minute")
+
+
+def _leader(cluster: Cluster, topic: str) -> int:
+    found = _admin(cluster.bootstrap).list_topics(topic, timeout=30).topics[topic]
+    leader: int = found.partitions[0].leader
+    return leader
+
+
+def _stored(cluster: Cluster, topic: str, partitions: int) -> int:
+    """The sum of log end offsets."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "b", "log_level": 0})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60)[1]
+            for p in range(partitions)
+        ]
+    finally:
+        consumer.close()
+    return sum(ends)
+
+
+def _all_cpu_seconds(cluster: Cluster) -> float:
+    return sum(cpu_seconds(b.pid) for i, b in cluster.brokers.items() if cluster.runs(i))
+
+
+def _throughput(cluster: Cluster, topic: str, records: int) -> Figures:
+    """Java's producer, acks=all, each record on three brokers."""
+    _create_topic(cluster, topic, PARTITIONS)
+    size_bytes = records * RECORD_BYTES
+    touch_memory(2 * SIZE * size_bytes)
+    before = _all_cpu_seconds(cluster)
+    found = perf_tools.produce(cluster, topic, records, RECORD_BYTES, {"acks": "all"})
+    used = _all_cpu_seconds(cluster) - before
+    stored = _stored(cluster, topic, PARTITIONS)
+    if stored != records:
+        raise RuntimeError(f"{stored} of {records} records were stored, by log end offsets")
+    return {"MB/s": found["MB/s"], "CPU-s/GB": used / (size_bytes / 1e9)}
+
+
+def _produce(connection: socket.socket, topic: str, batch: bytes) -> int:
+    return frames.produce_error(exchange(connection, frames.produce(topic, 0, batch)), topic)
+
+
+def _connect(cluster: Cluster, node_id: int) -> socket.socket:
+    broker = cluster.brokers[node_id]
+    connection = socket.create_connection((broker.host, broker.port), timeout=30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _latency(cluster: Cluster, topic: str, requests: int) -> Figures:
+    """One request at a time, acks=all, a record of 100 B."""
+    _create_topic(cluster, topic, 1)
+    batch = frames.record_batch([bytes(range(100))])
+    taken = []
+    with _connect(cluster, _leader(cluster, topic)) as connection:
+        for number in range(requests + requests // 4):
+            begin = time.perf_counter()
+            if code := _produce(connection, topic, batch):
+                raise RuntimeError(f"Produce was answered with error {code}")
+            if number >= requests // 4:
+                taken.append(time.perf_counter() - begin)
+    return {"p50": percentile(taken, 0.5) * 1e3, "p99": percentile(taken, 0.99) * 1e3}
+
+
+def _failover(cluster: Cluster, topic: str) -> Figures:
+    """Seconds from kill -9 of the leader until an acks=all write is acknowledged again, by whoever
+    leads then; nothing acknowledged before may be missing.
+    """
+    _create_topic(cluster, topic, 1)
+    leader = _leader(cluster, topic)
+    batch = frames.record_batch([bytes(range(100))])
+    acknowledged = 0
+    with _connect(cluster, leader) as connection:
+        for _ in range(500):
+            acknowledged += _produce(connection, topic, batch) == NONE
+    others = {i: _connect(cluster, i) for i in cluster.brokers if i != leader}
+    # The signal alone: what follows is measured from it, not from the process's last breath.
+    begin = time.monotonic()
+    os.kill(cluster.brokers[leader].pid, 9)
+    try:
+        for node_id in itertools.cycle(others):
+            if _produce(others[node_id], topic, batch) == NONE:
+                break
+            if time.monotonic() - begin > FAILOVER_S:
+                raise TimeoutError(f"no write was acknowledged within {FAILOVER_S:g} s")
+            time.sleep(0.002)
+        seconds = time.monotonic() - begin
+    finally:
+        for connection in others.values():
+            connection.close()
+        cluster.kill(leader)
+    stored = _stored(cluster, topic, 1)
+    if stored < acknowledged + 1:
+        raise RuntimeError(f"{acknowledged + 1} records were acknowledged, {stored} are there")
+    cluster.start(leader)
+    return {"seconds": seconds}
+
+
+def _load_with_failover(cluster: Cluster, topic: str, records: int) -> Figures:
+    """Java's producer as above, while the leader of a partition is killed after two seconds."""
+    _create_topic(cluster, topic, PARTITIONS)
+    leader = _leader(cluster, topic)
+    timer = threading.Timer(2.0, cluster.kill, [leader])
+    timer.start()
+    try:
+        found = perf_tools.produce(cluster, topic, records, RECORD_BYTES, {"acks": "all"})
+    finally:
+        timer.join()
+    stored = _stored(cluster, topic, PARTITIONS)
+    if stored != records:
+        raise RuntimeError(f"{stored} of {records} records were stored, by log end offsets")
+    cluster.start(leader)
+    return {"MB/s": found["MB/s"]}
+
+
+class _Run:
+    """All cases on one side's cluster, one after the other, each as often as asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._numbers = itertools.count()
+        self.sides: dict[str, dict[str, Side]] = {}
+
+    def _case(self, side: str, case: str, work: Callable[[str], Figures], rounds: int) -> None:
+        if not self._settings.wants(case):
+            return
+        progress(f"  {side}: {case}")
+        topics = (f"bench-{next(self._numbers)}" for _ in itertools.count())
+        found = take_turns(f"cluster, {case}", {side: lambda: work(next(topics))}, rounds)
+        self.sides.setdefault(case, {}).update(found)
+
+    def side(self, name: str, make: Make) -> None:
+        """Everything on one side."""
+        pick = self._settings.pick
+        folder = self._settings.scratch / f"cluster-{name.split()[0]}"
+        warm = make(folder / "warm")
+        try:
+            _start(warm)  # byte code and page cache; Kafka's jars too
+        finally:
+            warm.stop()
+        cluster = make(folder / "cluster")
+        records = pick(300_000, 60_000)
+        try:
+            self._case(name, "start", lambda _: _start(cluster), 1)
+            if not any(map(cluster.runs, cluster.brokers)):
+                cluster.start()
+            _throughput(cluster, f"warm-{name.split()[0]}", pick(200_000, 20_000))
+            self._case(
+                name,
+                "Java producer, 1 KB, 3 replicas, acks=all",
+                lambda topic: _throughput(cluster, topic, records),
+                pick(3, 1),
+            )
+            self._case(
+                name,
+                "one request of 100 B at a time, 3 replicas, acks=all",
+                lambda topic: _latency(cluster, topic, pick(5000, 1000)),
+                pick(3, 1),
+            )
+            self._case(
+                name, "kill -9 of a leader", lambda topic: _failover(cluster, topic), pick(3, 1)
+            )
+            self._case(
+                name,
+                "Java producer, 1 KB, its leader killed",
+                lambda topic: _load_with_failover(cluster, topic, 2 * records),
+                1,
+            )
+        finally:
+            cluster.stop()
+
+
+def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
+    """Start, memory, throughput and its CPU, latency, failover, throughput through a failover."""
+    del pair
+    run = _Run(settings)
+    for name, make in _makers(settings).items():
+        run.side(name, make)
+    second = Goal(1.0, at_least=False, of="value")
+    half = Goal(0.5, at_least=False)
+    shown: dict[str, tuple[tuple[str, str, Goal], ...]] = {
+        "start": (
+            ("seconds", "s until all know all", second),
+            ("MB", "MB together (PSS)", Goal(200, at_least=False, of="value")),
+        ),
+        "Java producer, 1 KB, 3 replicas, acks=all": (
+            ("MB/s", "MB/s", Goal(4.0)),
+            ("CPU-s/GB", "CPU-s/GB of all brokers", Goal(0.25, at_least=False)),
+        ),
+        "one request of 100 B at a time, 3 replicas, acks=all": (
+            ("p50", "ms p50", half),
+            ("p99", "ms p99", LESS),
+        ),
+        "kill -9 of a leader": (
+            ("seconds", "s to the next ack", Goal(0.5, at_least=False, of="value")),
+        ),
+        "Java producer, 1 KB, its leader killed": (("MB/s", "MB/s", MORE),),
+    }
+    for case, figures in shown.items():
+        for figure, unit, goal in figures:
+            if case in run.sides:
+                yield compared("cluster", case, run.sides[case], figure, unit, goal)
