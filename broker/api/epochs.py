@@ -1,5 +1,6 @@
 """OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-279, KIP-320): where a leader epoch ended in
-this log.
+this log; and LeaderEpochForPartition, kstore's own (KIP-253): which leader epochs the others had
+when a partition was added.
 """
 
 from __future__ import annotations
@@ -8,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.list_offsets import check_leader
+from kstore.broker.runtime.partition_nodes import read_node
+from kstore.broker.state.topic_rules import TopicError, check_name
 from kstore.errors import ErrorCode
+from kstore.protocol.leader_epoch_for_partition import (
+    LeaderEpochForPartitionRequest,
+    LeaderEpochForPartitionResponse,
+    LeaderEpochForPartitionResult,
+    LeaderEpochForPartitionTopicResult,
+    PriorLeaderEpoch,
+)
 from kstore.protocol.list_offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -18,9 +28,10 @@ from kstore.protocol.list_offsets import (
 )
 
 if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["handle_offset_for_leader_epoch"]
+__all__ = ["handle_leader_epoch_for_partition", "handle_offset_for_leader_epoch"]
 
 
 def handle_offset_for_leader_epoch(
@@ -48,3 +59,47 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
         found = partition.end_offset_for_epoch(asked.leader_epoch)
         answer.leader_epoch, answer.end_offset = found
     return answer
+
+
+async def handle_leader_epoch_for_partition(
+    broker: Broker, request: LeaderEpochForPartitionRequest, ctx: RequestContext
+) -> LeaderEpochForPartitionResponse:
+    """The prior partitions of each, from its node in the store: what OffsetForLeaderEpoch says of
+    those epochs is what a group has to have read before it reads the partition.
+    """
+    answer: LeaderEpochForPartitionResponse = await broker.run_blocking(
+        lambda: _priors(broker.store, request)
+    )
+    return answer
+
+
+def _priors(
+    store: Store, request: LeaderEpochForPartitionRequest
+) -> LeaderEpochForPartitionResponse:
+    """Read the nodes; in the thread for that."""
+    response = LeaderEpochForPartitionResponse()
+    for topic in request.topics:
+        found = LeaderEpochForPartitionTopicResult(name=topic.name)
+        for index in topic.partitions:
+            result = LeaderEpochForPartitionResult(partition_index=index)
+            node = read_node(store, topic.name, index) if _is_name(topic.name) else None
+            if node is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                result.partition_epoch = node.partition_epoch
+                result.prior_leader_epochs = [
+                    PriorLeaderEpoch(partition_index=prior, leader_epoch=epoch)
+                    for prior, epoch in node.prior_leader_epochs
+                ]
+            found.partitions.append(result)
+        response.topics.append(found)
+    return response
+
+
+def _is_name(topic: str) -> bool:
+    """Whether it can be a topic's name, and so a part of a node's path."""
+    try:
+        check_name(topic)
+    except TopicError:
+        return False
+    return True

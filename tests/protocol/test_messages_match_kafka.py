@@ -44,16 +44,23 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "StopReplicaTopic": {"topic_id": (23203, "3+")},
     "UpdateMetadataRequest": {"max_partition_epoch": (23201, "6+")},
     "UpdateMetadataPartition": {"partition_epoch": (23200, "6+")},
+    "LeaderEpochForPartitionResult": {"partition_epoch": (23200, "0+")},
     "UpdateMetadataBroker": {"epoch": (23202, "6+")},
     "HeartbeatRequest": {"need_position": (25301, "4+"), "position": (25302, "4+")},
     "HeartbeatResponse": {"need_position": (25301, "4+"), "position": (25302, "4+")},
     "ConsumerGroupHeartbeatRequest": {"need_position": (25301, "0+"), "position": (25302, "0+")},
     "ConsumerGroupHeartbeatResponse": {"need_position": (25301, "0+"), "position": (25302, "0+")},
 }
-# Messages that Kafka 4.3.1 no longer has: its ZooKeeper era's.
+# Messages that Kafka 4.3.1 no longer has: its ZooKeeper era's; and kstore's own (KIP-253).
 KSTORE_ONLY = {
     name + suffix
-    for name in ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
+    for name in (
+        "LeaderAndIsr",
+        "StopReplica",
+        "UpdateMetadata",
+        "ControlledShutdown",
+        "LeaderEpochForPartition",
+    )
     for suffix in ("Request", "Response")
 }
 

@@ -44,15 +44,16 @@ def marks(cls: type[Message], version: int) -> list[pytest.MarkDecorator]:
     return [] if version in quick else [pytest.mark.slow]
 
 
-ZOOKEEPER_ERA = {4, 5, 6, 7}
-"""API keys that Kafka 4 has no schema of, and kio neither."""
+WITHOUT_PEER = {4, 5, 6, 7, 25300}
+"""API keys that Kafka 4 has no schema of, and kio neither: its ZooKeeper era's, and kstore's own.
+"""
 
 
 def cases() -> list[Any]:
     """(message, version) for each request and response."""
     found = []
     for api in registry.APIS.values():
-        if api.key in ZOOKEEPER_ERA:
+        if api.key in WITHOUT_PEER:
             continue
         for cls in (api.request, api.response):
             found += [

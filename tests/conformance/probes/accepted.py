@@ -15,6 +15,9 @@ ACCEPTED: dict[str, str] = {
     r"ApiVersions ranges v-1: .*(GetTelemetrySubscriptions|PushTelemetry)": (
         "Kafka lists telemetry once a receiver is configured; kstore's metrics are always one"
     ),
+    r"CreatePartitions v[\d,-]+: .*leader_epoch: Kafka 0, kstore 1": (
+        "an expansion begins new leader epochs, so that what came before it can be told (KIP-253)"
+    ),
     r"DescribeQuorum v[\d,-]+: .*(log_end_offset|high_watermark|leader_epoch|_timestamp): ": (
         "each broker's own times, and how far its metadata is"
     ),
