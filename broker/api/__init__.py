@@ -1,19 +1,27 @@
 """The table of APIs that the broker answers: one row per API key, and what a handler is given.
+
 A row names its handler as "module:function", so that a plain broker's start-up imports no handler
 before its first request. Adding an API is one row here and one handler. ApiVersions advertises
 exactly these rows, cut to what the protocol registry can decode. Produce and Fetch have no Python
 handler: kstore._fast runs them from frame to answer.
 """
+
 from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
+
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
+
 __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]
+
+
 class RequestContext(NamedTuple):
     """Who asks, and how: what a handler may know beside the request itself."""
+
     api_key: int
     api_version: int
     correlation_id: int
@@ -26,14 +34,20 @@ class RequestContext(NamedTuple):
     """``User:ANONYMOUS`` on a listener without authentication."""
     connection: Connection | None = None
     """The connection itself; None where a handler is called without one."""
+
+
 Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
 """A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it.
+
 It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the
 same connection go on being handled; only their answers wait for their turn. ``None`` as response
 means that no answer is sent.
 """
+
+
 class ApiRow(NamedTuple):
     """One API: the versions served and where its handler is."""
+
     handler: str
     """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself.
     """
@@ -47,7 +61,10 @@ class ApiRow(NamedTuple):
     """Between the brokers of a cluster: served only there, and not advertised."""
     controller_only: bool = False
     """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
+
+
 FAST = "fast"
+
 API_TABLE: dict[int, ApiRow] = {
     0: ApiRow(FAST, 3, 13),
     1: ApiRow(FAST, 4, 18),
@@ -116,8 +133,11 @@ API_TABLE: dict[int, ApiRow] = {
     89: ApiRow("streams_groups:handle_streams_group_describe", 0, 0),
     80: ApiRow("quorum:handle_add_raft_voter", 0, 1),
     81: ApiRow("quorum:handle_remove_raft_voter", 0, 0),
+    25300: ApiRow("epochs:handle_leader_epoch_for_partition", 0, 0),
 }
 """API key to row. Versions are Kafka 4.3's, as far as kstore serves them."""
+
+
 def resolve_handler(row: ApiRow) -> Handler:
     """Import the row's handler; ImportError or AttributeError if the row names none."""
     module_name, _, function_name = row.handler.partition(":")

@@ -1,14 +1,19 @@
 """The table of APIs: key, name, versions, message classes; and frames of header and message.
+
 Message modules are imported when an API's class is first asked for. What a broker serves is not
 decided here but in its own table.
 """
+
 from __future__ import annotations
+
 from importlib import import_module
 from typing import TypeVar
+
 from kstore._fast.codec import encode_frame
 from kstore.errors import ProtocolError
 from kstore.protocol.headers import RequestHeader, ResponseHeader
 from kstore.protocol.schema import Message
+
 __all__ = [
     "APIS",
     "API_VERSIONS",
@@ -20,12 +25,18 @@ __all__ = [
     "request_header_version",
     "response_header_version",
 ]
+
 M = TypeVar("M", bound=Message)
+
 API_VERSIONS = 18
+
+
 class Api:
     """One API: its key and name, its version range, and its two message classes."""
+
     __slots__ = ("_request", "_response", "flexible_from", "key", "max_version", "min_version",
                  "module", "name")  # fmt: skip
+
     def __init__(
         self, key: int, name: str, versions: tuple[int, int], flexible_from: int, module: str
     ) -> None:
@@ -36,24 +47,30 @@ class Api:
         self.module = module
         self._request: type[Message] | None = None
         self._response: type[Message] | None = None
+
     def __repr__(self) -> str:
         return f"Api({self.key}, {self.name!r}, {self.min_version}-{self.max_version})"
+
     @property
     def request(self) -> type[Message]:
         """The request's class."""
         if self._request is None:
             self._request = self._load("Request")
         return self._request
+
     @property
     def response(self) -> type[Message]:
         """The response's class."""
         if self._response is None:
             self._response = self._load("Response")
         return self._response
+
     def _load(self, suffix: str) -> type[Message]:
         module = import_module(f"kstore.protocol.{self.module}")
         cls: type[Message] = getattr(module, self.name + suffix)
         return cls
+
+
 # A flexible_from above the last version: never flexible.
 NEVER = 32767
 APIS: dict[int, Api] = {
@@ -137,14 +154,21 @@ APIS: dict[int, Api] = {
         (90, "DescribeShareGroupOffsets", (0, 1), 0, "share_offsets"),
         (91, "AlterShareGroupOffsets", (0, 0), 0, "share_offsets"),
         (92, "DeleteShareGroupOffsets", (0, 0), 0, "share_offsets"),
+        (25300, "LeaderEpochForPartition", (0, 0), 0, "leader_epoch_for_partition"),
     )
 }
+
+
 def request_header_version(api_key: int, version: int) -> int:
     """2 for flexible versions, else 1."""
     return 2 if version >= APIS[api_key].flexible_from else 1
+
+
 def response_header_version(api_key: int, version: int) -> int:
     """1 for flexible versions, else 0; always 0 for ApiVersions, which any client must read."""
     return 1 if version >= APIS[api_key].flexible_from and api_key != API_VERSIONS else 0
+
+
 def encode_request(
     message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
@@ -158,13 +182,18 @@ def encode_request(
     )
     header_plan = RequestHeader.plan_for(request_header_version(key, version))
     return encode_frame(message.plan_for(version), message, header_plan, header)
+
+
 def encode_response(message: Message, version: int, correlation_id: int) -> bytes:
     """A whole response frame: length, header, message."""
     header_plan = ResponseHeader.plan_for(response_header_version(message.API_KEY, version))
     header = ResponseHeader(correlation_id=correlation_id)
     return encode_frame(message.plan_for(version), message, header_plan, header)
+
+
 def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
     """Header and message of a request frame without its length prefix.
+
     Raises ProtocolError, also for an API or version that the table does not have.
     """
     prefix, _ = RequestHeader.decode_prefix(frame, 1)
@@ -174,6 +203,8 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
         raise ProtocolError(f"there is no API with key {prefix.request_api_key}")
     header, offset = RequestHeader.decode_prefix(frame, request_header_version(api.key, version))
     return header, api.request.decode(frame, version, offset=offset)
+
+
 def decode_response(frame: bytes, response: type[M], version: int) -> tuple[int, M]:
     """Correlation id and message of a response frame without its length prefix."""
     header_version = response_header_version(response.API_KEY, version)
