@@ -9,7 +9,7 @@ answered as it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["handle_describe_topic_partitions", "handle_metadata"]
 
 NOT_ASKED = -(2**31)
+NO_LEADER = -1
 TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs: all, without an
 authorizer.
@@ -64,6 +65,9 @@ class EncodedMetadata(NamedTuple):
     topics: Sequence[TopicImage | Missing]
     errors: Sequence[int] | None
     operations: int
+    alive: set[int] | None
+    """The brokers that this client can reach; None where there is but this one."""
+    brokers: Container[int]
 
     def encode(self, version: int) -> bytes:
         """The whole answer's body."""
@@ -75,7 +79,9 @@ class EncodedMetadata(NamedTuple):
         tags = MAX_EPOCH_BYTES if tagged else flexible
         behind = tags + 4 * (8 <= version <= 10) + 2 * (version >= 13)
         before = len(rest) - behind - (1 if flexible else 4)  # where the empty array's count is
-        topics = encode_topics(self.topics, self.errors, version, self.operations)
+        topics = encode_topics(
+            self.topics, self.errors, version, self.operations, self.alive, self.brokers
+        )
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
 
 
@@ -147,7 +153,16 @@ def _describe(
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return EncodedMetadata(response, topics, codes, operations)
+    alive = _reachable(broker, ctx)
+    return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
+
+
+def _reachable(broker: Broker, ctx: RequestContext) -> set[int] | None:
+    """The brokers with an endpoint on the client's listener; None where there is but this one."""
+    if broker.cluster is None:
+        return None
+    brokers = broker.image.brokers.values()
+    return {node.node_id for node in brokers if node.endpoint(ctx.listener) is not None}
 
 
 def _asked(
@@ -185,6 +200,7 @@ def handle_describe_topic_partitions(
         names = [name for name in names if name >= start]
         first = request.cursor.partition_index if names and names[0] == start else 0
     response = DescribeTopicPartitionsResponse()
+    reachable = _reachable(broker, ctx)
     for name in names:
         if limit <= 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
@@ -196,7 +212,7 @@ def handle_describe_topic_partitions(
             response.topics.append(_unknown(name))
             continue
         described = topic.partitions[first : first + limit]
-        response.topics.append(_described(topic, first, described))
+        response.topics.append(_described(topic, first, described, reachable))
         limit -= len(described)
         if first + len(described) < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
@@ -228,7 +244,10 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    topic: TopicImage, first: int, partitions: tuple[PartitionImage, ...]
+    topic: TopicImage,
+    first: int,
+    partitions: tuple[PartitionImage, ...],
+    reachable: set[int] | None,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -236,15 +255,25 @@ def _described(
         is_internal=topic.internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
+            _described_partition(index, partition, reachable)
             for index, partition in enumerate(partitions, first)
         ],
+    )
+
+
+def _described_partition(
+    index: int, partition: PartitionImage, reachable: set[int] | None
+) -> DescribeTopicPartitionsResponsePartition:
+    alive = set(partition.replicas) if reachable is None else reachable
+    leader = partition.leader if partition.leader in alive else NO_LEADER
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node for node in partition.replicas if node not in alive],
     )

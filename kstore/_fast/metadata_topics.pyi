@@ -1,13 +1,20 @@
 """The topics of a Metadata answer, encoded from the image's entries; see metadata_topics.pyx."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 def encode_topics(
-    topics: Sequence[Any], errors: Sequence[int] | None, version: int, operations: int
+    topics: Sequence[Any],
+    errors: Sequence[int] | None,
+    version: int,
+    operations: int,
+    alive: set[int] | None = None,
+    brokers: Container[int] = (),
 ) -> bytes:
     """The `topics` array of MetadataResponse in a version.
 
     A topic is a TopicImage, or a tuple of name (or None) and id alone, whose error is in
-    ``errors`` (None: there is none). ValueError for a null name before version 12.
+    ``errors`` (None: there is none). ``alive`` are the brokers that the client can reach; with
+    them, other replicas are told to be offline, and other leaders not at all. ``brokers`` are all
+    that are alive. ValueError for a null name before version 12.
     """

@@ -14,28 +14,32 @@ from kstore._fast.wire cimport (
 cdef enum:
     FIRST_INTERNAL = 1
     FIRST_OFFLINE = 5
+    FIRST_LISTENER_NOT_FOUND = 6
     FIRST_LEADER_EPOCH = 7
     FIRST_OPERATIONS = 8
     FIRST_FLEXIBLE = 9
     FIRST_TOPIC_ID = 10
     FIRST_NULL_NAME = 12
     LEADER_NOT_AVAILABLE = 5
+    LISTENER_NOT_FOUND = 72
     NOT_ASKED = -0x7FFFFFFF - 1
     PARTITION_EPOCH_TAG = 23200
 
 
-def encode_topics(topics, errors, int version, int operations):
+def encode_topics(topics, errors, int version, int operations, set alive=None, brokers=()):
     cdef AnswerBuffer out = AnswerBuffer(4096)
     cdef Py_ssize_t i
     room(out, 8)
     put_count(out, len(topics), version >= FIRST_FLEXIBLE)
     for i, topic in enumerate(topics):
-        put_topic(out, <tuple>topic, 0 if errors is None else errors[i], version, operations)
+        put_topic(
+            out, <tuple>topic, 0 if errors is None else errors[i], version, operations, alive,
+            brokers)
     return (<const char*>out.data)[:out.size]
 
 
 cdef int put_topic(
-    AnswerBuffer out, tuple topic, int error, int version, int operations
+    AnswerBuffer out, tuple topic, int error, int version, int operations, set alive, brokers
 ) except -1:
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef bint known = len(topic) > 2
@@ -56,7 +60,7 @@ cdef int put_topic(
         put_int8(out, known and topic.internal)
     put_count(out, len(partitions), flexible)
     for partition in partitions:
-        put_partition(out, <tuple>partition, index, version)
+        put_partition(out, <tuple>partition, index, version, alive, brokers)
         index += 1
     room(out, 8)
     if version >= FIRST_OPERATIONS:
@@ -65,13 +69,21 @@ cdef int put_topic(
     return 0
 
 
-cdef int put_partition(AnswerBuffer out, tuple partition, int32_t index, int version) except -1:
+cdef int put_partition(
+    AnswerBuffer out, tuple partition, int32_t index, int version, set alive, brokers
+) except -1:
     """A PartitionImage: leader, leader epoch, replicas, isr, partition epoch (KIP-232)."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef int32_t leader = partition[0]
     cdef int32_t epoch = partition[4]
+    cdef int error = LEADER_NOT_AVAILABLE if leader < 0 else 0
+    if alive is not None and leader >= 0 and leader not in alive:
+        error = LEADER_NOT_AVAILABLE
+        if version >= FIRST_LISTENER_NOT_FOUND and leader in brokers:
+            error = LISTENER_NOT_FOUND
+        leader = -1
     room(out, 32)
-    put_int16(out, LEADER_NOT_AVAILABLE if leader < 0 else 0)
+    put_int16(out, error)
     put_int32(out, index)
     put_int32(out, leader)
     if version >= FIRST_LEADER_EPOCH:
@@ -80,7 +92,12 @@ cdef int put_partition(AnswerBuffer out, tuple partition, int32_t index, int ver
     put_nodes(out, <tuple?>partition[3], flexible)
     room(out, 20)
     if version >= FIRST_OFFLINE:
-        put_count(out, 0, flexible)
+        if alive is None or alive.issuperset(partition[2]):
+            put_count(out, 0, flexible)
+        else:
+            offline = tuple([node for node in partition[2] if node not in alive])
+            put_nodes(out, offline, flexible)
+            room(out, 16)
     if flexible and epoch >= 0:
         put_int8(out, 1)
         put_unsigned(out, PARTITION_EPOCH_TAG)
