@@ -125,8 +125,11 @@ async def handle_envelope(
         ctx.listener,
         (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal,
     )
-    response = resolve_handler(row)(broker, message, asked)
-    if isawaitable(response):
-        response = await response
+    try:
+        response = resolve_handler(row)(broker, message, asked)
+        if isawaitable(response):
+            response = await response
+    except KafkaError as problem:
+        return EnvelopeResponse(error_code=problem.code)
     frame = encode_response(response, version, header.correlation_id)
     return EnvelopeResponse(response_data=frame[4:])

@@ -75,11 +75,18 @@ def to_controller(handler: Handler) -> Handler:
             broker.throttles.hold(ctx.connection, wait_ms)
         return response
 
+    async def decide(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        try:
+            response = handler(broker, request, ctx)
+            return await response if isawaitable(response) else response
+        except KafkaError as problem:  # it is the controller no more, or the store has failed
+            return failed(request, ctx.api_version, _told(problem), str(problem))
+
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         cluster = broker.cluster
-        if cluster is None or cluster.is_controller:
+        if cluster is None:
             return handler(broker, request, ctx)
-        return hand_on(broker, request, ctx)
+        return (decide if cluster.is_controller else hand_on)(broker, request, ctx)
 
     return route
 

@@ -1,12 +1,14 @@
 """ElectLeaders 0-2 (KIP-183, KIP-460), AlterPartitionReassignments 0-1 and
 ListPartitionReassignments 0 (KIP-455).
 
-On one node nothing can move, so no election is needed and no reassignment is ever under way. The
-checks are in state/reassignment.py.
+On one node nothing can move, so no election is needed and no reassignment is ever under way; the
+checks are in state/reassignment.py. In a cluster the controller decides, to which other brokers
+hand these requests on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
@@ -19,15 +21,19 @@ from kstore.protocol.reassignments import (
     ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
     PartitionResult,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
+from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.controller import Controller
 
 __all__ = [
     "handle_alter_partition_reassignments",
@@ -40,13 +46,16 @@ ELECTION_TYPES = (0, 1)
 
 def handle_elect_leaders(
     broker: Broker, request: ElectLeadersRequest, ctx: RequestContext
-) -> ElectLeadersResponse:
-    """Per partition why no election took place; null topics mean all, of which only those are told
-    that were elected: none.
+) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
+    """Per partition why no election took place, or that one did; null topics mean all, of which
+    those that need none are not told.
     """
     response = ElectLeadersResponse()
     if ctx.api_version >= 1:
         response.error_code = _error(request)
+    controller = _controller(broker)
+    if controller is not None and _error(request) == ErrorCode.NONE:
+        return _elect_in_cluster(controller, request, response)
     if request.topic_partitions is None:
         response.replica_election_results = [
             ReplicaElectionResult(topic=name) for name in broker.image.topics
@@ -57,6 +66,31 @@ def handle_elect_leaders(
         response.replica_election_results.append(
             ReplicaElectionResult(topic=topic.topic, partition_result=rows)
         )
+    return response
+
+
+def _controller(broker: Broker) -> Controller | None:
+    """The controller, where this broker is it; None on a single node."""
+    return None if broker.cluster is None else broker.cluster.controller
+
+
+async def _elect_in_cluster(
+    controller: Controller, request: ElectLeadersRequest, response: ElectLeadersResponse
+) -> ElectLeadersResponse:
+    asked = None
+    if request.topic_partitions is not None:
+        asked = [TopicPartition(t.topic, i) for t in request.topic_partitions for i in t.partitions]
+    answers = await controller.elect_leaders(request.election_type, asked)
+    rows: dict[str, ReplicaElectionResult] = {}
+    names = controller.state.topics if asked is None else [place.topic for place in asked]
+    for name in names:
+        rows.setdefault(name, ReplicaElectionResult(topic=name))
+    for place, refusal in answers.items():
+        code, message = refusal or (ErrorCode.NONE, None)
+        rows[place.topic].partition_result.append(
+            PartitionResult(partition_id=place.partition, error_code=code, error_message=message)
+        )
+    response.replica_election_results = list(rows.values())
     return response
 
 
@@ -79,8 +113,10 @@ def _error(request: ElectLeadersRequest) -> int:
 
 def handle_alter_partition_reassignments(
     broker: Broker, request: AlterPartitionReassignmentsRequest, ctx: RequestContext
-) -> AlterPartitionReassignmentsResponse:
-    """Check each; the only valid assignment is the one there is, so nothing is to be done."""
+) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+    """Begin or cancel each. On one node the only valid assignment is the one there is, so nothing
+    is to be done.
+    """
     if request.timeout_ms <= 0:
         return _timed_out(request)
     if not request.topics:
@@ -88,9 +124,39 @@ def handle_alter_partition_reassignments(
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
+    controller = _controller(broker)
+    if controller is not None:
+        return _reassign_in_cluster(controller, request, response)
     for topic in request.topics:
         rows = [_reassign(broker, request, topic.name, row) for row in topic.partitions]
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
+    return response
+
+
+async def _reassign_in_cluster(
+    controller: Controller,
+    request: AlterPartitionReassignmentsRequest,
+    response: AlterPartitionReassignmentsResponse,
+) -> AlterPartitionReassignmentsResponse:
+    asked = [
+        (TopicPartition(topic.name, row.partition_index), row.replicas)
+        for topic in request.topics
+        for row in topic.partitions
+    ]
+    answers = await controller.alter_reassignments(
+        asked, allow_factor_change=request.allow_replication_factor_change
+    )
+    for topic in request.topics:
+        told = ReassignableTopicResponse(name=topic.name)
+        for row in topic.partitions:
+            refusal = answers[TopicPartition(topic.name, row.partition_index)]
+            code, message = refusal or (ErrorCode.NONE, None)
+            told.partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=row.partition_index, error_code=code, error_message=message
+                )
+            )
+        response.responses.append(told)
     return response
 
 
@@ -129,6 +195,30 @@ def _reassign(
 
 def handle_list_partition_reassignments(
     broker: Broker, request: ListPartitionReassignmentsRequest, ctx: RequestContext
-) -> ListPartitionReassignmentsResponse:
-    """None is under way."""
+) -> ListPartitionReassignmentsResponse | Awaitable[ListPartitionReassignmentsResponse]:
+    """Those under way, of all topics or of these; on one node there are none."""
+    controller = _controller(broker)
+    if controller is not None:
+        return _list_in_cluster(controller, request)
     return ListPartitionReassignmentsResponse(error_message=None)
+
+
+async def _list_in_cluster(
+    controller: Controller, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    asked = None
+    if request.topics is not None:
+        asked = [TopicPartition(t.name, i) for t in request.topics for i in t.partition_indexes]
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for ongoing in await controller.list_reassignments(asked):
+        name, index = ongoing.partition
+        told = topics.setdefault(name, OngoingTopicReassignment(name=name))
+        told.partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(ongoing.replicas),
+                adding_replicas=list(ongoing.adding),
+                removing_replicas=list(ongoing.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

@@ -51,8 +51,9 @@ class ControllerMoves:
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elect preferred leaders, or any for leaderless partitions; None asks for all partitions
-        that need it. Per partition why none was elected, or None. KafkaError.
+        """Elect preferred leaders, or any for leaderless partitions; None asks for all partitions,
+        of which those that need no election are not told. Per partition why none was elected, or
+        None. KafkaError.
         """
         controller = self._controller
         return await controller.exclusively(self._elect, election_type, partitions)
@@ -72,8 +73,10 @@ class ControllerMoves:
         for place in places:
             if place in elected:
                 answers[place] = None
-            elif asked is not None:
-                answers[place] = refuse_election(state, place.topic, place.partition, election_type)
+                continue
+            refusal = refuse_election(state, place.topic, place.partition, election_type)
+            if asked is not None or refusal.code != ErrorCode.ELECTION_NOT_NEEDED:
+                answers[place] = refusal
         await controller.commit(changes)
         return answers
 
