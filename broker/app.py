@@ -139,6 +139,7 @@ async def _serve(
     finally:
         if broker.cluster is not None:
             await broker.cluster.close()
+            broker.isr.close()
         stall.stop()
         idle.cancel()
         maintenance.stop()

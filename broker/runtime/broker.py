@@ -32,6 +32,7 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.cluster import ClusterMember
+    from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.config import BrokerConfig
@@ -100,6 +101,8 @@ class Broker:
         """This broker's place in a cluster (runtime/cluster.py); None where it is alone."""
         self.replica_manager: ReplicaManager
         """What the controller has this broker do (runtime/replica_manager.py); in a cluster."""
+        self.isr: IsrChanges
+        """Proposals of in-sync replicas to the controller (runtime/isr.py); in a cluster."""
         self.groups: Any = None
         """The group coordinator (runtime/shards.py), once somebody has asked for it."""
         self.transactions: Any = None

@@ -12,6 +12,8 @@ from kstore.broker.runtime.cluster import ClusterMember
 from kstore.broker.runtime.cluster_topics import ClusterTopics
 from kstore.broker.runtime.config_watch import ConfigWatch
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.isr import IsrChanges
+from kstore.broker.runtime.leader_hints import give_hints
 from kstore.broker.runtime.replica_manager import ReplicaManager
 from kstore.broker.runtime.stores import open_shared_store
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
@@ -41,6 +43,9 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     broker.cluster = ClusterMember(broker, myself, store)
     broker.replica_manager = ReplicaManager(broker)
     broker.cluster.on_session_lost.append(broker.replica_manager.fence)
+    broker.isr = IsrChanges(broker)
+    broker.isr.start()
+    give_hints(broker)
     broker.topics = ClusterTopics(broker)
     broker.configs.when_changed = broker.topics.take_over_defaults
 

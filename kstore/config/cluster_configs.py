@@ -61,4 +61,15 @@ CLUSTER_CONFIGS = (
         "leader.imbalance.check.interval.seconds", _LONG, 300,
         "How often the controller looks for leaderships to hand back.", _HIGH, at_least(1),
     ),
+    ConfigDef(
+        "replica.lag.time.max.ms", _LONG, 30_000,
+        "A follower that has not caught up with its leader for so long is no longer in sync.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "replica.selector.class", _STRING, None,
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector sends a consumer that names its"
+        " rack to a replica there; by default all read from the leader.",
+        _MEDIUM,
+    ),
 )  # fmt: skip

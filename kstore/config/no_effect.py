@@ -189,8 +189,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
             _row("replica.fetch.min.bytes", _INT, 1),
             _row("replica.fetch.response.max.bytes", _INT, 10_485_760, at_least(0)),
             _row("replica.fetch.wait.max.ms", _INT, 500),
-            _row("replica.lag.time.max.ms", _LONG, 30_000),
-            _row("replica.selector.class", _STRING, None),
             _row("replica.socket.receive.buffer.bytes", _INT, 65_536),
             _row("replica.socket.timeout.ms", _INT, 30_000),
             _row(

@@ -1,0 +1,207 @@
+"""The in-sync replicas of what this broker leads: it proposes changes to the controller by
+AlterPartition (KIP-497) and takes over what is decided.
+
+A follower that has caught up is proposed by its fetch (partition_table.pyx); one that has not for
+replica.lag.time.max.ms is found here, by a timer. A partition has one proposal under way, and until
+it is decided the high watermark waits for the old ISR and the proposed one. So a proposal whose
+answer is lost is asked again, never dropped: the controller may have taken it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kstore.broker.runtime.slices import Slices
+from kstore.errors import ErrorCode, NetworkError
+from kstore.protocol.cluster_control import (
+    AlteredPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    IsrPartition,
+    IsrTopic,
+)
+
+if TYPE_CHECKING:
+    from kstore._fast.partition_table import Partition
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["IsrChanges"]
+
+log = logging.getLogger("kstore.broker")
+RETRY_S = 0.05
+REFUSED_S = 0.1
+"""How long a replica that the controller does not take is not proposed again."""
+ANSWER_S = 10.0
+
+AGAIN = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""The ISR has not changed. After any other error a LeaderAndIsr or StopReplica is on its way."""
+
+
+class IsrChanges:
+    """Proposals of ISRs: found, sent together, decided."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[Partition, None] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._checker: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Take what the data plane proposes from now on, and look for followers that lag."""
+        table = self._broker.table
+        table.replication.max_lag_ms = self._max_lag_ms
+        table.on_isr_change = self._proposed
+        self._set_timer()
+
+    def close(self) -> None:
+        """Propose nothing more."""
+        self._broker.table.on_isr_change = None
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._sender, self._checker):
+            if task is not None:
+                task.cancel()
+
+    @property
+    def _max_lag_ms(self) -> int:
+        value: int = self._broker.config["replica.lag.time.max.ms"]
+        return value
+
+    # ---- followers that lag ----
+
+    def _set_timer(self) -> None:
+        self._timer = self._broker.loop.call_later(self._max_lag_ms / 2000, self._tick)
+
+    def _tick(self) -> None:
+        self._checker = self._broker.loop.create_task(self._check())
+        self._set_timer()
+
+    async def _check(self) -> None:
+        """Propose ISRs without the followers that lag; and let no high watermark wait any longer
+        for one that is out of it.
+        """
+        table = self._broker.table
+        slices = Slices()
+        for entry in table.topics():
+            for partition in list(entry.partitions):
+                if partition is None or partition.replication is None:
+                    continue
+                now_ms = table.replication.now_ms()
+                late = partition.shrink_candidates(now_ms, self._max_lag_ms)
+                if late:
+                    log.info("%s-%d: %s lag behind", entry.name.decode(), partition.index, late)
+                    partition.propose_isr(tuple(n for n in partition.isr if n not in late))
+                partition.advance()
+                await slices.breathe()
+
+    # ---- proposals on their way ----
+
+    def _proposed(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        self._waiting[partition] = None
+        if self._sender is None or self._sender.done():
+            self._sender = self._broker.loop.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        """Send what is proposed, all of a turn of the loop together, until nothing is left."""
+        while self._waiting:
+            batch = [each for each in self._waiting if each.proposed_isr is not None]
+            self._waiting.clear()
+            if not batch or not await self._send(batch):
+                continue
+            self._waiting.update(
+                dict.fromkeys(each for each in batch if each.proposed_isr is not None)
+            )
+            await asyncio.sleep(RETRY_S)
+
+    async def _send(self, batch: list[Partition]) -> bool:
+        """Ask the controller once; whether some have to be asked again."""
+        cluster = self._broker.cluster
+        if cluster is None or cluster.controller_id < 0:
+            return True
+        asked = {(each.entry.topic_id, each.index): (each, each.proposed_isr) for each in batch}
+        request = self._request(batch, cluster.broker_epoch)
+        try:
+            if cluster.controller is not None:
+                response = await cluster.controller.alter_partition(request)
+            else:
+                response = await self._broker.peers.ask(cluster.controller_id, request, ANSWER_S)
+        except NetworkError as problem:
+            log.info("the controller can't be asked for ISRs: %s", problem)
+            return True
+        if response.error_code != ErrorCode.NONE:
+            return True
+        again = False
+        for topic_id, row in _rows(response):
+            partition, isr = asked.pop((topic_id.bytes, row.partition_index), (None, None))
+            if partition is not None and partition.proposed_isr is isr:
+                again |= self._decided(partition, row)
+        return again or bool(asked)
+
+    def _decided(self, partition: Partition, row: AlteredPartition) -> bool:
+        """Take over what became of a proposal; whether it has to be asked again."""
+        code = row.error_code
+        if code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION):
+            # Beside an old version the answer has what holds now.
+            if partition.isr_applied(tuple(row.isr), row.partition_epoch, row.leader_epoch):
+                return False
+            if code == ErrorCode.NONE and row.leader_epoch == partition.leader_epoch:
+                partition.isr_refused()  # what was asked for is what there was
+                return False
+            return True
+        if code in REFUSED:
+            self._broker.loop.call_later(REFUSED_S, _drop, partition, partition.proposed_isr)
+        return code in AGAIN
+
+    def _request(self, batch: Iterable[Partition], broker_epoch: int) -> AlterPartitionRequest:
+        topics: dict[bytes, IsrTopic] = {}
+        for partition in batch:
+            topic_id = partition.entry.topic_id
+            topic = topics.setdefault(topic_id, IsrTopic(topic_id=UUID(bytes=topic_id)))
+            topic.partitions.append(
+                IsrPartition(
+                    partition_index=partition.index,
+                    leader_epoch=partition.leader_epoch,
+                    new_isr_with_epochs=self._members(partition, broker_epoch),
+                    partition_epoch=partition.isr_version,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._broker.node_id,
+            broker_epoch=broker_epoch,
+            topics=list(topics.values()),
+        )
+
+    def _members(self, partition: Partition, broker_epoch: int) -> list[BrokerState]:
+        """The proposed ISR, with the epoch in which each last fetched (KIP-903)."""
+        members = []
+        for node_id in partition.proposed_isr or ():
+            epoch = broker_epoch
+            if node_id != self._broker.node_id:
+                replication = partition.replication
+                follower = None if replication is None else replication.follower(node_id)
+                epoch = -1 if follower is None else follower.broker_epoch
+            members.append(BrokerState(broker_id=node_id, broker_epoch=epoch))
+        return members
+
+
+def _rows(response: AlterPartitionResponse) -> Iterable[tuple[UUID, AlteredPartition]]:
+    return ((topic.topic_id, row) for topic in response.topics for row in topic.partitions)
+
+
+def _drop(partition: Partition, isr: tuple[int, ...] | None) -> None:
+    if partition.proposed_isr is isr:
+        partition.isr_refused()

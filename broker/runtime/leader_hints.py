@@ -1,0 +1,41 @@
+"""Where the data plane sends those who had better ask another broker: the leader's endpoint
+(KIP-951), and the replica in a consumer's rack (KIP-392).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["give_hints"]
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one replica.selector.class that sends consumers elsewhere."""
+
+
+def give_hints(broker: Broker) -> None:
+    """Let the broker's data plane tell them."""
+
+    def endpoint(node_id: int, listener: str) -> bytes | None:
+        known = broker.image.brokers.get(node_id)
+        end = None if known is None else known.endpoint(listener)
+        if known is None or end is None:
+            return None
+        where = _compact(end.host) + end.port.to_bytes(4, "big") + _compact(known.rack)
+        return node_id.to_bytes(4, "big") + where + b"\0"
+
+    broker.table.node_endpoint = endpoint
+    broker.table.rack_aware = broker.config["replica.selector.class"] == RACK_AWARE
+
+
+def _compact(text: str | None) -> bytes:
+    """A compact nullable string: its size plus one, as a varint, before it."""
+    data = b"" if text is None else text.encode()
+    size = 0 if text is None else len(data) + 1
+    head = bytearray()
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*head, size]) + data
