@@ -87,7 +87,7 @@ API_TABLE: dict[int, ApiRow] = {
     18: ApiRow("api_versions:handle_api_versions", 0, 4, cached=True),
     19: ApiRow("topics:handle_create_topics", 2, 7, controller_only=True),
     20: ApiRow("topics:handle_delete_topics", 1, 6, controller_only=True),
-    21: ApiRow("topics:handle_delete_records", 0, 2),
+    21: ApiRow("delete_records:handle_delete_records", 0, 2),
     22: ApiRow("producer_ids:handle_init_producer_id", 0, 5),
     23: ApiRow("epochs:handle_offset_for_leader_epoch", 2, 4),
     29: ApiRow("acls:handle_describe_acls", 1, 3),

@@ -40,6 +40,7 @@ FIRST_VERSION = {
 }
 """Since which version of the request a special timestamp has its meaning."""
 FIRST_LEADER_EPOCH = 4
+FIRST_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
 NO_EPOCH = -1
 READ_UNCOMMITTED = 0
@@ -97,6 +98,12 @@ def _topic(
             answer.partition_epoch = partition.partition_epoch
         if code == ErrorCode.NONE and partition is not None:
             found = _find(partition, asked, request)
+            if found is None:
+                modern = ctx.api_version >= FIRST_OFFSET_NOT_AVAILABLE
+                answer.error_code = (
+                    ErrorCode.OFFSET_NOT_AVAILABLE if modern else ErrorCode.LEADER_NOT_AVAILABLE
+                )
+                found = Found()
             answer.offset, answer.timestamp = found.offset, found.timestamp
             if ctx.api_version >= FIRST_LEADER_EPOCH:
                 answer.leader_epoch = found.leader_epoch
@@ -119,14 +126,19 @@ def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
     return ErrorCode.NONE
 
 
-def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> Found:
+def _find(
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+) -> Found | None:
+    """What is asked for; None where a new leader can't tell yet."""
     log = partition.log
     end = partition.log_end_offset
+    lags = False
     if request.replica_id == CONSUMER:
         committed = request.isolation_level == READ_COMMITTED
         end = partition.last_stable_offset if committed else partition.high_watermark
+        lags = _lags(partition)
     if asked.timestamp == LATEST:
-        return Found(end, -1, partition.leader_epoch)
+        return None if lags else Found(end, -1, partition.leader_epoch)
     if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(partition.log_start_offset, -1, _epoch(partition, partition.log_start_offset))
     if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
@@ -136,8 +148,16 @@ def _find(partition: Partition, asked: ListOffsetsPartition, request: ListOffset
     else:
         found = log.offset_for_timestamp(asked.timestamp)
     if found is None or found[0] >= end:
-        return Found()
+        return None if lags else Found()
     return Found(found[0], found[1], _epoch(partition, found[0]))
+
+
+def _lags(partition: Partition) -> bool:
+    """Whether a new leader's high watermark is still below where its epoch began: what consumers
+    were told by the leader before may be above it.
+    """
+    replication = partition.replication
+    return replication is not None and partition.high_watermark < replication.epoch_start_offset
 
 
 def _epoch(partition: Partition, offset: int) -> int:

@@ -1,5 +1,4 @@
-"""CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3, DeleteRecords 0-2: what admin clients
-do to topics.
+"""CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3: what admin clients do to topics.
 
 The rules are state/topic_rules.py's, the doing runtime/topics.py's; this file speaks the messages.
 Each topic of a request is answered by itself, and once. Nothing waits for other brokers, so a
@@ -19,13 +18,6 @@ from kstore.broker.state.image import TopicImage
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
 from kstore.config import TOPIC_CONFIGS
 from kstore.errors import ErrorCode
-from kstore.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.topics import (
     CreatableTopic,
@@ -50,12 +42,10 @@ if TYPE_CHECKING:
 __all__ = [
     "handle_create_partitions",
     "handle_create_topics",
-    "handle_delete_records",
     "handle_delete_topics",
 ]
 
 DYNAMIC_TOPIC_CONFIG = 1
-HIGH_WATERMARK = -1
 REFUSED_IDS: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "A topic is deleted by its name or by its id: give one of both.",
     ErrorCode.UNKNOWN_TOPIC_ID: "No topic has this id; it may be deleted already.",
@@ -295,43 +285,4 @@ async def _grow(
         unknown = problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         result.error_code = problem.code
         result.error_message = None if unknown else problem.message
-    return result
-
-
-def handle_delete_records(
-    broker: Broker, request: DeleteRecordsRequest, ctx: RequestContext
-) -> DeleteRecordsResponse:
-    """Raise log start offsets (KIP-107); offset -1 means the high watermark."""
-    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            asked.setdefault(topic.name, {})[partition.partition_index] = partition
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=[_delete_records(broker, name, row) for row in rows.values()],
-            )
-            for name, rows in asked.items()
-        ]
-    )
-
-
-def _delete_records(
-    broker: Broker, topic: str, asked: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
-    partition = broker.table.partition(topic.encode(), asked.partition_index)
-    if partition is None:
-        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return result
-    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
-    if partition.entry.internal or "delete" not in partition.log.config.cleanup_policy:
-        result.error_code = ErrorCode.POLICY_VIOLATION
-    elif offset < 0 or offset > partition.high_watermark:
-        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-    else:
-        partition.log.delete_before(offset)
-        partition.notify()
-        result.low_watermark = partition.log_start_offset
     return result
