@@ -81,7 +81,8 @@ class ClusterMember:
         """Register, take part in the election, and return once the controller has told this broker
         everything. StoreError where it can't register.
         """
-        await self._register(patience_s=self._session_timeout_ms() / 1000 + EXPIRY_S)
+        slack_s = EXPIRY_S if self._broker.config["zookeeper.connect"] else 0.0
+        await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
         await self._in_store(self._watch)
         self._task = asyncio.create_task(self._follow())
         ready = self._broker.replica_manager.ready
@@ -246,8 +247,12 @@ class ClusterMember:
     async def close(self) -> None:
         """Have this broker's leaderships moved, in bounded time, then leave the cluster."""
         if self.registered and self._broker.config["controlled.shutdown.enable"]:
-            with suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
+            except TimeoutError:
+                self._broker.report(f"not all was taken over within {SHUTDOWN_S:g} s")
+            except Exception as problem:  # a defect, which must not keep this broker
+                log.error("the controlled shutdown failed", exc_info=problem)
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

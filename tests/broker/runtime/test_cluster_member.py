@@ -1,0 +1,263 @@
+"""A broker's place in its cluster: registration, the controller's election, the end of a session.
+Members share a store in memory; the controller and what a broker does for it are stood in for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.renewable import RenewableStore
+from kstore.broker.coordination.store import Store, StoreError
+from kstore.broker.runtime import cluster, controller, registration, znodes
+from kstore.broker.runtime.cluster import ClusterMember
+from kstore.broker.state.image import BrokerImage, Endpoint
+from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
+
+SETTINGS = {
+    "kstore.coordination.dir": "here",
+    "zookeeper.connect": None,
+    "kstore.coordination.session.timeout.ms": 100,
+    "controlled.shutdown.enable": True,
+}
+
+
+class FakeController:
+    """Remembers what is done with it."""
+
+    made: ClassVar[list[FakeController]] = []
+    fails: ClassVar[int] = 0
+
+    def __init__(self, broker: Any, epoch: int, epoch_version: int) -> None:
+        self.node_id = broker.node_id
+        self.epoch, self.epoch_version = epoch, epoch_version
+        self.started = self.closed = False
+        self.active = True
+        self.left: list[int] = []
+        FakeController.made.append(self)
+
+    async def start(self) -> None:
+        if FakeController.fails:
+            FakeController.fails -= 1
+            raise OSError("no")
+        self.started = True
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[int]:
+        self.left.append(broker_id)
+        return []
+
+
+class Machine:
+    """Members on one store, each with sessions of its own."""
+
+    def __init__(self) -> None:
+        self.root = MemoryStore()
+        znodes.prepare(self.root)
+        self.sessions: dict[int, list[Store]] = {}
+        self.fenced: list[int] = []
+
+    def member(self, node_id: int) -> ClusterMember:
+        """A member that is not started; it is always told enough to be ready."""
+        given = self.sessions.setdefault(node_id, [])
+
+        def session() -> Store:
+            given.append(self.root.new_session())
+            return given[-1]
+
+        ready = asyncio.Event()
+        ready.set()
+        broker: Any = SimpleNamespace(
+            node_id=node_id,
+            config=SETTINGS,
+            loop=asyncio.get_running_loop(),
+            now_ms=lambda: 1000,
+            report=lambda sentence: None,
+            run_blocking=run_blocking,
+            peers=SimpleNamespace(forget=lambda node: None, ask=self._ask),
+            replica_manager=SimpleNamespace(ready=ready),
+        )
+        image = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
+        member = ClusterMember(broker, image, RenewableStore(session))
+        member.on_session_lost.append(lambda: self.fenced.append(node_id))
+        return member
+
+    async def _ask(self, node_id: int, request: ControlledShutdownRequest) -> Any:
+        controller = next(c for c in reversed(FakeController.made) if c.node_id == node_id)
+        await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        return ControlledShutdownResponse()
+
+    def expire(self, node_id: int) -> None:
+        """End a member's session as the store would, which its watches are told of."""
+        session: Any = self.sessions[node_id][-1]
+        session._tree.expire(session.session_id)
+        session._tree.note_lost({session.session_id})
+
+
+async def run_blocking(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def knows(member: ClusterMember, node_ids: set[int]) -> bool:
+    return member._brokers == node_ids
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(controller, "Controller", FakeController)
+    monkeypatch.setattr(cluster, "RETRY_S", 0.001)
+    FakeController.made, FakeController.fails = [], 0
+    return Machine()
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+async def started(machine: Machine, *node_ids: int) -> list[ClusterMember]:
+    members = [machine.member(node_id) for node_id in node_ids]
+    for member in members:
+        await member.start()
+    await until(lambda: all(member.controller_id == node_ids[0] for member in members))
+    return members
+
+
+def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
+    async def story() -> None:
+        first, second, third = await started(machine, 1, 2, 3)
+        await until(lambda: first.is_controller and FakeController.made[0].started)
+        assert not second.is_controller
+        assert not third.is_controller
+        assert [each.controller_epoch for each in (first, second, third)] == [1, 1, 1]
+        assert FakeController.made[0].epoch == 1
+        assert machine.root.get("/controller_epoch") == (b"1", FakeController.made[0].epoch_version)
+        brokers = registration.read_brokers(machine.root)
+        assert list(brokers) == [1, 2, 3]
+        assert brokers[2] == BrokerImage(
+            2, (Endpoint("PLAINTEXT", "localhost", 9092),), "rack", second.broker_epoch
+        )
+        known = {1, 2, 3}
+        for member in (third, second, first):
+            await until(partial(knows, member, known))
+            await member.close()
+            known.discard(member.node_id)
+        assert FakeController.made[0].left == [3, 2]  # the last has nobody to hand over to
+
+    run(story())
+
+
+def test_a_clean_stop_hands_over_and_leaves_nothing(machine: Machine) -> None:
+    async def story() -> None:
+        first, second = await started(machine, 1, 2)
+        await until(lambda: first._brokers == {1, 2})
+        await first.close()
+        assert FakeController.made[0].left == [1]
+        assert FakeController.made[0].closed
+        assert machine.fenced == [1]
+        await until(lambda: second.is_controller)
+        assert (second.controller_id, second.controller_epoch) == (2, 2)
+        assert machine.root.children("/brokers/ids") == ["2"]
+        await second.close()
+        assert machine.root.stat("/controller") is None
+        assert machine.root.get("/controller_epoch")[0] == b"2"
+
+    run(story())
+
+
+def test_a_lost_session_fences_and_begins_anew(machine: Machine) -> None:
+    async def story() -> None:
+        first, second = await started(machine, 1, 2)
+        old_epoch = first.broker_epoch
+        machine.expire(1)
+        await until(lambda: first.registered and machine.fenced)
+        await until(lambda: first.controller_epoch == second.controller_epoch == 2)
+        assert machine.fenced == [1]
+        assert FakeController.made[0].closed
+        assert [each.epoch for each in FakeController.made] == [1, 2]
+        assert first.is_controller != second.is_controller
+        assert first.broker_epoch > old_epoch
+        assert registration.read_brokers(machine.root)[1].epoch == first.broker_epoch
+        for member in (first, second):
+            await member.close()
+
+    run(story())
+
+
+def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) -> None:
+    async def story() -> None:
+        (first,) = await started(machine, 1)
+        epochs: list[int] = []
+        first.on_session_lost.append(lambda: epochs.append(first.broker_epoch))
+        old_epoch = first.broker_epoch
+        machine.expire(1)
+        await until(lambda: first.registered and epochs)
+        assert old_epoch < epochs[0] <= first.broker_epoch
+        await first.close()
+
+    run(story())
+
+
+def test_a_controller_that_can_not_start_gives_way(machine: Machine) -> None:
+    async def story() -> None:
+        FakeController.fails = 1
+        (first,) = await started(machine, 1)
+        await until(lambda: first.is_controller and FakeController.made[-1].started)
+        assert [each.epoch for each in FakeController.made] == [1, 2]
+        assert FakeController.made[0].closed
+        await first.close()
+
+    run(story())
+
+
+def test_an_id_that_is_taken_is_waited_for_and_then_refused(machine: Machine) -> None:
+    async def story() -> None:
+        (first,) = await started(machine, 1)
+        twin = machine.member(1)
+        with pytest.raises(StoreError, match="broker 1 is registered already"):
+            await twin.start()
+        late = machine.member(1)
+        starting: Awaitable[None] = asyncio.ensure_future(late.start())
+        machine.sessions[1][0].close()
+        await starting
+        await until(lambda: late.is_controller)
+        await late.close()
+        await first.close()
+
+    run(story())
+
+
+def test_a_claim_whose_answer_was_lost_is_found(machine: Machine) -> None:
+    async def story() -> None:
+        member = machine.member(1)
+        assert registration.claim_controller(member._store, 1, 1000)
+        await member.start()
+        await until(lambda: member.is_controller)
+        assert member.controller_epoch == 1
+        await member.close()
+
+    run(story())
+
+
+def test_two_claims_have_two_epochs(machine: Machine) -> None:
+    first, second = machine.root.new_session(), machine.root.new_session()
+    assert registration.claim_controller(first, 1, 1000)
+    assert not registration.claim_controller(second, 2, 1000)
+    view = registration.read_view(second)
+    assert (view.controller_id, view.controller_is_mine, view.controller_epoch) == (1, False, 1)
+    first.close()
+    assert registration.claim_controller(second, 2, 1000)
+    assert registration.read_view(second)[:3] == (2, True, 2)
