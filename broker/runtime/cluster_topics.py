@@ -6,6 +6,7 @@ here. Configs are written to the store by any broker; all of them watch it (conf
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -38,6 +39,8 @@ TIMEOUT_S = 15.0
 """How long the controller may take; then the asker is told REQUEST_TIMED_OUT."""
 SHOWN_S = 10.0
 """How long this broker waits for its image to show what the controller has done."""
+ALL_KNOW_S = 1.0
+"""How long the controller waits for the other brokers to know a new topic; one of them may hang."""
 
 
 class ClusterTopics(Topics):
@@ -86,6 +89,7 @@ class ClusterTopics(Topics):
             made = await _told(controller.create_topic(new, validate_only=validate_only))
         if validate_only:
             return made
+        await self._let_all_know(controller)
         await self._wait_for(new.name, len(made.partitions))
         return self._image.topics.get(new.name, made)
 
@@ -97,6 +101,7 @@ class ClusterTopics(Topics):
         else:
             await _told(controller.add_partitions(new, validate_only=validate_only))
         if not validate_only:
+            await self._let_all_know(controller)
             await self._wait_for(new.name, new.total_count)
 
     async def delete(self, name: str) -> None:
@@ -163,6 +168,12 @@ class ClusterTopics(Topics):
         )
         answer = await self._ask(request)
         _refuse(answer.results[0])
+
+    async def _let_all_know(self, controller: Any) -> None:
+        """Wait a moment for the other brokers: an asker may go on with any of them."""
+        told = [] if controller is None else controller.channels.told()
+        if told:
+            await asyncio.wait(told, timeout=ALL_KNOW_S)
 
     async def _wait_for(self, name: str, count: int) -> None:
         """Wait until this broker knows so many partitions of a topic, and who leads them."""
