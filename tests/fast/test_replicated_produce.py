@@ -191,7 +191,7 @@ def test_lost_leadership_is_told_with_the_new_leader(cluster: Cluster) -> None:
                         base_offset=0,
                         log_start_offset=0,
                         current_leader=LeaderIdAndEpoch(leader_id=FAR, leader_epoch=4),
-                    )  # fmt: skip
+                    )
                 ],
             )
         ]

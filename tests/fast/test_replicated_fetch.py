@@ -1,0 +1,305 @@
+"""Fetches of followers and from followers: how far they read, when they are woken, where a history
+parts, and who is sent to another broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ReplicaState,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+
+PRODUCE, FETCH = 0, 1
+NEAR, FAR = 6, 7
+REPLICAS = (NODE_ID, NEAR, FAR)
+VERSIONS = range(4, 19)
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.fixture
+def plane(tmp_path: Path):
+    plane = Plane(tmp_path)
+    plane.partition().lead(3, 1, REPLICAS, REPLICAS)
+    yield plane
+    plane.close()
+
+
+def append(plane: Plane, count: int = 1) -> bytes:
+    """One batch of so many records; returns it as it lies in the log."""
+    batch = bytearray(build_batch([b"v"] * count, timestamp=1))
+    assert plane.partition().append_batches(batch)[0] == 0
+    return bytes(batch)
+
+
+def request(version: int, offset: int, *, node: int = -1, **more: Any) -> FetchRequest:
+    """A fetch of partition 0; fields of its part and of itself."""
+    in_part = {
+        key: more.pop(key) for key in ("last_fetched_epoch", "current_leader_epoch") if key in more
+    }
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **in_part)
+    topic = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
+    asked = FetchRequest(
+        topics=[FetchTopic(partitions=[part], **topic)], **{"max_wait_ms": 0, **more}
+    )
+    if version >= 15:
+        asked.replica_state = ReplicaState(replica_id=node, replica_epoch=-1)
+    else:
+        asked.replica_id = node
+    return asked
+
+
+def only(response: FetchResponse) -> PartitionData:
+    [topic] = response.responses
+    [partition] = topic.partitions
+    return partition
+
+
+def call(client: Client, version: int, offset: int, **more: Any) -> PartitionData:
+    return only(client.call(FETCH, version, request(version, offset, **more)))
+
+
+def committed(plane: Plane, offset: int) -> None:
+    """Both followers have come so far."""
+    for node in (NEAR, FAR):
+        call(plane.client(), 16, offset, node=node)
+    assert plane.partition().high_watermark == offset
+
+
+# ---- how far they read ----
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_followers_read_to_the_end_and_consumers_to_the_high_watermark(
+    plane: Plane, version: int
+) -> None:
+    first = append(plane, 2)
+    committed(plane, 2)
+    second = append(plane, 3)
+    follower = call(plane.client(), version, 0, node=NEAR)
+    assert (bytes(follower.records), follower.high_watermark) == (first + second, 2)
+    consumer = call(plane.client(), version, 0)
+    assert (bytes(consumer.records), consumer.high_watermark) == (first, 2)
+
+
+def test_an_append_wakes_followers_and_the_high_watermark_consumers(plane: Plane) -> None:
+    clients = [plane.client() for _ in range(3)]
+    waiting = dict(zip((NEAR, FAR, -1), clients, strict=True))
+    for node, client in waiting.items():
+        client.send(FETCH, 16, request(16, 0, node=node, max_wait_ms=500, min_bytes=1))
+    data = append(plane)
+    plane.loop.turn()
+    for node in (NEAR, FAR):
+        [(_, response)] = waiting[node].answers()
+        assert bytes(only(response).records) == data
+    assert waiting[-1].answers() == []
+    committed(plane, 1)
+    plane.loop.turn()
+    [(_, response)] = waiting[-1].answers()
+    assert (bytes(only(response).records), only(response).high_watermark) == (data, 1)
+    assert plane.fetch.parked == 0
+
+
+def test_a_new_leader_fences_who_waits_with_the_old_epoch(plane: Plane) -> None:
+    client = plane.client()
+    asked = request(16, 0, node=NEAR, max_wait_ms=500, min_bytes=1, current_leader_epoch=3)
+    client.send(FETCH, 16, asked)
+    plane.partition().follow(FAR, 4)
+    plane.loop.turn()
+    [(_, response)] = client.answers()
+    assert only(response).error_code == NOT_LEADER
+    assert only(response).current_leader == LeaderIdAndEpoch(leader_id=FAR, leader_epoch=4)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(3, 0), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_followers_leader_epoch_is_checked_before_it_counts(
+    plane: Plane, epoch: int, error: int
+) -> None:
+    append(plane)
+    answer = call(plane.client(), 16, 1, node=NEAR, current_leader_epoch=epoch)
+    assert answer.error_code == error
+    follower = plane.partition().replication.follower(NEAR)  # type: ignore[union-attr]
+    assert follower is not None
+    assert follower.log_end_offset == (-1 if error else 1)
+
+
+# ---- where histories part ----
+
+
+def test_a_follower_with_records_that_this_leader_never_had_is_told(plane: Plane) -> None:
+    append(plane, 2)
+    plane.partition().lead(5, 2, REPLICAS, REPLICAS)  # epoch 4 had another leader
+    answer = call(plane.client(), 16, 4, node=NEAR, last_fetched_epoch=4)
+    assert answer.error_code == 0
+    assert answer.diverging_epoch == EpochEndOffset(epoch=3, end_offset=2)
+    follower = plane.partition().replication.follower(NEAR)  # type: ignore[union-attr]
+    assert follower is not None
+    assert follower.log_end_offset == -1
+
+
+def test_a_follower_ahead_of_an_empty_leader_is_told(plane: Plane) -> None:
+    plane.partition().lead(5, 2, REPLICAS, REPLICAS)
+    answer = call(plane.client(), 16, 4, node=NEAR, last_fetched_epoch=4)
+    assert answer.diverging_epoch == EpochEndOffset(epoch=4, end_offset=0)
+
+
+def test_one_that_is_ahead_in_the_same_epoch_is_told(plane: Plane) -> None:
+    append(plane, 2)
+    answer = call(plane.client(), 16, 3, node=NEAR, last_fetched_epoch=3)
+    assert answer.diverging_epoch == EpochEndOffset(epoch=3, end_offset=2)
+
+
+def test_without_an_epoch_what_is_ahead_is_out_of_range(plane: Plane) -> None:
+    append(plane, 2)
+    assert call(plane.client(), 16, 3, node=NEAR).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_part_of_the_same_history_is_read_on(plane: Plane) -> None:
+    append(plane, 2)
+    plane.partition().lead(5, 2, REPLICAS, REPLICAS)
+    data = append(plane, 1)
+    answer = call(plane.client(), 16, 2, node=NEAR, last_fetched_epoch=3)
+    assert (answer.diverging_epoch.epoch, bytes(answer.records)) == (-1, data)
+
+
+# ---- from followers ----
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_consumers_read_from_a_follower_below_its_high_watermark(
+    plane: Plane, version: int
+) -> None:
+    first = append(plane, 2)
+    append(plane, 1)
+    plane.partition().follow(NEAR, 4)
+    plane.partition().take_high_watermark(2)
+    answer = call(plane.client(), version, 0)
+    if version < 11:  # such a consumer may read from the leader alone
+        assert answer.error_code == NOT_LEADER
+    else:
+        assert (answer.error_code, bytes(answer.records)) == (0, first)
+    assert call(plane.client(), version, 0, node=FAR).error_code == NOT_LEADER
+
+
+def test_what_the_leader_says_wakes_a_consumer_at_a_follower(plane: Plane) -> None:
+    data = append(plane)
+    plane.partition().follow(NEAR, 4)
+    client = plane.client()
+    client.send(FETCH, 16, request(16, 0, max_wait_ms=500, min_bytes=1))
+    plane.partition().take_high_watermark(7)  # its log ends before
+    plane.loop.turn()
+    [(_, response)] = client.answers()
+    assert (bytes(only(response).records), only(response).high_watermark) == (data, 1)
+    plane.partition().take_high_watermark(0)
+    assert plane.partition().high_watermark == 1
+
+
+def test_a_follower_takes_no_records(plane: Plane) -> None:
+    plane.partition().follow(NEAR, 4)
+    data = PartitionProduceData(index=0, records=build_batch([b"v"], timestamp=1))
+    asked = ProduceRequest(
+        acks=-1,
+        timeout_ms=100,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    response = plane.client().call(PRODUCE, 12, asked)
+    assert response.responses[0].partition_responses[0].error_code == NOT_LEADER
+
+
+# ---- who is sent elsewhere ----
+
+
+def endpoint(node_id: int, listener: str) -> bytes | None:
+    """Broker 7 alone has the listener: its host is h, its port 1, its rack r."""
+    if node_id != FAR or listener != "PLAINTEXT":
+        return None
+    return b"\0\0\0\7" + b"\2h" + b"\0\0\0\1" + b"\2r" + b"\0"
+
+
+@pytest.mark.parametrize("leader", [FAR, NEAR, -1])
+def test_who_asked_the_wrong_broker_is_told_where_the_leader_is(plane: Plane, leader: int) -> None:
+    plane.table.node_endpoint = endpoint
+    plane.partition().follow(leader, 4)
+    response = plane.client().call(FETCH, 16, request(16, 0, node=NEAR))
+    expected = [NodeEndpoint(node_id=FAR, host="h", port=1, rack="r")] if leader == FAR else []
+    assert response.node_endpoints == expected
+    hint = only(response).current_leader
+    assert (hint.leader_id, hint.leader_epoch) == ((leader, 4) if leader >= 0 else (-1, -1))
+    data = PartitionProduceData(index=0, records=build_batch([b"v"], timestamp=1))
+    asked = ProduceRequest(
+        acks=1,
+        timeout_ms=100,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    response = plane.client().call(PRODUCE, 12, asked)
+    assert [each.node_id for each in response.node_endpoints] == [each.node_id for each in expected]
+
+
+def rack_aware(plane: Plane) -> None:
+    plane.table.rack_aware = True
+    plane.table.replication.racks = {NODE_ID: b"one", NEAR: b"two", FAR: b"two"}
+
+
+@pytest.mark.parametrize(
+    ("rack", "preferred"), [("", -1), ("one", -1), ("two", FAR), ("three", -1)]
+)
+def test_a_consumer_is_sent_to_the_replica_of_its_rack_that_has_most(
+    plane: Plane, rack: str, preferred: int
+) -> None:
+    rack_aware(plane)
+    data = append(plane, 2)
+    committed(plane, 2)
+    append(plane, 1)
+    call(plane.client(), 16, 3, node=FAR)
+    answer = call(plane.client(), 16, 0, rack_id=rack)
+    assert answer.preferred_read_replica == preferred
+    assert bytes(answer.records) == (b"" if preferred >= 0 else data)
+    assert answer.high_watermark == 2
+
+
+def test_no_consumer_is_sent_to_a_replica_that_lacks_the_offset_or_is_not_in_sync(
+    plane: Plane,
+) -> None:
+    rack_aware(plane)
+    append(plane, 2)
+    call(plane.client(), 16, 2, node=NEAR)
+    plane.partition().isr_applied((NODE_ID, FAR), 2, 3)
+    assert call(plane.client(), 16, 1, rack_id="two").preferred_read_replica == -1
+    plane.partition().isr_applied((NODE_ID, NEAR, FAR), 3, 3)
+    assert call(plane.client(), 16, 1, rack_id="two").preferred_read_replica == NEAR
+
+
+def test_followers_that_are_read_from_hear_of_the_high_watermark_at_once(plane: Plane) -> None:
+    rack_aware(plane)
+    append(plane, 1)
+    client = plane.client()
+    opened = request(16, 1, node=NEAR, session_id=0, session_epoch=0)
+    session_id = client.call(FETCH, 16, opened).session_id
+    waiting = FetchRequest(
+        replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1), max_wait_ms=500,
+        min_bytes=1, session_id=session_id, session_epoch=1,
+    )  # fmt: skip
+    client.send(FETCH, 16, waiting)
+    assert client.answers() == []
+    call(plane.client(), 16, 1, node=FAR)
+    plane.loop.turn()
+    [(_, response)] = client.answers()
+    assert only(response).high_watermark == 1
