@@ -1,0 +1,1 @@
+"""Whole brokers and their clients in one process under virtual time, with faults, from a seed."""

@@ -1,0 +1,202 @@
+"""A Kafka client for simulations: connections by the sans-IO protocol, metadata, retries. What is
+sent when is the workloads'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.net.connection import ClientConnection
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message
+from tests.sim.world import PORT, World
+
+__all__ = ["Client", "UnansweredError"]
+
+ANSWER_S = 6.0
+
+
+class UnansweredError(Exception):
+    """No answer came; whether the request was done is not known."""
+
+
+class Client:
+    """One client process on a host of its own."""
+
+    def __init__(self, world: World, name: str, brokers: int) -> None:
+        self.world = world
+        self.name = name
+        self.life = world.live(name)
+        self.random = self.life.random
+        self.leaders: dict[tuple[str, int], tuple[int, int]] = {}
+        """Topic and partition to (leader, leader epoch)."""
+        self.addresses = {node_id: (f"broker{node_id}", PORT) for node_id in range(brokers)}
+        self.topic_ids: dict[str, Any] = {}
+        self._links: dict[int, _Link] = {}
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """A task of this process."""
+        return self.life.spawn(work)
+
+    async def pause(self, least_s: float = 0.02, most_s: float = 0.2) -> None:
+        """Wait a moment."""
+        await asyncio.sleep(self.random.uniform(least_s, most_s))
+
+    async def ask(
+        self, node_id: int, request: Message, *, newest: int = 99, timeout_s: float = ANSWER_S
+    ) -> Any:
+        """One request and its answer; UnansweredError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                link = await self._link(node_id)
+                version = link.version(request, newest)
+                return await link.ask(request, version)
+        except (OSError, TimeoutError, ProtocolError) as problem:
+            link_ = self._links.pop(node_id, None)
+            if link_ is not None:
+                link_.drop()
+            raise UnansweredError(str(problem)) from problem
+
+    async def ask_anyone(self, request: Message, **given: Any) -> Any:
+        """Ask a broker, any."""
+        return await self.ask(self.random.choice(sorted(self.addresses)), request, **given)
+
+    async def refresh(self, topic: str) -> bool:
+        """Fetch a topic's metadata; whether there was any."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        try:
+            answer = await self.ask_anyone(request, newest=12)
+        except UnansweredError:
+            return False
+        for row in answer.topics:
+            if row.error_code == ErrorCode.NONE:
+                self.topic_ids[topic] = row.topic_id
+                for partition in row.partitions:
+                    key = (topic, partition.partition_index)
+                    known = self.leaders.get(key, (-1, -1))
+                    if partition.leader_epoch >= known[1]:
+                        self.leaders[key] = (partition.leader_id, partition.leader_epoch)
+                return True
+        return False
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """The partition's leader, as far as this client knows; asked for where it is not known."""
+        while True:
+            leader, _ = self.leaders.get((topic, partition), (-1, -1))
+            if leader >= 0:
+                return leader
+            await self.refresh(topic)
+            if self.leaders.get((topic, partition), (-1, -1))[0] < 0:
+                await self.pause()
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """The leader is another, or can't be reached."""
+        if (topic, partition) in self.leaders:
+            self.leaders[topic, partition] = (-1, self.leaders[topic, partition][1])
+
+    async def coordinator(self, name: str, *, transactional: bool) -> int:
+        """Who coordinates a group or a transactional id; it asks until somebody knows."""
+        request = FindCoordinatorRequest(
+            key=name, key_type=int(transactional), coordinator_keys=[name]
+        )
+        while True:
+            try:
+                answer = await self.ask_anyone(request, newest=4)
+            except UnansweredError:
+                await self.pause()
+                continue
+            row = answer.coordinators[0]
+            if row.error_code == ErrorCode.NONE:
+                return int(row.node_id)
+            await self.pause()
+
+    async def _link(self, node_id: int) -> _Link:
+        link = self._links.get(node_id)
+        if link is None or link.closed:
+            host, port = self.addresses[node_id]
+            _, made = await asyncio.get_running_loop().create_connection(
+                lambda: _Link(self.name), host, port
+            )
+            await made.agree()
+            # Another task of this client may have been quicker.
+            link = self._links.get(node_id)
+            if link is None or link.closed:
+                link = self._links[node_id] = made
+            else:
+                made.drop()
+        return link
+
+    def close(self) -> None:
+        """Drop all connections."""
+        for link in self._links.values():
+            link.drop()
+        self._links.clear()
+
+
+class _Link(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, name: str) -> None:
+        self.closed = False
+        self._machine = ClientConnection(name)
+        self._transport: Any = None
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    async def agree(self) -> None:
+        """Learn the broker's versions."""
+        answer = await self.ask(
+            ApiVersionsRequest(client_software_name="sim", client_software_version="1"), 3
+        )
+        self._versions = {
+            row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
+        }
+
+    def version(self, request: Message, newest: int) -> int:
+        """The highest version that both sides have."""
+        key = request.API_KEY
+        if key not in self._versions:
+            raise ProtocolError(f"the broker does not serve API key {key}")
+        return min(self._versions[key][1], APIS[key].max_version, newest)
+
+    async def ask(self, request: Message, version: int) -> Any:
+        """A request and its answer."""
+        if self.closed:
+            raise ConnectionResetError("the connection is closed")
+        answer = asyncio.get_running_loop().create_future()
+        self._machine.send(request, version)
+        self._waiting.append(answer)
+        self._transport.write(self._machine.data_to_send())
+        return await answer
+
+    def drop(self) -> None:
+        """End it."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        for event in self._machine.receive_data(data):
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(event.message)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """See asyncio."""
+        self.closed = True
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if not each.done():
+                each.set_exception(ConnectionResetError(f"the connection is lost: {problem}"))

@@ -1,0 +1,235 @@
+"""The faults of a simulation: what goes wrong, when, and for how long, drawn from the seed.
+
+A fault is a row: its name, what it does, whether it needs several brokers. Each heals by itself or
+when `Faults.stop` heals everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from tests.sim.world import Node, World
+
+__all__ = ["FAULTS", "Faults"]
+
+
+class Fault(NamedTuple):
+    """One kind of fault."""
+
+    strike: Callable[[Faults], None]
+    weight: int
+    cluster_only: bool
+    explanation: str
+
+
+class Faults:
+    """Strikes now and then, until it is stopped."""
+
+    def __init__(
+        self, world: World, kinds: tuple[str, ...], *, pause_s: tuple[float, float]
+    ) -> None:
+        self.world = world
+        self.random = Random(f"{world.seed}/faults")
+        self.clients: list[str] = []
+        self.stopping = False
+        self.struck: dict[str, int] = {}
+        many = len(world.nodes) > 1
+        self._pause_s = pause_s
+        self._kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
+
+    async def run(self) -> None:
+        """Strike until stopped."""
+        while not self.stopping and self._kinds:
+            await asyncio.sleep(self.random.uniform(*self._pause_s))
+            if self.stopping:
+                return
+            weights = [FAULTS[kind].weight for kind in self._kinds]
+            kind = self.random.choices(self._kinds, weights)[0]
+            self.struck[kind] = self.struck.get(kind, 0) + 1
+            FAULTS[kind].strike(self)
+
+    def stop(self) -> None:
+        """Heal everything and start what is down."""
+        self.stopping = True
+        world = self.world
+        world.note("the faults are over")
+        world.network.heal()
+        world.store.heal()
+        for node in world.nodes.values():
+            node.disk.full = False
+            if node.life is None:
+                node.start()
+            else:
+                node.life.disk_delay_s = 0.0
+
+    # ---- what strikes need ----
+
+    def victim(self) -> Node | None:
+        """A broker that runs, of a cluster at most a minority may be down."""
+        running = self.world.brokers()
+        ready = [node for node in running if node.ready]
+        total = len(self.world.nodes)
+        if not ready or (
+            total > 1 and len(running) <= total // 2 + 1 and self.random.random() < 0.8
+        ):
+            return None
+        return self.random.choice(ready)
+
+    def later(self, least_s: float, most_s: float, what: Callable[[], None]) -> None:
+        """Do something after a while, unless everything was healed meanwhile."""
+
+        def go() -> None:
+            if not self.stopping:
+                what()
+
+        self.world.loop.call_later(self.random.uniform(least_s, most_s), go)
+
+    def start_again(self, node: Node) -> None:
+        """Start a broker that is down, in a while."""
+
+        def start() -> None:
+            if node.life is None:
+                node.start()
+
+        self.later(0.05, 6.0, start)
+
+    def two_hosts(self) -> tuple[str, str]:
+        """Two hosts, one of them a broker's."""
+        brokers = [node.host for node in self.world.nodes.values()]
+        one = self.random.choice(brokers)
+        other = self.random.choice([h for h in brokers + self.clients if h != one])
+        return (one, other) if self.random.random() < 0.5 else (other, one)
+
+
+def _kill(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        node.kill()
+        faults.start_again(node)
+
+
+def _power_loss(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        node.kill(power_loss=True)
+        faults.start_again(node)
+
+
+def _restart(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        node.terminate()
+        life = node.life
+
+        def impatient() -> None:
+            if node.life is life and life is not None:
+                node.kill()
+            if node.life is None:
+                node.start()
+
+        faults.later(3.0, 12.0, impatient)
+
+
+def _freeze(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        node.freeze(faults.random.choice([0.05, 0.5, 3.0, 8.0]))
+
+
+def _partition(faults: Faults) -> None:
+    network = faults.world.network
+    one, other = faults.two_hosts()
+    both = faults.random.random() < 0.6
+    faults.world.note(f"nothing gets from {one} to {other}{' and back' if both else ''}")
+    network.cut(one, other, both=both)
+    faults.later(0.1, 8.0, network.heal)
+
+
+def _isolate(faults: Faults) -> None:
+    node = faults.victim()
+    if node is None:
+        return
+    network = faults.world.network
+    faults.world.note(f"{node.host} is cut off from the others")
+    for other in faults.world.nodes.values():
+        if other is not node:
+            network.cut(node.host, other.host)
+    faults.later(0.5, 8.0, network.heal)
+
+
+def _delay(faults: Faults) -> None:
+    network = faults.world.network
+    one, other = faults.two_hosts()
+    seconds = faults.random.choice([0.01, 0.1, 1.0])
+    faults.world.note(f"from {one} to {other} takes {seconds} s longer")
+    network.delay_s[one, other] = seconds
+    faults.later(0.5, 6.0, network.heal)
+
+
+def _reset(faults: Faults) -> None:
+    one, other = faults.two_hosts()
+    faults.world.note(f"connections between {one} and {other} are reset")
+    faults.world.network.reset(one, other)
+
+
+def _slow_disk(faults: Faults) -> None:
+    node = faults.victim()
+    if node is None or node.life is None:
+        return
+    life = node.life
+    life.disk_delay_s = faults.random.choice([0.02, 0.2, 1.0])
+    faults.world.note(f"the disk of {node.host} is {life.disk_delay_s} s slower")
+    faults.later(0.5, 5.0, lambda: setattr(life, "disk_delay_s", 0.0))
+
+
+def _full_disk(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        disk = node.disk
+        disk.full = True
+        faults.world.note(f"the disk of {node.host} is full")
+        faults.later(0.2, 4.0, lambda: setattr(disk, "full", False))
+
+
+def _clock(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None and node.life is not None:
+        jump = faults.random.choice([-3_600_000, -5000, -200, 200, 5000, 3_600_000])
+        node.life.clock_skew_ms += jump
+        faults.world.note(f"the clock of {node.host} jumps by {jump} ms")
+
+
+def _expire(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None and node.life is not None:
+        faults.world.note(f"the store ends the session of {node.host}")
+        faults.world.store.expire_sessions(node.life)
+
+
+def _no_store(faults: Faults) -> None:
+    node = faults.victim()
+    if node is not None:
+        faults.world.note(f"{node.host} can't reach the store")
+        faults.world.store.cut_off(node.host)
+        faults.later(0.2, 6.0, faults.world.store.heal)
+
+
+FAULTS: dict[str, Fault] = {
+    "kill": Fault(_kill, 4, False, "SIGKILL: what was written stays"),
+    "power": Fault(_power_loss, 2, False, "the machine stops: what was not synced may be lost"),
+    "restart": Fault(_restart, 2, False, "SIGTERM, then a start"),
+    "freeze": Fault(_freeze, 2, False, "SIGSTOP for a while"),
+    "partition": Fault(_partition, 3, False, "two hosts do not hear each other, or one the other"),
+    "isolate": Fault(_isolate, 2, True, "a broker and all others do not hear each other"),
+    "delay": Fault(_delay, 1, False, "packets between two hosts are late"),
+    "reset": Fault(_reset, 2, False, "connections between two hosts break"),
+    "slow-disk": Fault(_slow_disk, 1, False, "calls that wait for the disk take long"),
+    "full-disk": Fault(_full_disk, 1, False, "appends fail for a while"),
+    "clock": Fault(_clock, 1, False, "a wall clock jumps"),
+    "session": Fault(_expire, 2, True, "the store ends a living broker's session"),
+    "store": Fault(_no_store, 1, True, "a broker can't reach the store"),
+}
+"""Every kind of fault by its name."""

@@ -1,0 +1,265 @@
+"""What clients and brokers were seen to do, and the checkers that judge it.
+
+A checker looks at observations only, never at a broker's own opinion of what is right. Each finds a
+violation as a sentence; `Violation` names its rule.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+__all__ = ["RULES", "History", "Place", "Row", "Violation"]
+
+RULES = {
+    "acknowledged": "an acknowledged record is in the log, at the offset that was told",
+    "offset_reused": "an offset that a reader saw never holds another record",
+    "high_watermark": "a leader's high watermark never goes back",
+    "one_leader": "a partition has one leader per leader epoch",
+    "prefixes": "what replicas have below their high watermarks is the same",
+    "duplicate": "an idempotent producer's record is in the log once, in the order sent",
+    "atomic": "of a transaction all records are visible, or none",
+    "exactly_once": "each input of a transactional copy is in its output once",
+    "one_owner": "a partition has one owner in a group at a time",
+    "commits": "an acknowledged commit of a group's offset is not lost",
+    "key_order": "records of a key are consumed in their order across an expansion",
+    "liveness": "once the faults are over, everything goes on",
+    "crash": "no task of a broker ends with an exception that nobody expects",
+}
+"""Every rule by its name."""
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+class Row(NamedTuple):
+    """One record as a reader or a log has it."""
+
+    offset: int
+    value: bytes
+    producer_id: int
+    sequence: int
+
+
+class Violation(NamedTuple):
+    """A rule that does not hold, and how that was seen."""
+
+    rule: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.sentence}"
+
+
+class History:
+    """Observations of one simulation."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.acknowledged: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self.counts: dict[str, int] = defaultdict(int)
+        self._seen: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self._marks: dict[tuple[str, Place, int], int] = {}
+        self._leaders: dict[tuple[Place, int], str] = {}
+        self._sent: dict[tuple[Place, str], list[bytes]] = defaultdict(list)
+        self._transactions: dict[bytes, tuple[int, str]] = {}
+        self._outputs: dict[bytes, int] = defaultdict(int)
+        self._owners: dict[tuple[str, Place], str] = {}
+        self._commits: dict[tuple[str, Place], tuple[int, int]] = {}
+        self._last_of_key: dict[tuple[str, bytes], int] = {}
+
+    def break_rule(self, rule: str, sentence: str) -> None:
+        """A rule does not hold."""
+        assert rule in RULES, rule
+        if len(self.violations) < 50:
+            self.violations.append(Violation(rule, sentence))
+
+    # ---- producers ----
+
+    def sent(self, place: Place, producer: str, values: Iterable[bytes]) -> None:
+        """An idempotent producer sends new records, in this order."""
+        self._sent[place, producer] += values
+
+    def was_acknowledged(self, place: Place, base_offset: int, values: list[bytes]) -> None:
+        """A broker said that the records are there, on all in-sync replicas."""
+        self.counts["acknowledged"] += len(values)
+        for offset, value in enumerate(values, base_offset):
+            self.acknowledged[place][offset] = value
+            self._saw(place, offset, value, "acknowledged")
+
+    # ---- readers ----
+
+    def was_read(self, place: Place, offset: int, value: bytes) -> None:
+        """A consumer was given a record."""
+        self.counts["read"] += 1
+        self._saw(place, offset, value, "read")
+
+    def _saw(self, place: Place, offset: int, value: bytes, how: str) -> None:
+        known = self._seen[place].setdefault(offset, value)
+        if known != value:
+            self.break_rule(
+                "offset_reused",
+                f"{place.topic}-{place.partition} offset {offset} was {known!r} and is {how} "
+                f"as {value!r}",
+            )
+
+    # ---- brokers ----
+
+    def high_watermark(self, life: str, place: Place, leader_epoch: int, mark: int) -> None:
+        """A broker that leads a partition has this high watermark."""
+        key = (life, place, leader_epoch)
+        known = self._marks.get(key, -1)
+        if mark < known:
+            self.break_rule(
+                "high_watermark",
+                f"{life} led {place} in epoch {leader_epoch} with {known}, then with {mark}",
+            )
+        self._marks[key] = mark
+
+    def leads(self, node: str, place: Place, leader_epoch: int) -> None:
+        """A broker acts as leader."""
+        known = self._leaders.setdefault((place, leader_epoch), node)
+        if known != node:
+            self.break_rule(
+                "one_leader", f"{known} and {node} both led {place} in epoch {leader_epoch}"
+            )
+
+    # ---- transactions ----
+
+    def transaction(self, name: str, values: Iterable[bytes], outcome: str) -> None:
+        """What became of a transaction's records: committed, aborted or unknown."""
+        rows = list(values)
+        self.counts[f"transactions {outcome}"] += 1
+        for value in rows:
+            self._transactions[value] = (len(rows), f"{outcome} {name}")
+
+    # ---- groups ----
+
+    def owns(self, group: str, place: Place, member: str) -> None:
+        """A member begins to own a partition."""
+        self.counts["assignments"] += 1
+        known = self._owners.get((group, place))
+        if known is not None and known != member:
+            self.break_rule(
+                "one_owner", f"{member} got {place} of {group} while {known} had not given it up"
+            )
+        self._owners[group, place] = member
+
+    def disowns(self, group: str, place: Place, member: str) -> None:
+        """A member gives a partition up, before it says so to the coordinator."""
+        if self._owners.get((group, place)) == member:
+            del self._owners[group, place]
+
+    def commit_sent(self, group: str, place: Place, offset: int) -> None:
+        """An offset is about to be committed; offsets of one group only grow here."""
+        low, high = self._commits.get((group, place), (-1, -1))
+        self._commits[group, place] = (low, max(high, offset))
+
+    def committed(self, group: str, place: Place, offset: int) -> None:
+        """A commit was acknowledged."""
+        self.counts["commits"] += 1
+        low, high = self._commits.get((group, place), (-1, -1))
+        self._commits[group, place] = (max(low, offset), max(high, offset))
+
+    def found_commit(self, group: str, place: Place, offset: int) -> None:
+        """A group's offset was asked for."""
+        low, high = self._commits.get((group, place), (-1, -1))
+        if not low <= offset <= high:
+            self.break_rule(
+                "commits", f"{group} has {offset} for {place}; {low} was acknowledged, {high} sent"
+            )
+
+    def consumed_key(self, group: str, key: bytes, number: int) -> None:
+        """A group processed the record of a key with this number."""
+        last = self._last_of_key.get((group, key), -1)
+        if number < last:
+            self.break_rule("key_order", f"{group} got {number} of {key!r} after {last}")
+        self._last_of_key[group, key] = max(last, number)
+
+    # ---- the end ----
+
+    def check_logs(self, logs: dict[Place, list[Row]]) -> None:
+        """The partitions as they are at the end."""
+        for place, rows in logs.items():
+            at = {row.offset: row.value for row in rows}
+            for offset, value in self.acknowledged[place].items():
+                if at.get(offset) != value:
+                    self.break_rule(
+                        "acknowledged",
+                        f"{place.topic}-{place.partition} offset {offset} was acknowledged as "
+                        f"{value!r} and is {at.get(offset)!r}",
+                    )
+            for offset, value in self._seen[place].items():
+                if offset in at and at[offset] != value:
+                    self._saw(place, offset, at[offset], "at the end")
+            self._check_order(place, rows)
+
+    def _check_order(self, place: Place, rows: list[Row]) -> None:
+        where: dict[bytes, int] = {}
+        for row in rows:
+            if row.value in where:
+                self.break_rule(
+                    "duplicate",
+                    f"{place.topic}-{place.partition} has {row.value!r} at {where[row.value]} "
+                    f"and at {row.offset}",
+                )
+            where[row.value] = row.offset
+        for (sent_to, producer), values in self._sent.items():
+            if sent_to != place:
+                continue
+            found = [where[value] for value in values if value in where]
+            if found != sorted(found):
+                self.break_rule(
+                    "duplicate", f"{place}: records of {producer} are not in the order sent"
+                )
+
+    def check_replicas(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
+        """Batches below the high watermarks of a partition's replicas: (base offset, bytes)."""
+        names = sorted(replicas)
+        for name, other in pairwise(names):
+            for one, two in zip(replicas[name], replicas[other], strict=False):
+                if one != two:
+                    self.break_rule(
+                        "prefixes",
+                        f"{place}: {name} has a batch at {one[0]} where {other} has another at "
+                        f"{two[0]}",
+                    )
+                    break
+
+    def check_visible(self, visible: dict[Place, list[Row]]) -> None:
+        """What read_committed consumers see at the end."""
+        seen: dict[str, set[bytes]] = defaultdict(set)
+        for rows in visible.values():
+            for row in rows:
+                if row.value in self._transactions:
+                    seen[self._transactions[row.value][1]].add(row.value)
+        of: dict[str, int] = {name: size for size, name in self._transactions.values()}
+        for name, size in of.items():
+            count = len(seen[name])
+            outcome = name.partition(" ")[0]
+            if count not in (0, size):
+                self.break_rule("atomic", f"{count} of {size} records of {name} are visible")
+            elif outcome == "committed" and count == 0 and size:
+                self.break_rule("atomic", f"nothing of {name} is visible")
+            elif outcome == "aborted" and count:
+                self.break_rule("atomic", f"{name} is visible")
+
+    def check_copy(self, inputs: list[bytes], outputs: list[bytes]) -> None:
+        """A transactional copy's output, read committed, against what it read."""
+        wanted = set(inputs)
+        found: dict[bytes, int] = defaultdict(int)
+        for value in outputs:
+            found[value] += 1
+        for value, count in found.items():
+            if count > 1:
+                self.break_rule("exactly_once", f"{value!r} is in the output {count} times")
+            if value not in wanted:
+                self.break_rule("exactly_once", f"{value!r} is in the output, not in the input")
+        for value in wanted - set(found):
+            self.break_rule("exactly_once", f"{value!r} is missing in the output")

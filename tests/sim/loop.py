@@ -1,0 +1,335 @@
+"""An asyncio event loop whose time is virtual: it jumps to the next timer when nothing is ready.
+
+Each callback belongs to a `Life`, one run of one simulated process, by the context it was scheduled
+in; callbacks of a dead life are dropped, those of a frozen one wait. Nothing here knows a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextvars import Context, ContextVar, copy_context
+from random import Random
+from typing import Any
+
+__all__ = ["LIFE", "InlineExecutor", "Life", "SimLoop", "current_life"]
+
+STEP_S = 1e-6
+"""What a callback costs, so that a loop of callbacks that wait for a time comes to an end."""
+EPOCH_MS = 1_700_000_000_000
+"""The wall clocks' time at the start."""
+
+
+class Life:
+    """One run of a simulated process, from its start to its end."""
+
+    def __init__(self, name: str, loop: SimLoop, seed: int) -> None:
+        self.name = name
+        self.dead = False
+        self.frozen_until = 0.0
+        self.clock_skew_ms = 0
+        self.disk_delay_s = 0.0
+        self.random = Random(f"{seed}/{name}")
+        self.loop = loop
+        self.context = copy_context()
+        self.context.run(LIFE.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.disk: Any = None
+        self.made: list[Any] = []
+        """The Broker of the process, once it is made."""
+        self.signals: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
+
+    def now_ms(self) -> int:
+        """The process's wall clock."""
+        return EPOCH_MS + int(self.loop.time() * 1000) + self.clock_skew_ms
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function as this process, now."""
+        return self.context.copy().run(function, *args)
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """A task of this process."""
+        task: asyncio.Task[Any] = self.loop.create_task(work, context=self.context.copy())
+        return task
+
+
+LIFE: ContextVar[Life | None] = ContextVar("LIFE", default=None)
+
+
+def current_life() -> Life | None:
+    """The process that runs now; None for the simulation itself."""
+    return LIFE.get()
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """The loop. ``network`` answers create_server and create_connection."""
+
+    def __init__(self, random: Random) -> None:
+        self.network: Any = None
+        self.random = random
+        self.steps = 0
+        self.problems: list[str] = []
+        self._now = 0.0
+        self._count = 0
+        self._ready: deque[events.Handle] = deque()
+        self._timers: list[tuple[float, int, events.Handle]] = []
+        self._stopping = False
+        self._closed = False
+        self._executors: dict[int, Worker] = {}
+
+    # ---- time and callbacks ----
+
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> events.Handle:
+        """Run it after what is ready already."""
+        handle = events.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> events.TimerHandle:
+        """Run it in so many virtual seconds."""
+        return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> events.TimerHandle:
+        """Run it at a virtual time."""
+        handle = events.TimerHandle(when, callback, args, self, context)
+        self._put(when, handle)
+        return handle
+
+    def _put(self, when: float, handle: events.Handle) -> None:
+        self._count += 1
+        heapq.heappush(self._timers, (when, self._count, handle))
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        pass  # it is dropped when its time comes
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """A task; its life is its context's."""
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        life = (context.get(LIFE) if context is not None else None) or LIFE.get()
+        if life is not None:
+            # Kept, so that a dead process's `finally` clauses do not run when it is collected.
+            life.tasks.append(task)
+            if len(life.tasks) > 512:
+                life.tasks = [each for each in life.tasks if not each.done()]
+        return task
+
+    def advance(self, seconds: float) -> None:
+        """Let time go by within a callback, as a blocking sleep does."""
+        self._now += max(seconds, 0.0)
+
+    # ---- running ----
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until it is done; RuntimeError if nothing is left to happen before."""
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(lambda _: self.stop())
+        self.run_forever()
+        if not task.done():
+            raise RuntimeError("nothing is left to happen, and the simulation has not ended")
+        return task.result()
+
+    def run_forever(self) -> None:
+        """Run until `stop`, or until nothing is left."""
+        events._set_running_loop(self)
+        self._stopping = False
+        try:
+            while not self._stopping and (self._ready or self._timers):
+                self._run_once()
+        finally:
+            events._set_running_loop(None)
+
+    def _run_once(self) -> None:
+        timers = self._timers
+        if not self._ready:
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            self._ready.append(heapq.heappop(timers)[2])
+        handle = self._ready.popleft()
+        if handle._cancelled:
+            return
+        life = handle._context.get(LIFE)
+        if life is not None:
+            if life.dead:
+                return
+            if life.frozen_until > self._now:
+                self._put(life.frozen_until, handle)
+                return
+        self.steps += 1
+        self._now += STEP_S
+        handle._run()
+
+    def stop(self) -> None:
+        """End run_forever after this callback."""
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        """Whether this loop runs."""
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do."""
+
+    def get_debug(self) -> bool:
+        """Never."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what went wrong: an exception that nobody caught is a finding."""
+        problem = context.get("exception")
+        life = LIFE.get()
+        where = life.name if life is not None else "simulation"
+        if life is not None and life.dead:
+            return
+        self.problems.append(f"{where}: {context.get('message')}: {problem!r}")
+
+    default_exception_handler = call_exception_handler
+
+    # ---- threads that are none ----
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run it later, in one piece, after earlier calls of the same executor and life."""
+        done = self.create_future()
+        self.worker(executor).add(lambda: _settle(done, func, args))
+        return done
+
+    def worker(self, executor: Any) -> Worker:
+        """The queue that stands for an executor's thread."""
+        life = LIFE.get()
+        key = id(executor) if executor is not None else id(life)
+        worker = self._executors.get(key)
+        if worker is None or worker.life is not life:
+            worker = self._executors[key] = Worker(self, life)
+        return worker
+
+    # ---- the network ----
+
+    async def create_server(self, factory: Any, *args: Any, **given: Any) -> Any:
+        """Listen, as the process that runs now."""
+        return self.network.listen(factory, given["sock"].getsockname())
+
+    async def create_connection(
+        self, factory: Any, host: str | None = None, port: int | None = None, **given: Any
+    ) -> Any:
+        """Connect, as the process that runs now."""
+        return await self.network.connect(factory, host, port)
+
+    def add_signal_handler(self, number: int, callback: Callable[..., Any], *args: Any) -> None:
+        """Keep it: `Node.terminate` calls it."""
+        life = LIFE.get()
+        if life is not None:
+            life.signals[number] = (callback, args)
+
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> None:
+        """No transport here has a descriptor."""
+        raise AssertionError("the simulation has no descriptors to watch")
+
+    add_reader = add_writer
+
+    def remove_writer(self, fd: Any) -> bool:
+        """There is none."""
+        return False
+
+
+def _settle(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    if done.cancelled():
+        return
+    try:
+        result = func(*args)
+    except Exception as problem:  # noqa: BLE001 - it belongs to who waits
+        done.set_exception(problem)
+    else:
+        done.set_result(result)
+
+
+class Worker:
+    """One thread of one life: its calls run one after the other, each after a delay."""
+
+    def __init__(self, loop: SimLoop, life: Life | None) -> None:
+        self.life = life
+        self._loop = loop
+        self._free_at = 0.0
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Run a call when its turn comes."""
+        random = self.life.random if self.life is not None else self._loop.random
+        delay = random.expovariate(1 / 0.0005) + (self.life.disk_delay_s if self.life else 0.0)
+        self._free_at = max(self._free_at, self._loop.time()) + delay
+        self._waiting.append(call)
+        self._loop.call_at(self._free_at, self._next)
+
+    def _next(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+
+    def finish(self) -> None:
+        """Run what waits, now."""
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class InlineExecutor(Executor):
+    """Stands for concurrent.futures.ThreadPoolExecutor: its calls are timers of the loop."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._worker: Worker | None = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **given: Any) -> Future[Any]:
+        """Run it later."""
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                result = fn(*args, **given)
+            except Exception as problem:  # noqa: BLE001 - it belongs to who waits
+                done.set_exception(problem)
+            else:
+                done.set_result(result)
+
+        loop = events._get_running_loop()
+        if isinstance(loop, SimLoop):
+            self._worker = loop.worker(self)
+            self._worker.add(run)
+        else:
+            run()
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish what was begun."""
+        loop = events._get_running_loop()
+        if wait and isinstance(loop, SimLoop):
+            loop.worker(self).finish()

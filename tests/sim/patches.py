@@ -1,0 +1,193 @@
+"""What kstore asks of the machine, made virtual while a simulation runs: clocks, random numbers,
+threads, files, the coordination store.
+
+Modules are patched from outside, by what their names stand for, so that the sources need no seams:
+`time` in any module of kstore is the simulated one, of the process that runs now.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import random
+import sys
+import time
+import types
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import kstore
+import kstore.broker.app as app
+import kstore.broker.coordination.lmdb_store as lmdb_store
+import kstore.log.log_dir as log_dir
+import kstore.log.maintenance as log_maintenance
+from kstore.broker.runtime.broker import Broker
+from kstore.env import SystemEnv
+from tests.sim.loop import InlineExecutor, Life, SimLoop, current_life
+
+__all__ = ["virtual_machine"]
+
+NOT_FOR_BROKERS = ("kstore.pipeline", "kstore.cli", "kstore.__main__", "kstore.clients")
+"""Not imported: a simulated process runs none of it."""
+
+
+class _Environment(SystemEnv):
+    """Time, ids and files of the process that opens a log dir."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(clock=_Clock(life), random=_Random(life), fs=life.disk.files)
+
+
+class _Clock:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def now_ms(self) -> int:
+        return self._life.now_ms()
+
+    def monotonic(self) -> float:
+        return self._life.loop.time()
+
+
+class _Random:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._life.random.getrandbits(128), version=4)
+
+    def random(self) -> float:
+        return self._life.random.random()
+
+
+@contextmanager
+def virtual_machine(loop: SimLoop, open_store: Callable[..., Any]) -> Iterator[None]:
+    """While it is entered, kstore's modules see the loop's time and the running life's world."""
+    for module in pkgutil.walk_packages(kstore.__path__, "kstore."):
+        if not module.name.startswith(NOT_FOR_BROKERS):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:
+                continue  # of an extra that is not installed
+    undo: list[tuple[Any, str, Any]] = []
+
+    def put(where: Any, name: str, value: Any) -> None:
+        undo.append((where, name, getattr(where, name)))
+        setattr(where, name, value)
+
+    replaced = {id(old): new for old, new in _replacements(loop)}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("kstore.") and isinstance(module, types.ModuleType):
+            for attribute, value in list(vars(module).items()):
+                if id(value) in replaced:
+                    put(module, attribute, replaced[id(value)])
+    put(lmdb_store, "LmdbStore", open_store)
+    put(app, "Broker", _make_broker)
+    put(log_dir, "SystemEnv", _environment)
+    put(log_dir, "boot_id", _boot_id)
+    put(log_maintenance.Maintenance, "_start", _start_thread)
+    put(log_maintenance.Maintenance, "stop", _stop_threads)
+    try:
+        yield
+    finally:
+        for where, name, value in reversed(undo):
+            setattr(where, name, value)
+
+
+def _replacements(loop: SimLoop) -> list[tuple[Any, Any]]:
+    def now_ns() -> int:
+        life = current_life()
+        if life is None:
+            return int(loop.time() * 1e9)
+        return life.now_ms() * 1_000_000
+
+    def source() -> random.Random:
+        life = current_life()
+        return loop.random if life is None else life.random
+
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(int=source().getrandbits(128), version=4)
+
+    clock = _copy(time)
+    clock.time_ns, clock.time = now_ns, lambda: now_ns() / 1e9
+    clock.monotonic = clock.perf_counter = loop.time
+    clock.monotonic_ns = clock.perf_counter_ns = lambda: int(loop.time() * 1e9)
+    clock.sleep = loop.advance
+    numbers = _copy(random)
+    for name in ("random", "randrange", "randint", "choice", "shuffle", "uniform", "getrandbits"):
+        setattr(numbers, name, lambda *a, _name=name: getattr(source(), _name)(*a))
+    ids = _copy(uuid)
+    ids.uuid4 = new_uuid
+    return [
+        (time, clock), (time.time_ns, now_ns), (time.monotonic, loop.time),
+        (time.time, clock.time), (time.sleep, clock.sleep), (random, numbers), (uuid, ids),
+        (uuid.uuid4, new_uuid), (ThreadPoolExecutor, InlineExecutor),
+    ]  # fmt: skip
+
+
+def _copy(module: types.ModuleType) -> Any:
+    copy = types.ModuleType(module.__name__)
+    copy.__dict__.update(module.__dict__)
+    return copy
+
+
+def _make_broker(*given: Any) -> Broker:
+    broker = Broker(*given)
+    current_life().made.append(broker)  # type: ignore[union-attr]
+    return broker
+
+
+def _boot_id() -> bytes:
+    life = current_life()
+    assert life is not None
+    return bytes(life.disk.boot_id())
+
+
+def _environment() -> SystemEnv:
+    life = current_life()
+    return SystemEnv() if life is None else _Environment(life)
+
+
+def _start_thread(self: Any, name: str, run: Callable[[], None]) -> None:
+    """The threads of a log dir as timers: a tick per second, a flush at once."""
+    life = current_life()
+    if life is None or self._stop.is_set() or name in self._threads:
+        return
+    self._threads[name] = None
+    is_flush = name == "kstore-flush"
+
+    def turn() -> None:
+        self._threads.pop(name, None)
+        if self._stop.is_set() or self._dir.closed:
+            return
+        if is_flush:
+            self._sync_wake.set()
+            _flush_once(self)
+            return
+        self._wake.clear()
+        try:
+            self.tick()
+        except (OSError, log_maintenance.LogError) as error:
+            self.last_error = error
+        if self._unlinks or self._dirty:
+            _start_thread(self, name, run)
+
+    delay = 0.001 if is_flush else self._interval
+    life.loop.call_later(delay, turn, context=life.context.copy())
+
+
+def _flush_once(self: Any) -> None:
+    waits, self._sync_waits = self._sync_waits, {}
+    for log, rows in waits.items():
+        log.sync_until(max(offset for offset, _ in rows))
+        for _, callback in rows:
+            callback()
+
+
+def _stop_threads(self: Any) -> None:
+    self._stop.set()
+    self._threads.clear()
+    self._unlink(float("inf"))

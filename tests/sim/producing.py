@@ -1,0 +1,174 @@
+"""Simulated producers: idempotent, with several requests in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from kstore.errors import ErrorCode
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.record import build_batch
+from tests.sim.client import Client, UnansweredError
+from tests.sim.history import History, Place
+
+__all__ = ["IdempotentProducer", "init_producer"]
+
+ACKNOWLEDGE_MS = 3000
+LARGEST_WINDOW = 4
+
+
+class _Batch(NamedTuple):
+    sequence: int
+    values: list[bytes]
+
+
+async def init_producer(client: Client, transactional_id: str | None) -> tuple[int, int]:
+    """A producer id and epoch, asked for until there is one."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=20_000
+    )
+    while True:
+        try:
+            if transactional_id is None:
+                answer = await client.ask_anyone(request, newest=4)
+            else:
+                node = await client.coordinator(transactional_id, transactional=True)
+                answer = await client.ask(node, request, newest=4)
+        except UnansweredError:
+            await client.pause()
+            continue
+        if answer.error_code == ErrorCode.NONE:
+            return answer.producer_id, answer.producer_epoch
+        await client.pause()
+
+
+class IdempotentProducer:
+    """Writes numbered records to one partition, acks=all, until it is told to stop."""
+
+    def __init__(
+        self, client: Client, history: History, place: Place, records: int, *, may_lose: bool
+    ) -> None:
+        self.client = client
+        self.history = history
+        self.place = place
+        self.done = False
+        self.stopping = False
+        self._may_lose = may_lose
+        self._records = records
+        self._unacknowledged: deque[_Batch] = deque()
+        self._next_number = 0
+        self._next_sequence = 0
+        self._lives = 0
+        self._id = (-1, -1)
+
+    async def run(self) -> None:
+        """Send until everything is acknowledged."""
+        await self._begin()
+        while not self.stopping or self._unacknowledged:
+            self._fill()
+            if not self._unacknowledged:
+                break
+            if not await self._send_window():
+                await self.client.pause()
+            elif self.client.random.random() < 0.7:
+                await self.client.pause(0.0, 0.1)
+        self.done = True
+
+    async def _begin(self) -> None:
+        self._id = await init_producer(self.client, None)
+        self._next_sequence = 0
+        self._lives += 1
+
+    def _fill(self) -> None:
+        window = self.client.random.randint(1, LARGEST_WINDOW)
+        while len(self._unacknowledged) < window and not self.stopping:
+            if self._next_number >= self._records:
+                return
+            count = self.client.random.randint(1, 3)
+            values = [self._value(self._next_number + i) for i in range(count)]
+            self._unacknowledged.append(_Batch(self._next_sequence, values))
+            self.history.sent(self.place, f"{self.client.name}/{self._lives}", values)
+            self._next_number += count
+            self._next_sequence += count
+
+    def _value(self, number: int) -> bytes:
+        return f"{self.client.name}/{self.place.partition}/{self._lives}/{number}".encode()
+
+    async def _send_window(self) -> bool:
+        """Send everything that is not acknowledged, in order; whether all of it is now."""
+        client, place = self.client, self.place
+        leader = await client.leader(*place)
+        window = list(self._unacknowledged)
+        answers = await asyncio.gather(
+            *(self._ask(leader, batch) for batch in window), return_exceptions=True
+        )
+        good = True
+        for batch, answer in zip(window, answers, strict=True):
+            if isinstance(answer, UnansweredError):
+                client.forget_leader(*place)
+                good = False
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            code, base_offset = answer
+            if code == ErrorCode.NONE:
+                if good:
+                    self._acknowledge(batch, base_offset)
+                else:
+                    # What was before it can't be missing, if this was taken: it will be asked
+                    # again, and is then a duplicate.
+                    self.history.was_acknowledged(place, base_offset, batch.values)
+            else:
+                if batch is window[0] and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    await self._lost()
+                    return False
+                good = False
+                client.forget_leader(*place)
+        return good
+
+    def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
+        self._unacknowledged.remove(batch)
+        if base_offset >= 0:
+            self.history.was_acknowledged(self.place, base_offset, batch.values)
+
+    async def _lost(self) -> None:
+        """The broker does not have what it acknowledged before this batch."""
+        if not self._may_lose:
+            self.history.break_rule(
+                "acknowledged",
+                f"{self.client.name}: {self.place} wants an earlier sequence number than the first "
+                f"that is not acknowledged, {self._unacknowledged[0].sequence}",
+            )
+        self._unacknowledged.clear()
+        await self._begin()
+
+    async def _ask(self, leader: int, batch: _Batch) -> tuple[int, int]:
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=ACKNOWLEDGE_MS,
+            topic_data=[
+                TopicProduceData(
+                    name=self.place.topic,
+                    partition_data=[
+                        PartitionProduceData(
+                            index=self.place.partition, records=self._encode(batch)
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = await self.client.ask(leader, request, newest=12)
+        row = answer.responses[0].partition_responses[0]
+        return row.error_code, row.base_offset
+
+    def _encode(self, batch: _Batch) -> bytes:
+        producer_id, epoch = self._id
+        return build_batch(
+            [(value.rpartition(b"/")[2], value) for value in batch.values],
+            timestamp=self.client.life.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=batch.sequence,
+        )

@@ -1,0 +1,132 @@
+"""Simulated consumers without a group, and what is read of every partition at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.record import batches, decode
+from tests.sim.client import Client, UnansweredError
+from tests.sim.history import History, Place, Row
+from tests.sim.world import Node
+
+__all__ = ["Reader", "fetch", "local_batches", "read_partition"]
+
+READ_COMMITTED = 1
+
+
+async def fetch(
+    client: Client, place: Place, offset: int, *, isolation: int, wait_ms: int = 200
+) -> Any:
+    """One fetch of one partition from whoever leads it; the partition's answer. UnansweredError."""
+    leader = await client.leader(*place)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        isolation_level=isolation,
+        topics=[
+            FetchTopic(
+                topic=place.topic,
+                partitions=[
+                    FetchPartition(
+                        partition=place.partition, fetch_offset=offset, partition_max_bytes=65536
+                    )
+                ],
+            )
+        ],
+    )
+    try:
+        answer = await client.ask(leader, request, newest=12)
+    except UnansweredError:
+        client.forget_leader(*place)
+        raise
+    row = answer.responses[0].partitions[0]
+    if row.error_code != ErrorCode.NONE:
+        client.forget_leader(*place)
+    return row
+
+
+def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
+    """The records of a fetch's answer, and the offset to go on from."""
+    if not answer.records:
+        return [], offset
+    aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+    records = decode(answer.records, start_offset=offset, aborted=aborted)
+    rows = [
+        Row(r.offset, r.value or b"", r.batch.producer_id, r.batch.base_sequence) for r in records
+    ]
+    return rows, records.next_offset or offset
+
+
+class Reader:
+    """Reads one partition from the beginning, over and over where it left off."""
+
+    def __init__(self, client: Client, history: History, place: Place, isolation: int) -> None:
+        self.client = client
+        self.history = history
+        self.place = place
+        self.offset = 0
+        self.stopping = False
+        self._isolation = isolation
+
+    async def run(self) -> None:
+        """Read until told to stop."""
+        while not self.stopping:
+            try:
+                answer = await fetch(
+                    self.client, self.place, self.offset, isolation=self._isolation
+                )
+            except UnansweredError:
+                await self.client.pause()
+                continue
+            if answer.error_code != ErrorCode.NONE:
+                # Behind the leader's high watermark for a moment, after an election.
+                await self.client.pause()
+                continue
+            rows, self.offset = rows_of(answer, self.offset)
+            for row in rows:
+                self.history.was_read(self.place, row.offset, row.value)
+
+
+async def read_partition(client: Client, place: Place, *, committed: bool) -> list[Row]:
+    """Everything that a consumer can read of a partition now."""
+    found: list[Row] = []
+    offset = 0
+    while True:
+        try:
+            answer = await fetch(client, place, offset, isolation=int(committed), wait_ms=0)
+        except UnansweredError:
+            await client.pause()
+            continue
+        if answer.error_code != ErrorCode.NONE:
+            await client.pause()
+            continue
+        end = answer.last_stable_offset if committed else answer.high_watermark
+        rows, offset = rows_of(answer, offset)
+        found += rows
+        if offset >= end:
+            return found
+
+
+def local_batches(node: Node, place: Place) -> list[tuple[int, bytes]]:
+    """The batches of a running broker's replica below its high watermark: base offset and bytes,
+    without the fields that replicas may have apart (none).
+    """
+    assert node.broker is not None
+    partition = node.broker.table.partition(place.topic.encode(), place.partition)
+    if partition is None or partition.log is None:
+        return []
+    log = partition.log
+    found: list[tuple[int, bytes]] = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        data = log.read_batches(offset)
+        if not data:
+            break
+        for batch in batches(data):
+            if batch.base_offset < log.high_watermark:
+                found.append((batch.base_offset, bytes(batch.data)))
+            offset = batch.last_offset + 1
+    return found

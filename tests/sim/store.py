@@ -1,0 +1,170 @@
+"""The coordination store of a simulation: sessions on trees in memory, each seen by one process
+over a way that can be slow or cut, and each ended by the store when its process is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.store import (
+    Op,
+    Stat,
+    Store,
+    StoreUnavailableError,
+    Watch,
+    WatchEvent,
+)
+from tests.sim.loop import Life, SimLoop, current_life
+
+__all__ = ["SimStore", "StoreServer"]
+
+
+class StoreServer:
+    """All trees by their paths, and the sessions that are alive."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.session_timeout_s = 2.0
+        self.unreachable: set[str] = set()
+        """Hosts whose way to the store is cut."""
+        self._roots: dict[str, MemoryStore] = {}
+        self._sessions: list[SimStore] = []
+
+    def open(self, path: str, **given: Any) -> SimStore:
+        """What stands for LmdbStore(path, ...): a new session of the process that runs now."""
+        life = current_life()
+        assert life is not None
+        if not given.get("shared"):
+            for other in [each for each in self._sessions if each.path == path]:
+                other.expire()  # the folder's lock tells that its process has ended
+        session = SimStore(self, self.root(path).new_session(), life, path)
+        session.check_reachable()
+        self._sessions.append(session)
+        return session
+
+    def root(self, path: str) -> MemoryStore:
+        """The simulation's own session on a tree."""
+        if path not in self._roots:
+            self._roots[path] = MemoryStore()
+        return self._roots[path]
+
+    def life_ended(self, life: Life, *, after_s: float) -> None:
+        """A process is gone: its sessions end after a while."""
+        for session in self._sessions:
+            if session.life is life:
+                self.loop.call_later(after_s, session.expire)
+
+    def expire_sessions(self, life: Life) -> int:
+        """End a living process's sessions, as if it had not been heard."""
+        mine = [s for s in self._sessions if s.life is life and not s.ended]
+        for session in mine:
+            session.expire()
+        return len(mine)
+
+    def cut_off(self, host: str) -> None:
+        """Let a host not reach the store; its sessions end when their time is over."""
+        self.unreachable.add(host)
+        self.loop.call_later(self.session_timeout_s, self._expire_if_still_cut, host)
+
+    def heal(self) -> None:
+        """Let everybody reach it."""
+        self.unreachable.clear()
+
+    def _expire_if_still_cut(self, host: str) -> None:
+        if host not in self.unreachable:
+            return
+        for session in self._sessions:
+            if session.host == host and not session.ended:
+                session.expire()
+
+    def forget(self, session: SimStore) -> None:
+        """A session is over."""
+        self._sessions = [each for each in self._sessions if each is not session]
+
+
+class SimStore(Store):
+    """One session of one process."""
+
+    def __init__(self, server: StoreServer, inner: Store, life: Life, path: str) -> None:
+        self.life = life
+        self.path = path
+        self.host = life.name.partition(".")[0]
+        self.ended = False
+        self._server = server
+        self._inner = inner
+
+    def check_reachable(self) -> None:
+        """StoreUnavailableError where the way is cut."""
+        if self.host in self._server.unreachable:
+            raise StoreUnavailableError(f"{self.host} can't reach the store")
+
+    def expire(self) -> None:
+        """The store ends the session."""
+        if self.ended:
+            return
+        self.ended = True
+        self._server.forget(self)
+        tree: Any = self._inner._tree  # type: ignore[attr-defined]
+        tree.expire(self._inner.session_id)
+        if not self.life.dead:
+            tree.note_lost({self._inner.session_id})
+
+    @property
+    def session_id(self) -> int:
+        """See Store."""
+        return self._inner.session_id
+
+    def get(self, path: str) -> tuple[bytes, int]:
+        """See Store."""
+        self.check_reachable()
+        return self._inner.get(path)
+
+    def stat(self, path: str) -> Stat | None:
+        """See Store."""
+        self.check_reachable()
+        return self._inner.stat(path)
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        self.check_reachable()
+        return self._inner.children(path)
+
+    def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
+        """See Store."""
+        self.check_reachable()
+        return self._inner.multi(ops)
+
+    def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> Watch:
+        """See Store; the callback comes later, as the process that asked."""
+        self.check_reachable()
+        loop, life, server = self._server.loop, self.life, self._server
+        last = [0.0]
+
+        def arrived(event: WatchEvent) -> None:
+            if life.dead:
+                return
+            last[0] = max(last[0], loop.time() + life.random.expovariate(500))
+            loop.call_at(last[0], tell, event, context=life.context.copy())
+
+        def tell(event: WatchEvent) -> None:
+            if self.host in server.unreachable:
+                loop.call_later(0.2, tell, event)
+            else:
+                callback(event)
+
+        return self._inner.watch(path, arrived)
+
+    def new_session(self) -> Store:
+        """See Store."""
+        self.check_reachable()
+        session = SimStore(self._server, self._inner.new_session(), self.life, self.path)
+        self._server._sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        """See Store."""
+        self.ended = True
+        self._server.forget(self)
+        self._inner.close()

@@ -1,0 +1,250 @@
+"""The simulated machines: brokers that start, crash and come back on their disks, and a place for
+clients; with everything that faults need to reach.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Any
+
+import kstore.broker.app as app
+from kstore.broker.runtime.broker import Broker
+from kstore.config import BrokerConfig
+from tests.sim.disk import Disk
+from tests.sim.loop import Life, SimLoop, current_life
+from tests.sim.network import Network
+from tests.sim.patches import virtual_machine
+from tests.sim.store import StoreServer
+
+__all__ = ["Node", "World", "new_world"]
+
+PORT = 9092
+
+
+class World:
+    """One simulation: its loop, network, store and hosts."""
+
+    def __init__(self, seed: int, folder: str) -> None:
+        self.seed = seed
+        self.random = Random(f"{seed}/world")
+        self.loop = SimLoop(Random(f"{seed}/loop"))
+        self.network = Network(self.loop, Random(f"{seed}/network"))
+        self.loop.network = self.network
+        self.store = StoreServer(self.loop)
+        self.folder = folder
+        self.nodes: dict[int, Node] = {}
+        self.lives: list[Life] = []
+        self.trace: list[str] = []
+        """What happened, in words; equal seeds give equal traces."""
+
+    def note(self, sentence: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.loop.time():10.6f} {sentence}")
+
+    def live(self, name: str) -> Life:
+        """A new process."""
+        life = Life(name, self.loop, self.seed)
+        self.lives.append(life)
+        return life
+
+    def add_node(self, node_id: int, overrides: dict[str, str]) -> Node:
+        """A broker's host; it does not run yet."""
+        node = self.nodes[node_id] = Node(self, node_id, overrides)
+        return node
+
+    def brokers(self) -> list[Node]:
+        """The brokers that run."""
+        return [node for node in self.nodes.values() if node.running]
+
+
+class _TraceLog(logging.Handler):
+    """What brokers tell their operators, as lines of the trace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        life = current_life()
+        name = life.name if life is not None else "?"
+        told = record.getMessage().replace(self._world.folder, "")
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            told += f": {record.exc_info[1]!r}"
+            if record.exc_info[2] is not None:
+                told += "".join(traceback.format_tb(record.exc_info[2])[-3:])
+            self._world.loop.problems.append(f"{name} says: {told}")
+        self._world.note(f"{name} says: {told}")
+
+
+@contextmanager
+def new_world(seed: int) -> Iterator[World]:
+    """A world in a folder of its own, in memory where there is some."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="kstore-sim-", dir=base)
+    world = World(seed, folder)
+    logger = logging.getLogger("kstore")
+    handler = _TraceLog(world)
+    logger.addHandler(handler)
+    propagated, logger.propagate = logger.propagate, False
+    try:
+        with virtual_machine(world.loop, world.store.open):
+            try:
+                yield world
+            finally:
+                for node in world.nodes.values():
+                    node.discard()
+                _end(world)
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(world: World) -> None:
+    """Let every task go, without a word."""
+    for life in world.lives:
+        life.dead = False
+        for task in life.tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()  # type: ignore[union-attr]
+        life.tasks.clear()
+    world.loop.close()
+
+
+class _Address:
+    """Stands for a listening socket."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._name = (host, port)
+
+    def getsockname(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._name
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Node:
+    """One broker's host: its disk, and its process while it runs."""
+
+    def __init__(self, world: World, node_id: int, overrides: dict[str, str]) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.host = f"broker{node_id}"
+        self.disk = Disk(
+            os.path.join(world.folder, self.host), Random(f"{world.seed}/disk{node_id}")
+        )
+        self.life: Life | None = None
+        self.ready = False
+        self.starts = 0
+        self._overrides = overrides
+        self._main: Any = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its process runs."""
+        return self.life is not None
+
+    @property
+    def broker(self) -> Broker | None:
+        """What runs in the process."""
+        made = self.life.made if self.life is not None else []
+        return made[0] if made else None
+
+    def start(self) -> None:
+        """Start the broker's process, on what its disk has."""
+        assert self.life is None
+        self.starts += 1
+        life = self.life = self.world.live(f"{self.host}.{self.starts}")
+        life.disk = self.disk
+        self.ready = False
+        self.world.note(f"{life.name} starts")
+        config = BrokerConfig.load(
+            overrides={
+                "node.id": str(self.node_id),
+                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+                "log.dirs": os.path.join(self.disk.folder, "logs"),
+            }
+            | self._overrides,
+            environ={},
+        )
+        self._main = life.spawn(self._run(life, config))
+
+    async def _run(self, life: Life, config: BrokerConfig) -> None:
+        def ready(host: str, port: int) -> None:
+            self.ready = True
+            self.world.note(f"{life.name} is ready")
+
+        try:
+            await app._run(config, [[_Address(self.host, PORT)]], ready)  # type: ignore[list-item]
+        except Exception as problem:  # noqa: BLE001 - the process ends with it
+            self.world.note(f"{life.name} ends: {type(problem).__name__}: {problem}")
+        else:
+            self.world.note(f"{life.name} has stopped")
+        if self.life is life:
+            self._ended(life, store_after_s=0.0, silently=False)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        assert self.life is not None
+        self.world.note(f"{self.life.name} is told to stop")
+        callback, args = self.life.signals[signal.SIGTERM]
+        self.world.loop.call_soon(callback, *args, context=self.life.context.copy())
+
+    def kill(self, *, power_loss: bool = False) -> None:
+        """End the process where it stands: SIGKILL, or the whole machine with what it had not put
+        on the disk.
+        """
+        life = self.life
+        assert life is not None
+        copy = self.disk.snapshot()
+        life.dead = True
+        _let_go(life)
+        self.disk.replace_by(copy)
+        lost = self.disk.lose_unsynced() if power_loss else 0
+        how = f"loses power and {lost} unsynced bytes" if power_loss else "is killed"
+        self.world.note(f"{life.name} {how}")
+        after = self.world.store.session_timeout_s if power_loss else 0.05
+        self._ended(life, store_after_s=after, silently=power_loss)
+
+    def _ended(self, life: Life, *, store_after_s: float, silently: bool) -> None:
+        life.dead = True
+        self.life = None
+        self.ready = False
+        self.world.network.host_died(life, silently=silently)
+        self.world.store.life_ended(life, after_s=store_after_s)
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after a while."""
+        assert self.life is not None
+        self.world.note(f"{self.life.name} stands still for {seconds:.3f} s")
+        self.life.frozen_until = self.world.loop.time() + seconds
+
+    def discard(self) -> None:
+        """The simulation is over: close files."""
+        if self.life is not None:
+            self.life.dead = True
+            _let_go(self.life)
+            self.life = None
+
+
+def _let_go(life: Life) -> None:
+    """Close what a dead process had open, so that another may open it; what closing writes is
+    thrown away by the caller.
+    """
+    for broker in life.made:
+        with suppress(Exception):
+            broker.replicas.close()
+        with suppress(Exception):
+            broker.descriptors.close()
