@@ -221,7 +221,6 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition.partition_epoch = state.partition_epoch
         broker.replicas.configure(partition, config, len(state.replicas))
-        self.hosted[place] = new
         if state.leader == broker.node_id:
             self._fetchers.stop(place)
             partition.lead(new.leader_epoch, new.state_version, new.replicas, new.isr)
@@ -231,6 +230,7 @@ class ReplicaManager:
                 self._fetchers.stop(place)
             else:
                 self._fetchers.follow(place, partition, state.leader, state.leader_epoch)
+        self.hosted[place] = new
         self._tell(place, state.leader == broker.node_id, state.leader_epoch)
         return ErrorCode.NONE
 
