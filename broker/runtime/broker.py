@@ -23,7 +23,7 @@ from kstore.broker.runtime.descriptors import Descriptors
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
-from kstore.broker.runtime.stores import open_own_store, open_shared_store, register_alone
+from kstore.broker.runtime.stores import open_own_store
 from kstore.broker.runtime.topics import Topics
 from kstore.broker.state.fetch_session import FetchSessionCache
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.isr import IsrChanges
+    from kstore.broker.runtime.fetchers import Fetchers
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.config import BrokerConfig
@@ -121,6 +122,7 @@ class Broker:
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self._peers: Peers | None = None
+        self._fetchers: Fetchers | None = None
         self.commits = GroupCommit(loop, report)
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
@@ -128,6 +130,15 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's id, as Metadata tells it."""
         return self.image.cluster_id
+
+    @property
+    def fetchers(self) -> Fetchers:
+        """The partitions that are copied from other brokers, made at the first call."""
+        if self._fetchers is None:
+            from kstore.broker.runtime.fetchers import Fetchers
+
+            self._fetchers = Fetchers(self)
+        return self._fetchers
 
     @property
     def peers(self) -> Peers:
@@ -148,19 +159,18 @@ class Broker:
         """
         paths: list[str] = list(self.config["log.dirs"])
         self.replicas.open(paths)
-        if self.config["kstore.coordination.dir"]:
+        if self.config.clustered:
             from kstore.broker.runtime.cluster_start import open_in_cluster
 
             open_in_cluster(self, endpoints)
             return
-        alone = not self.config.clustered
-        self.store = open_own_store(paths[0]) if alone else open_shared_store(self.config)
+        self.store = open_own_store(paths[0])
         znodes.prepare(self.store)
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        register_alone(self.store, myself, self.config, self.report)
+        znodes.register_broker(self.store, myself, self.now_ms())
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
             self.config, self.store, self.image, self.replicas, self.run_blocking,
@@ -203,6 +213,8 @@ class Broker:
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""
+        if self._fetchers is not None:
+            self._fetchers.close()
         if self._peers is not None:
             self._peers.close()
         self._blocking.shutdown(wait=True)

@@ -1,4 +1,6 @@
-"""A broker whose metadata is in a real ZooKeeper: it serves, survives kill -9, is alone there."""
+"""Brokers whose metadata is in a real ZooKeeper: one serves and survives kill -9, several are a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
 from tests.conformance.broker_process import BrokerDiedError
 from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -56,9 +59,21 @@ def test_topics_are_kept_in_zookeeper_over_a_kill(server: ZooKeeperServer, tmp_p
         store.close()
         assert not (broker.log_dir / ".coordination").exists()
 
-        other = KstoreBroker(tmp_path / "other", overrides={**settings, "node.id": "2"})
-        with pytest.raises(BrokerDiedError, match="broker 1 is registered"):
-            other.start()
+
+def test_brokers_on_one_zookeeper_are_a_cluster(server: ZooKeeperServer, tmp_path: Path) -> None:
+    settings = {"zookeeper.session.timeout.ms": "2000"}
+    with KstoreCluster(tmp_path, overrides=settings, zookeeper=f"{server.bootstrap}/c") as cluster:
+        first = cluster.wait_for_controller()
+        until(lambda: cluster.broker_ids() == {1, 2, 3}, "all three are known")
+        cluster.kill(first)
+        second = cluster.wait_for_controller(not_=first)
+        cluster.start(first)  # waits until its old session is over
+        until(lambda: cluster.broker_ids(second) == {1, 2, 3}, "it is back")
+        cluster.pause(second)
+        third = cluster.wait_for_controller(not_=second)
+        cluster.resume(second)
+        until(lambda: cluster.broker_ids(third) == {1, 2, 3}, "it has a new session")
+        assert cluster.wait_for_controller() == third
 
 
 def test_no_server_is_said_at_start(tmp_path: Path) -> None:
