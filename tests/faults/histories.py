@@ -1,0 +1,289 @@
+"""Unmodified clients that note what they were told while brokers fail beneath them, and what must
+hold of it afterwards: nothing acknowledged is lost or doubled, order is kept, and an offset never
+holds two different records.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.reference.linearizability import Operation
+
+__all__ = ["CommitClient", "Copier", "Producer", "Reader", "all_records", "check_records"]
+
+CLIENT = {
+    "log_level": 0,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 5000,
+    "topic.metadata.refresh.interval.ms": 1000,
+}
+Record = tuple[int, int, str]
+"""Partition, offset, value."""
+
+
+class _Worker(threading.Thread):
+    """Works until told to stop; what went wrong is raised by `finish`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = threading.Event()
+        self._problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as problem:  # noqa: BLE001 (raised by finish)
+            self._problem = problem
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def finish(self, timeout_s: float = 120) -> None:
+        """Stop, and raise what ended the work too early."""
+        self.stopping.set()
+        self.join(timeout_s)
+        assert not self.is_alive(), f"{self.name} does not end"
+        if self._problem is not None:
+            raise self._problem
+
+
+class Producer(_Worker):
+    """An idempotent producer with acks=all: values "name-partition-number", some per moment."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name)
+        self._config = CLIENT | {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "delivery.timeout.ms": 120_000,
+            "linger.ms": 1,
+        }
+        self._topic, self._partitions = topic, partitions
+        self.acknowledged: list[Record] = []
+        self.failed: list[tuple[str, str]] = []
+
+    def work(self) -> None:
+        """Until stopped; then until each record has its answer."""
+        import confluent_kafka
+
+        producer = confluent_kafka.Producer(self._config)
+
+        def delivered(error: Any, message: Any) -> None:
+            value = message.value().decode()
+            if error is None:
+                self.acknowledged.append((message.partition(), message.offset(), value))
+            else:
+                self.failed.append((value, str(error)))
+
+        number = 0
+        while not self.stopping.is_set():
+            for partition in range(self._partitions):
+                value = f"{self.name}-{partition}-{number}"
+                producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+            number += 1
+            producer.poll(0.005)
+        left = producer.flush(120)
+        assert not left, f"{left} records of {self.name} have no answer"
+
+
+class Reader(_Worker):
+    """Reads all partitions from the start, again and again what is new, and notes what it saw."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str) -> None:
+        super().__init__("reader")
+        self._config = CLIENT | {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "auto.offset.reset": "error",
+        }
+        self._topic, self._partitions = topic, partitions
+        self.seen: list[Record] = []
+
+    def work(self) -> None:
+        """Until stopped."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(self._config)
+        try:
+            consumer.assign([TopicPartition(self._topic, p, 0) for p in range(self._partitions)])
+            while not self.stopping.is_set():
+                for message in consumer.consume(500, timeout=0.1):
+                    if message.error() is None:
+                        value = message.value().decode()
+                        self.seen.append((message.partition(), message.offset(), value))
+        finally:
+            consumer.close()
+
+
+class Copier(_Worker):
+    """Consume, transform, produce in transactions: each input record is to be in the output once,
+    whatever fails; a failed transaction is aborted and begun anew from the committed offsets.
+    """
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        super().__init__("copier")
+        self._bootstrap, self._source, self._target = bootstrap, source, target
+        self.transactions = 0
+
+    def work(self) -> None:
+        """Until stopped and nothing is left to copy."""
+        import confluent_kafka as ck
+
+        while True:
+            producer = ck.Producer(
+                CLIENT
+                | {
+                    "bootstrap.servers": self._bootstrap,
+                    "transactional.id": "copier",
+                    "transaction.timeout.ms": 30_000,
+                }
+            )
+            consumer = ck.Consumer(
+                CLIENT
+                | {
+                    "bootstrap.servers": self._bootstrap,
+                    "group.id": "copier",
+                    "enable.auto.commit": False,
+                    "isolation.level": "read_committed",
+                    "auto.offset.reset": "earliest",
+                    "session.timeout.ms": 10_000,
+                }
+            )
+            try:
+                if self._copy(ck, producer, consumer):
+                    return
+            except ck.KafkaException as problem:
+                if not self._may_go_on(problem):
+                    raise
+            finally:
+                consumer.close()
+
+    def _may_go_on(self, problem: Any) -> bool:
+        """With a new producer, which fences this one and has its transaction aborted."""
+        del problem
+        time.sleep(0.2)
+        return True
+
+    def _copy(self, ck: Any, producer: Any, consumer: Any) -> bool:
+        producer.init_transactions(60)
+        consumer.subscribe([self._source])
+        quiet = 0
+        while True:
+            messages = [m for m in consumer.consume(200, timeout=0.3) if m.error() is None]
+            if not messages:
+                quiet = quiet + 1 if consumer.assignment() else 0
+                if self.stopping.is_set() and quiet > 10:
+                    return True
+                continue
+            quiet = 0
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(self._target, message.value(), partition=message.partition())
+            producer.send_offsets_to_transaction(
+                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
+            )
+            producer.commit_transaction(60)
+            self.transactions += 1
+
+
+class CommitClient(_Worker):
+    """Commits and reads one group's offset without being a member, as tools do: the register of
+    the linearizability check. Each value is written once.
+    """
+
+    def __init__(self, number: int, bootstrap: str, topic: str, clock: Callable[[], float]) -> None:
+        super().__init__(f"commits-{number}")
+        self._number, self._bootstrap, self._topic, self._clock = number, bootstrap, topic, clock
+        self.history: list[Operation] = []
+
+    def work(self) -> None:
+        """Until stopped, with a pause between two operations."""
+        import confluent_kafka as ck
+
+        config = CLIENT | {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": "register",
+            "enable.auto.commit": False,
+        }
+        consumer = ck.Consumer(config)
+        place = ck.TopicPartition(self._topic, 0)
+        turn = 0
+        try:
+            while not self.stopping.wait(0.15):
+                turn += 1
+                called = self._clock()
+                if turn % 2:
+                    value = turn * 10 + self._number
+                    operation = Operation("write", value, called)
+                    try:
+                        answer = consumer.commit(
+                            offsets=[ck.TopicPartition(self._topic, 0, value)], asynchronous=False
+                        )
+                        if answer[0].error is None:
+                            operation = operation._replace(returned=self._clock())
+                    except ck.KafkaException:
+                        pass  # whether it happened is not known
+                    self.history.append(operation)
+                else:
+                    try:
+                        (found,) = consumer.committed([place], timeout=5)
+                    except ck.KafkaException:
+                        continue
+                    if found.error is None:
+                        value = max(found.offset, 0)
+                        self.history.append(Operation("read", value, called, self._clock()))
+        finally:
+            consumer.close()
+
+
+def all_records(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Record]:
+    """Everything that the topic holds now, up to the ends at the call."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        CLIENT
+        | {"bootstrap.servers": bootstrap, "group.id": "all", "isolation.level": isolation,
+           "enable.auto.commit": False, "enable.partition.eof": True}
+    )  # fmt: skip
+    found: list[Record] = []
+    try:
+        places = [TopicPartition(topic, p, 0) for p in range(partitions)]
+        consumer.assign(places)
+        ended: set[int] = set()
+        deadline = time.monotonic() + 60
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline, f"{topic} can't be read to its end: {ended}"
+            for message in consumer.consume(1000, timeout=0.5):
+                if message.error() is not None:
+                    if message.error().code() == -191:  # _PARTITION_EOF
+                        ended.add(message.partition())
+                    continue
+                ended.discard(message.partition())
+                found.append((message.partition(), message.offset(), message.value().decode()))
+    finally:
+        consumer.close()
+    return found
+
+
+def check_records(stored: list[Record], producers: list[Producer], seen: list[Record]) -> None:
+    """Every rule on what producers were told, what a reader saw meanwhile, and what is there."""
+    by_place = {(partition, offset): value for partition, offset, value in stored}
+    assert len(by_place) == len(stored)
+    doubled = [value for value, count in Counter(v for _, _, v in stored).items() if count > 1]
+    assert not doubled, f"stored more than once: {doubled[:5]}"
+    for producer in producers:
+        lost = [r for r in producer.acknowledged if by_place.get(r[:2]) != r[2]]
+        assert not lost, f"acknowledged, and not there: {lost[:5]} of {len(lost)}"
+    changed = [r for r in seen if by_place.get(r[:2]) != r[2]]
+    assert not changed, f"read once, and then another record or none: {changed[:5]}"
+    last: dict[tuple[str, int], int] = {}
+    for partition, _, value in sorted(stored):
+        name, _, number = value.rsplit("-", 2)
+        assert int(number) > last.get((name, partition), -1), f"out of order: {value}"
+        last[name, partition] = int(number)

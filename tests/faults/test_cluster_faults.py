@@ -1,0 +1,127 @@
+"""Three real brokers under a seeded schedule of kill -9, SIGSTOP and restarts, with unmodified
+clients on them; the histories that the clients noted are checked at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.faults.histories import (
+    CommitClient,
+    Copier,
+    Producer,
+    Reader,
+    all_records,
+    check_records,
+)
+from tests.reference.linearizability import is_linearizable
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "3000",
+}
+PARTITIONS = 3
+FAULTS = 6
+
+
+def in_sync(cluster: KstoreCluster, topic: str) -> bool:
+    """Whether all replicas of all partitions are."""
+    rows = cluster.topic(topic).partitions
+    return len(rows) == PARTITIONS and all(len(row.isr) == 3 and row.leader >= 0 for row in rows)
+
+
+def disturb(cluster: KstoreCluster, topic: str, rng: random.Random) -> list[str]:
+    """One fault after the other, each healed before the next; what was done, in words."""
+    done = []
+    for _ in range(FAULTS):
+        node = rng.choice(list(cluster.brokers))
+        if rng.random() < 0.5:  # more often the one that it hurts
+            node = cluster.leader(topic, rng.randrange(PARTITIONS))
+        kind = rng.choice(["kill", "kill", "pause", "stop"])
+        pause_s = rng.uniform(0.3, 2.0)
+        done.append(f"{kind} {node} for {pause_s:.1f} s")
+        if kind == "kill":
+            cluster.kill(node)
+        elif kind == "stop":
+            cluster.stop(node)
+        else:
+            cluster.pause(node)
+        time.sleep(pause_s)  # how long the fault lasts; nothing is awaited
+        if kind == "pause":
+            cluster.resume(node)
+        else:
+            cluster.start(node)
+        until(lambda: in_sync(cluster, topic), f"all in sync after {done}", 90)
+    return done
+
+
+@pytest.fixture
+def seed() -> int:
+    """KSTORE_FAULT_SEED, or a fixed one: the schedule is repeated, the processes' timing is not."""
+    return int(os.environ.get("KSTORE_FAULT_SEED", "1"))
+
+
+def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed: int):
+    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        bootstrap = cluster.bootstrap
+        producers = [Producer(f"p{n}", bootstrap, "orders", PARTITIONS) for n in range(2)]
+        reader = Reader(bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        for worker in (*producers, reader):
+            worker.start()
+        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+        done = disturb(cluster, "orders", random.Random(seed))
+        for worker in (*producers, reader):
+            worker.finish()
+        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        assert len(producers[0].acknowledged) > 100, done
+        assert len(reader.seen) > 100, done
+        check_records(stored, producers, reader.seen)
+
+
+def test_a_transactional_copy_has_each_record_once(tmp_path: Path, seed: int):
+    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
+        cluster.create_topic("source", PARTITIONS, 3)
+        cluster.create_topic("target", PARTITIONS, 3)
+        producer = Producer("p", cluster.bootstrap, "source", PARTITIONS)
+        copier = Copier(cluster.bootstrap, "source", "target")
+        producer.start()
+        copier.start()
+        until(lambda: copier.transactions > 0, "the first transaction is committed", 120)
+        done = disturb(cluster, "target", random.Random(seed + 1))
+        producer.finish()
+        copier.finish(240)
+        source = all_records(cluster.bootstrap, "source", PARTITIONS, "read_committed")
+        target = all_records(cluster.bootstrap, "target", PARTITIONS, "read_committed")
+        assert Counter(v for _, _, v in target) == Counter(v for _, _, v in source), done
+
+
+def test_offset_commits_are_linearizable(tmp_path: Path, seed: int):
+    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        clients = [CommitClient(n, cluster.bootstrap, "orders", time.monotonic) for n in range(3)]
+        for client in clients:
+            client.start()
+        until(lambda: all(client.history for client in clients), "all have begun", 120)
+        done = disturb(cluster, "orders", random.Random(seed + 2))
+        for client in clients:
+            client.finish()
+        history = [operation for client in clients for operation in client.history]
+        assert sum(operation.kind == "read" for operation in history) > 20, done
+        assert is_linearizable(history, 0), (done, sorted(history, key=lambda op: op.called))
