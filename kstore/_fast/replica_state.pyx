@@ -97,8 +97,8 @@ cdef class ReplicaState:
             follower = self.find(replica)
             if follower is None:
                 follower = Follower(replica)
-                if replica in isr:
-                    follower.last_caught_up_ms = now_ms
+            if replica in isr:                      # each epoch gives it the whole time anew
+                follower.last_caught_up_ms = now_ms
             followers.append(follower)
         self.followers = followers
         self.epoch_start_offset = self.core.log_end_offset

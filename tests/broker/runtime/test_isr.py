@@ -1,0 +1,320 @@
+"""Proposals of in-sync replicas: sent together, one under way per partition, asked again until they
+are decided, and what each of the controller's answers does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore.broker.runtime import isr as isr_module
+from kstore.broker.runtime.isr import IsrChanges
+from kstore.errors import ErrorCode, NetworkError
+from kstore.log import open_log_dir
+from kstore.protocol.cluster_control import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    IsrPartition,
+    IsrTopic,
+)
+
+ME, NEAR, FAR = 5, 6, 7
+REPLICAS = (ME, NEAR, FAR)
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+BROKER_EPOCH = 900
+LAG_MS = 100_000
+Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
+
+
+class Controller:
+    """Answers proposals as told, in turn; it grants those of which nothing is told."""
+
+    def __init__(self) -> None:
+        self.asked: list[AlterPartitionRequest] = []
+        self.answers: list[Answer | Exception] = []
+        self.versions: dict[int, int] = {}
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def ask(self, node_id: int, request: Any, timeout_s: float) -> AlterPartitionResponse:
+        self.asked.append(request)
+        await self.hold.wait()
+        answer = self.answers.pop(0) if self.answers else self.granted
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request)
+
+    def granted(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Every proposal holds now, in the next version."""
+        return answer(request, lambda row: (0, _ids(row), row.partition_epoch + 1))
+
+
+def answer(
+    request: AlterPartitionRequest, decide: Callable[[IsrPartition], tuple[int, list[int], int]]
+) -> AlterPartitionResponse:
+    """An answer with (error code, ISR, version) for each partition, in the leader's epoch."""
+    response = AlterPartitionResponse()
+    for topic in request.topics:
+        told = AlteredTopic(topic_id=topic.topic_id)
+        response.topics.append(told)
+        for row in topic.partitions:
+            code, isr, version = decide(row)
+            told.partitions.append(
+                AlteredPartition(
+                    partition_index=row.partition_index, error_code=code, leader_id=ME,
+                    leader_epoch=row.leader_epoch, isr=isr, partition_epoch=version,
+                )
+            )  # fmt: skip
+    return response
+
+
+def refused(code: int) -> Answer:
+    return lambda request: answer(request, lambda row: (code, [ME], row.partition_epoch))
+
+
+def _ids(row: IsrPartition) -> list[int]:
+    return [member.broker_id for member in row.new_isr_with_epochs]
+
+
+class Leader:
+    """Two partitions of `t`, led here with ISRs of this broker alone, and what proposes ISRs."""
+
+    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self.dir = open_log_dir(str(folder))
+        self.table = PartitionTable(ME, loop.call_soon)
+        self.controller = Controller()
+        self.cluster = SimpleNamespace(controller_id=1, broker_epoch=BROKER_EPOCH, controller=None)
+        broker: Any = SimpleNamespace(
+            node_id=ME, loop=loop, table=self.table, cluster=self.cluster,
+            peers=self.controller, config={"replica.lag.time.max.ms": LAG_MS},
+        )  # fmt: skip
+        self.changes = IsrChanges(broker)
+        self.changes.start()
+        entry = TopicEntry(b"t", TOPIC_ID.bytes)
+        self.table.add_topic(entry)
+        self.partitions = []
+        for index in range(2):
+            partition = Partition(entry, index, self.dir.log("t", index), leader_id=ME)
+            self.table.add_partition(partition)
+            partition.lead(3, 10, REPLICAS, (ME,))
+            self.partitions.append(partition)
+
+    async def until(self, check: Callable[[], bool]) -> None:
+        for _ in range(10_000):
+            if check():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("it did not come")
+
+    def close(self) -> None:
+        self.changes.close()
+        self.dir.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a story with a Leader."""
+    monkeypatch.setattr(isr_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(isr_module, "REFUSED_S", 0.001)
+
+    def run(story: Any) -> None:
+        async def main() -> None:
+            leader = Leader(tmp_path, loop)
+            try:
+                await asyncio.wait_for(story(leader), 30)
+            finally:
+                leader.close()
+
+        loop.run_until_complete(main())
+
+    return run
+
+
+def test_proposals_of_one_turn_go_together(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        first, second = leader.partitions
+        first.propose_isr((ME, NEAR))
+        second.propose_isr((ME, FAR))
+        await leader.until(lambda: (first.isr, second.isr) == ((ME, NEAR), (ME, FAR)))
+        assert (first.isr_version, first.proposed_isr) == (11, None)
+        rows = [
+            IsrPartition(
+                partition_index=index, leader_epoch=3, partition_epoch=10,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=ME, broker_epoch=BROKER_EPOCH),
+                    BrokerState(broker_id=node, broker_epoch=-1),
+                ],
+            )
+            for index, node in ((0, NEAR), (1, FAR))
+        ]  # fmt: skip
+        assert leader.controller.asked == [
+            AlterPartitionRequest(
+                broker_id=ME,
+                broker_epoch=BROKER_EPOCH,
+                topics=[IsrTopic(topic_id=TOPIC_ID, partitions=rows)],
+            )
+        ]
+
+    run(story)
+
+
+def test_what_is_proposed_while_one_is_under_way_comes_next(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        first, second = leader.partitions
+        leader.controller.hold.clear()
+        first.propose_isr((ME, NEAR))
+        await leader.until(lambda: len(leader.controller.asked) == 1)
+        second.propose_isr((ME, FAR))
+        assert not first.propose_isr((ME, NEAR, FAR))
+        leader.controller.hold.set()
+        await leader.until(lambda: second.isr == (ME, FAR))
+        assert [len(asked.topics[0].partitions) for asked in leader.controller.asked] == [1, 1]
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        NetworkError("gone"),
+        lambda request: AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
+        lambda request: AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+        refused(ErrorCode.NOT_CONTROLLER),
+        lambda request: AlterPartitionResponse(),
+    ],
+)
+def test_an_undecided_proposal_is_asked_again(run: Any, problem: Any) -> None:
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        leader.controller.answers = [problem, problem]
+        partition.propose_isr((ME, NEAR))
+        await leader.until(lambda: partition.isr == (ME, NEAR))
+        assert len(leader.controller.asked) == 3
+
+    run(story)
+
+
+def test_without_a_controller_it_waits_for_one(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        leader.cluster.controller_id = -1
+        partition.propose_isr((ME, NEAR))
+        await asyncio.sleep(0.005)
+        assert (leader.controller.asked, partition.proposed_isr) == ([], (ME, NEAR))
+        leader.cluster.controller_id = 2
+        await leader.until(lambda: partition.isr == (ME, NEAR))
+
+    run(story)
+
+
+def test_the_controllers_own_broker_asks_without_a_connection(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        asked = []
+
+        async def alter_partition(request: AlterPartitionRequest) -> AlterPartitionResponse:
+            asked.append(request)
+            return leader.controller.granted(request)
+
+        leader.cluster.controller = SimpleNamespace(alter_partition=alter_partition)
+        leader.partitions[0].propose_isr((ME, NEAR))
+        await leader.until(lambda: leader.partitions[0].isr == (ME, NEAR))
+        assert (len(asked), leader.controller.asked) == (1, [])
+
+    run(story)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_replica_that_is_not_taken_leaves_the_isr_as_it_was(run: Any, code: int) -> None:
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        leader.controller.answers = [refused(code)]
+        partition.propose_isr((ME, NEAR))
+        await leader.until(lambda: partition.proposed_isr is None)
+        assert (partition.isr, partition.isr_version) == ((ME,), 10)
+        assert len(leader.controller.asked) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NEW_LEADER_ELECTED, ErrorCode.UNKNOWN_TOPIC_ID],
+)
+def test_who_is_fenced_waits_for_the_controllers_word(run: Any, code: int) -> None:
+    """The proposal may have been taken: until LeaderAndIsr comes, it counts."""
+
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        leader.controller.answers = [refused(code)]
+        partition.propose_isr((ME, NEAR))
+        await leader.until(lambda: len(leader.controller.asked) == 1)
+        await asyncio.sleep(0.01)
+        assert (partition.proposed_isr, len(leader.controller.asked)) == ((ME, NEAR), 1)
+        partition.lead(4, 11, REPLICAS, (ME, NEAR))
+        assert partition.proposed_isr is None
+
+    run(story)
+
+
+def test_beside_an_old_version_comes_what_holds_now(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        code = ErrorCode.INVALID_UPDATE_VERSION
+        leader.controller.answers = [
+            lambda request: answer(request, lambda row: (code, [ME, FAR], 17))
+        ]
+        partition.propose_isr((ME, NEAR))
+        await leader.until(lambda: partition.proposed_isr is None)
+        assert (partition.isr, partition.isr_version) == ((ME, FAR), 17)
+
+    run(story)
+
+
+def test_an_answer_to_what_was_given_up_changes_nothing(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        partition = leader.partitions[0]
+        leader.controller.hold.clear()
+        partition.propose_isr((ME, NEAR))
+        await leader.until(lambda: len(leader.controller.asked) == 1)
+        partition.follow(NEAR, 4)
+        leader.controller.hold.set()
+        await asyncio.sleep(0.01)
+        assert (partition.isr, partition.proposed_isr) == ((ME,), None)
+
+    run(story)
+
+
+def test_followers_that_lag_are_taken_out(run: Any) -> None:
+    async def story(leader: Leader) -> None:
+        now = leader.table.replication.now_ms()
+        partition: Partition = leader.partitions[0]
+        partition.lead(4, 11, REPLICAS, REPLICAS)
+        assert partition.append_batches(build_batch([b"v"]))[0] == 0
+        leader.changes._tick()
+        await asyncio.sleep(0.005)
+        assert leader.controller.asked == []
+        leader.table.replication.clock = lambda: now + 2 * LAG_MS
+        leader.changes._tick()
+        await leader.until(lambda: partition.isr == (ME,))
+        assert partition.high_watermark == 1
+
+    run(story)
