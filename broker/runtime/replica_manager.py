@@ -19,6 +19,8 @@ from kstore.broker.runtime.image_updates import ImageUpdates
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.znodes import read_deletions
 from kstore.broker.state.image import INTERNAL_TOPICS
+from kstore.broker.state.topic_rules import is_on
+from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 from kstore.protocol.cluster_control import (
@@ -183,6 +185,7 @@ class ReplicaManager:
         rows = []
         entry = self.entry(topic.topic_name, topic.topic_id)
         entry.partition_count = topic.partition_count
+        entry.count_required = is_on(configs, COUNT_REQUIRED)
         log_config = self._broker.replicas.log_config(configs)
         for state in topic.partition_states:
             code = self._take(entry, topic, state, log_config)

@@ -20,10 +20,11 @@ from kstore.broker.state.topic_rules import (
     NewTopic,
     TopicError,
     check_configs,
+    is_on,
     plan_partitions,
     plan_topic,
 )
-from kstore.config.topic_configs import TOPIC_CONFIGS
+from kstore.config.topic_configs import COUNT_REQUIRED, TOPIC_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 
@@ -146,6 +147,7 @@ class Topics:
 
     def _open_all(self, topic: TopicImage) -> None:
         entry = self._replicas.add_topic(topic)
+        entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
         log_config = self._replicas.log_config(topic.configs)
         for index in range(len(topic.partitions)):
             self._replicas.open_partition(entry, topic, index, log_config)
@@ -169,7 +171,8 @@ class Topics:
                 return topic
             self._check_room(new.name, len(partitions))
             topic = await self._in_store(lambda: znodes.create_topic(self._store, topic))
-            self._replicas.add_topic(topic)
+            entry = self._replicas.add_topic(topic)
+            entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
             try:
                 await self._open(topic, 0)
             except (LogError, OSError) as problem:  # too many open files, no space, ...
@@ -290,7 +293,10 @@ class Topics:
     def _configure(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
         log_config = self._replicas.log_config(configs)
         entry = self._replicas.table.topic(topic.name.encode())
-        for partition in entry.partitions if entry is not None else ():
+        if entry is None:
+            return
+        entry.count_required = is_on(configs, COUNT_REQUIRED)
+        for partition in entry.partitions:
             if partition is None or partition.log is None:
                 continue  # it is on another broker
             if partition.index < len(topic.partitions):

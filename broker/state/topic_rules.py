@@ -21,6 +21,7 @@ __all__ = [
     "TopicError",
     "check_configs",
     "check_name",
+    "is_on",
     "plan_partitions",
     "plan_topic",
     "topic_row",
@@ -154,8 +155,13 @@ def topic_row(name: str) -> ConfigDef | None:
     )
 
 
+def is_on(configs: Mapping[str, str], name: str) -> bool:
+    """Whether a topic config that is off by default is set to true."""
+    return configs.get(name, "").strip().lower() == "true"
+
+
 def _check_together(configs: Mapping[str, str]) -> None:
-    if configs.get("remote.storage.enable", "").strip().lower() == "true":
+    if is_on(configs, "remote.storage.enable"):
         raise TopicError(
             ErrorCode.INVALID_CONFIG,
             "remote.storage.enable can't be true: kstore keeps logs on its own disks alone.",

@@ -354,7 +354,8 @@ cdef class Connection(Outbox):
         """
         cdef Py_ssize_t size = r.end - r.p
         cdef bytes body = (<const char*>r.p)[:size]
-        cdef bint cached = self.plane.apis[api_place(head.api_key)].cached and size <= MAX_CACHED_KEY_BYTES
+        cdef int place = api_place(head.api_key)
+        cdef bint cached = self.plane.apis[place].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
         answer = None
         if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:

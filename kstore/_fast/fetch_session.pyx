@@ -16,8 +16,8 @@ cdef class FetchPart:
     """
 
     cdef int resolve(self, PartitionTable table) except -1:
-        """Find the partition (again, where its topic was deleted or not yet known). A topic that was
-        made anew has to be told, even if it looks as its predecessor did.
+        """Find the partition (again, where its topic was deleted or not yet known). A topic that
+        was made anew has to be told, even if it looks as its predecessor did.
         """
         cdef TopicEntry entry
         cdef const unsigned char* topic = self.topic

@@ -17,9 +17,9 @@ from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    UNSUPPORTED_COMPRESSION_TYPE)
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.node_hints cimport put_leader, write_endpoints
 from kstore._fast.partition_table cimport TopicEntry
@@ -406,7 +406,7 @@ cdef Py_ssize_t put_partition(
     AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
     Partition partition
 ) except -2:
-    """One partition's answer. Returns where its tagged fields begin, -1 where they tell no leader."""
+    """One partition's answer. Returns where its tagged fields begin, -1: they tell no leader."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef Py_ssize_t tags_at
     room(out, PARTITION_ANSWER_BYTES)

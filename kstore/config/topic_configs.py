@@ -1,8 +1,8 @@
 """The table of topic configs: Kafka's names, types and defaults, and the broker configs that set
 each default.
 
-All of Kafka's are here; one that can't matter says "No effect here" and why. The broker configs
-that do nothing are in no_effect.py.
+All of Kafka's are here, and two of our own; one that can't matter says "No effect here" and why.
+The broker configs that do nothing are in no_effect.py.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from kstore.config.definition import (
     replica_list,
 )
 
-__all__ = ["INTERNAL_SEGMENT_BYTES", "TOPIC_CONFIGS"]
+__all__ = ["COUNT_REQUIRED", "INTERNAL_SEGMENT_BYTES", "ORDERED_EXPANSION", "TOPIC_CONFIGS"]
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+
+COUNT_REQUIRED = "kstore.partition.count.required"
+ORDERED_EXPANSION = "kstore.ordered.expansion"
 
 _NO_REMOTE = "No effect here: there is no tiered storage."
 _NO_REPLICATION = (
@@ -204,6 +207,19 @@ _ROWS = (
     ConfigDef(
         "local.retention.ms", _LONG, -2, _NO_REMOTE,
         Importance.MEDIUM, at_least(-2), (("log.local.retention.ms", 1),),
+    ),
+    ConfigDef(
+        COUNT_REQUIRED, _BOOLEAN, False,
+        "Whether a producer has to say over how many partitions it distributes its keys (KIP-253):"
+        " one that doesn't is refused, so that none goes on with an old number after an expansion.",
+        Importance.MEDIUM,
+    ),
+    ConfigDef(
+        ORDERED_EXPANSION, _BOOLEAN, False,
+        "Whether groups of the consumer protocol get a partition that was added only once they "
+        "have committed all that was written to the others before (KIP-253): keys stay in order "
+        "across an expansion for consumers that know nothing of it.",
+        Importance.MEDIUM,
     ),
 )  # fmt: skip
 

@@ -16,6 +16,11 @@ from kstore._fast.builder import build_batch
 from kstore._fast.crc32c import checksum
 from kstore.errors import ErrorCode
 from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kstore.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -184,6 +189,30 @@ def test_the_count_comes_before_a_partition_that_does_not_exist(topic: Topic) ->
     assert answer.error_code == ErrorCode.INVALID_PARTITION_COUNT
     answer = topic.produce(batch(), count=2, index=2)
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def configured(topic: Topic, **configs: str) -> None:
+    changes = [AlterableConfig(name=name, value=value) for name, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=2, resource_name=topic.name, configs=changes)
+    answer = topic.wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_a_topic_may_need_a_count_from_every_producer(topic: Topic, version: int) -> None:
+    configured(topic, **{"kstore.partition.count.required": "true"})
+    assert outcome(topic.produce(batch(), version)) == (ErrorCode.POLICY_VIOLATION, -1, -1)
+    answer = topic.produce(batch(), version, count=3)
+    assert outcome(answer) == (ErrorCode.INVALID_PARTITION_COUNT, -1, -1)
+    assert outcome(topic.produce(batch(), version, count=2)) == (0, 0, -1)
+    configured(topic, **{"kstore.partition.count.required": "false"})
+    assert outcome(topic.produce(batch(), version)) == (0, 2, -1)
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+def test_a_version_without_tags_cannot_say_the_count(topic: Topic, version: int) -> None:
+    configured(topic, **{"kstore.partition.count.required": "true"})
+    assert outcome(topic.produce(batch(), version)) == (ErrorCode.POLICY_VIOLATION, -1, -1)
 
 
 # ---- KIP-391 ----
