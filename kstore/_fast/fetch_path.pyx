@@ -201,6 +201,8 @@ cdef class FetchRequest(Slot):
             self.timer.cancel()
             self.timer = None
             self.path.waiting.pop(self, None)
+        if self.session is not None and self.session.parked is self:
+            self.session.parked = None
         for part in self.parts:
             if part.partition is not None:
                 waiters_of(part.partition, self.replica_id).pop(self, None)
@@ -281,6 +283,9 @@ cdef class FetchPath:
             return FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != request.session_epoch:
             return INVALID_FETCH_SESSION_EPOCH
+        if session.parked is not None:
+            # A follower has more to ask for: the answer to what it asked before makes way.
+            (<FetchRequest>session.parked).expire()
         session.last_used_ms = now_ms()
         session.merge(request.named, request.forgotten)
         request.parts = list(session.parts.values())
@@ -413,6 +418,8 @@ cdef class FetchPath:
             if part.partition is not None:
                 waiters_of(part.partition, request.replica_id)[request] = None
         self.waiting[request] = None
+        if request.session is not None:
+            request.session.parked = request
         request.timer = self.call_later(request.max_wait_ms / 1000.0, request.expire)
         return 0
 

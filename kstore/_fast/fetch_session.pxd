@@ -43,5 +43,6 @@ cdef class FetchSession:
     cdef readonly int64_t created_ms
     cdef readonly int64_t last_used_ms
     cdef dict parts                         # (topic, index) -> FetchPart, next to be served first
+    cdef object parked                      # the FetchRequest that waits, or None
     cdef int merge(self, list named, list forgotten) except -1
     cdef int rotate(self, FetchPart part) except -1
