@@ -33,8 +33,8 @@ def after_brokers_changed(
     """The changes of these topics' partitions that the brokers known as alive call for.
 
     ``bounced(topic, index, node)`` says that a live broker's life began after the partition's state
-    was written: what the state says of it is about an earlier one. It leaves the ISR, unless there
-    is nobody else in it.
+    was written: what the state says of it is about an earlier one, whose last records may be lost.
+    It leaves the ISR; if nobody else is in it, one of them leads alone.
     """
     leaving = state.leaving.keys()
     changes = []
@@ -47,6 +47,8 @@ def after_brokers_changed(
             if lost:
                 new = election.after_change(new, alive - lost, leaving) or new
             new = election.after_change(new, alive, leaving, allow_unclean=unclean) or new
+            if new.leader in lost:
+                new = new._replace(isr=(new.leader,))
             if new is partition:
                 continue
             new = reassignment_steps.complete(new, alive, leaving) or new

@@ -29,7 +29,8 @@ def after_change(
     """The next state after brokers came or went, with a new leader epoch; None if it stays.
 
     Dead and leaving brokers leave the ISR. Without a leader, the first replica in the ISR that is
-    alive leads, or, if allowed, the first alive at all, which loses records.
+    alive leads, or, if allowed, the first alive at all, which loses records; but none that has
+    just begun to copy.
     """
     staying = [each for each in partition.isr if each in alive and each not in leaving]
     leader = partition.leader
@@ -41,7 +42,7 @@ def after_change(
     if leader in alive:
         return _next(partition, leader, [each for each in partition.isr if each in alive])
     if allow_unclean:
-        taken = unclean(partition, alive, leaving)
+        taken = unclean(partition, set(alive) - set(partition.adding), leaving)
         if taken is not None:
             return taken
     return _next(partition, NO_LEADER, partition.isr)
@@ -50,8 +51,11 @@ def after_change(
 def unclean(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """Some live replica leads a leaderless partition, in sync or not; None if there is none."""
+    """Some live replica leads a leaderless partition, in sync or not; None if there is none. One
+    that a reassignment brings, and that may have nothing yet, is the last choice.
+    """
     able = [each for each in partition.replicas if each in alive and each not in leaving]
+    able.sort(key=lambda each: each in partition.adding)
     clean = next((each for each in able if each in partition.isr), None)
     if clean is not None:
         return _next(partition, clean, [each for each in able if each in partition.isr])

@@ -1,0 +1,254 @@
+"""broker/state/controller_events.py and the files beside it: what holds of every partition after
+every step of random histories of brokers, proposals, elections and reassignments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kstore.broker.state import controller_events as events
+from kstore.broker.state import reassignment_steps as steps
+from kstore.broker.state.controller_state import ControllerState, PartitionChange
+from kstore.broker.state.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from kstore.errors import ErrorCode
+
+NODES = range(5)
+SAFE, UNSAFE = "safe", "unsafe"
+INDEXES = range(3)
+
+nodes = st.sampled_from(NODES)
+places = st.tuples(st.sampled_from([SAFE, UNSAFE]), st.sampled_from(INDEXES))
+replica_sets = st.lists(nodes, min_size=1, max_size=3, unique=True)
+
+
+class Controller(RuleBasedStateMachine):
+    """The state, and for each partition the brokers that have all its committed records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = ControllerState()
+        self.registered: dict[int, BrokerImage] = {}
+        self.epoch = 0
+        self.complete: dict[tuple[str, int], set[int]] = {}
+        for node in NODES:
+            self._register(node)
+        self.state.take_brokers(self.registered)
+        for number, name in enumerate((SAFE, UNSAFE)):
+            partitions = []
+            for index in INDEXES:
+                replicas = tuple((index + place) % len(NODES) for place in range(3))
+                partitions.append(PartitionImage(replicas[0], 0, replicas, replicas))
+                self.complete[name, index] = set(replicas)
+            configs = {"unclean.leader.election.enable": str(name == UNSAFE).lower()}
+            topic = TopicImage(name, UUID(int=number + 1), tuple(partitions), configs)
+            self.state.put_topic(topic)
+
+    def _register(self, node: int) -> None:
+        self.epoch += 1
+        end = Endpoint("PLAINTEXT", "localhost", 9000 + node)
+        self.registered[node] = BrokerImage(node, (end,), None, self.epoch)
+
+    # ---- what happens ----
+
+    def _brokers_changed(self) -> None:
+        """As the runtime does."""
+        difference = self.state.compare(self.registered)
+        self.state.take_brokers(self.registered)
+        self.state.forget_offline(difference.left | difference.joined)
+        self._take(
+            events.after_brokers_changed(
+                self.state, self.state.topics, lambda topic, index, node: node in difference.left
+            )
+        )
+        for name, index, partition in self.state.partitions():
+            if partition.leader != -1:
+                for node in difference.left & difference.joined:
+                    assert node not in partition.isr or partition.isr == (node,), (name, index)
+
+    @rule(node=nodes)
+    def join(self, node: int) -> None:
+        """Or another life of one that is there."""
+        self._register(node)
+        self._brokers_changed()
+
+    @rule(gone=st.sets(nodes, max_size=3), joined=st.sets(nodes, max_size=2))
+    def several_at_once(self, gone: set[int], joined: set[int]) -> None:
+        for node in gone:
+            self.registered.pop(node, None)
+        for node in joined:
+            self._register(node)
+        self._brokers_changed()
+
+    @rule(node=nodes)
+    def leave(self, node: int) -> None:
+        self.registered.pop(node, None)
+        self._brokers_changed()
+
+    @rule(node=nodes)
+    def shut_down(self, node: int) -> None:
+        if node in self.registered:
+            self.state.leaving[node] = self.registered[node].epoch
+            self._take(events.after_brokers_changed(self.state, self.state.topics))
+            able = self.registered.keys() - self.state.leaving.keys()
+            for name, index in events.led_by(self.state, node):
+                isr = self.state.topics[name].partitions[index].isr
+                assert able.isdisjoint(isr), "another in sync could have taken over"
+
+    @rule(node=nodes, place=places)
+    def fail_replica(self, node: int, place: tuple[str, int]) -> None:
+        if node in self.registered:
+            self.state.offline.setdefault(node, set()).add(place)
+            self._take(events.after_brokers_changed(self.state, [place[0]]))
+
+    @rule(place=places, isr=st.sets(nodes, max_size=4), behind=st.integers(-1, 1), epochs=nodes)
+    def propose(self, place: tuple[str, int], isr: set[int], behind: int, epochs: int) -> None:
+        partition = self._partition(place)
+        leader = partition.leader
+        if leader == -1:
+            return
+        isr = (isr & {*partition.replicas}) | {leader}
+        known = {
+            node: self.registered[node].epoch if node in self.registered else 0 for node in isr
+        }
+        if behind == 1:
+            known[epochs] = 0
+        version = partition.state_version + min(behind, 0)
+        answer = events.alter_partition(
+            self.state, leader, *place,
+            events.Proposal(partition.leader_epoch, version, tuple(sorted(isr)), known),
+        )  # fmt: skip
+        if answer.change is not None:
+            assert answer.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED)
+            assert behind >= 0
+            assert all(known[each] == self.registered[each].epoch for each in isr)
+            self.complete[place] |= isr
+            self._take([answer.change])
+
+    @rule(place=places, node=nodes, epoch=st.integers(-1, 1))
+    def propose_without_right(self, place: tuple[str, int], node: int, epoch: int) -> None:
+        partition = self._partition(place)
+        if (node, epoch) != (partition.leader, 0):
+            proposal = events.Proposal(
+                partition.leader_epoch + epoch, partition.state_version, (node,)
+            )
+            assert events.alter_partition(self.state, node, *place, proposal).change is None
+
+    @rule(places=st.lists(places, max_size=4, unique=True), unclean=st.booleans())
+    def elect(self, places: list[tuple[str, int]], unclean: bool) -> None:
+        self._take(events.elect(self.state, places, unclean=unclean), unclean=unclean)
+
+    @rule(place=places, replicas=replica_sets)
+    def reassign(self, place: tuple[str, int], replicas: list[int]) -> None:
+        if set(replicas) <= self.registered.keys():
+            self._move(place, replicas)
+
+    @precondition(lambda self: any(steps.under_way(p) for _, _, p in self.state.partitions()))
+    @rule(place=places)
+    def cancel(self, place: tuple[str, int]) -> None:
+        if steps.under_way(self._partition(place)):
+            self._move(place, None)
+
+    def _move(self, place: tuple[str, int], target: list[int] | None) -> None:
+        partition = self._partition(place)
+        alive, leaving = self.state.alive(*place), self.state.leaving.keys()
+        if target is None:
+            new = steps.cancel(partition, alive, leaving)
+        else:
+            new = steps.begin(partition, target, alive, leaving)
+        if new is None:
+            return
+        dropped = tuple(each for each in partition.replicas if each not in new.replicas)
+        self._take([PartitionChange(*place, new, dropped=dropped)])
+        now = self._partition(place)
+        if target is None:
+            assert not steps.under_way(now)
+        else:
+            stays = [each for each in now.replicas if each not in now.removing]
+            assert stays == target
+
+    # ---- what has to hold ----
+
+    def _partition(self, place: tuple[str, int]) -> PartitionImage:
+        found = self.state.partition(*place)
+        assert found is not None
+        return found
+
+    def _take(self, changes: list[PartitionChange], *, unclean: bool = False) -> None:
+        for change in changes:
+            place = change.topic, change.partition
+            self._check(place, self._partition(place), change, unclean=unclean)
+        before = {(c.topic, c.partition): self._partition((c.topic, c.partition)) for c in changes}
+        self.state.apply(changes)
+        for place, old in before.items():
+            assert self._partition(place).state_version == old.state_version + 1
+
+    def _check(
+        self, place: tuple[str, int], old: PartitionImage, change: PartitionChange, **how: bool
+    ) -> None:
+        new = change.image
+        assert new != old
+        assert new.state_version == old.state_version
+        assert new.leader_epoch in (old.leader_epoch, old.leader_epoch + 1)
+        if (new.leader, new.replicas) != (old.leader, old.replicas):
+            assert new.leader_epoch == old.leader_epoch + 1, "replicas have to hear of it"
+        assert set(change.dropped) == set(old.replicas) - set(new.replicas)
+        complete = self.complete[place]
+        if new.leader != -1 and new.leader not in complete:
+            assert place[0] == UNSAFE or how["unclean"], "records are lost without permission"
+            self.complete[place] = {new.leader}
+        if new.leader != -1 and new.leader_epoch > old.leader_epoch:
+            alive = self.state.alive(*place)
+            assert new.leader in alive
+            assert new.leader == old.leader or new.leader not in self.state.leaving
+        self.complete[place] &= set(new.replicas)
+
+    @invariant()
+    def partitions_are_sound(self) -> None:
+        for name, index, partition in self.state.partitions():
+            replicas, isr = set(partition.replicas), set(partition.isr)
+            assert isr, (name, index)
+            assert isr <= replicas
+            assert isr <= self.complete[name, index]
+            assert len(isr) == len(partition.isr)
+            assert len(replicas) == len(partition.replicas)
+            assert set(partition.adding) | set(partition.removing) <= replicas
+            assert not set(partition.adding) & set(partition.removing)
+            alive = self.state.alive(name, index)
+            if partition.leader == -1:
+                assert not isr & alive - self.state.leaving.keys()
+                if name == UNSAFE:
+                    able = replicas - set(partition.adding)
+                    assert not able & alive - self.state.leaving.keys()
+            else:
+                assert partition.leader in isr
+                assert isr <= alive
+                assert steps.complete(partition, alive, self.state.leaving.keys()) is None or (
+                    partition.leader in partition.removing
+                ), "a reassignment that could be complete is"
+
+
+TestController = Controller.TestCase
+TestController.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+
+
+def test_what_the_invariants_catch() -> None:
+    """A leader from outside the ISR is noticed, so the checks above are no decoration."""
+    machine: Any = Controller()
+    partition = machine._partition((SAFE, 0))._replace(leader=1, leader_epoch=1, isr=(1,))
+    machine.complete[SAFE, 0] = {0}
+    caught = False
+    try:
+        machine._take([PartitionChange(SAFE, 0, partition)])
+    except AssertionError:
+        caught = True
+    assert caught
