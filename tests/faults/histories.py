@@ -128,7 +128,7 @@ class Copier(_Worker):
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:
         super().__init__("copier")
-        self._bootstrap, self._source, self._target = bootstrap, source, target
+        self._servers, self._source, self._target = bootstrap, source, target
         self.transactions = 0
 
     def work(self) -> None:
@@ -139,7 +139,7 @@ class Copier(_Worker):
             producer = ck.Producer(
                 CLIENT
                 | {
-                    "bootstrap.servers": self._bootstrap,
+                    "bootstrap.servers": self._servers,
                     "transactional.id": "copier",
                     "transaction.timeout.ms": 30_000,
                 }
@@ -147,7 +147,7 @@ class Copier(_Worker):
             consumer = ck.Consumer(
                 CLIENT
                 | {
-                    "bootstrap.servers": self._bootstrap,
+                    "bootstrap.servers": self._servers,
                     "group.id": "copier",
                     "enable.auto.commit": False,
                     "isolation.level": "read_committed",
@@ -199,7 +199,7 @@ class CommitClient(_Worker):
 
     def __init__(self, number: int, bootstrap: str, topic: str, clock: Callable[[], float]) -> None:
         super().__init__(f"commits-{number}")
-        self._number, self._bootstrap, self._topic, self._clock = number, bootstrap, topic, clock
+        self._number, self._servers, self._topic, self._clock = number, bootstrap, topic, clock
         self.history: list[Operation] = []
 
     def work(self) -> None:
@@ -207,7 +207,7 @@ class CommitClient(_Worker):
         import confluent_kafka as ck
 
         config = CLIENT | {
-            "bootstrap.servers": self._bootstrap,
+            "bootstrap.servers": self._servers,
             "group.id": "register",
             "enable.auto.commit": False,
         }
