@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from kstore.broker.coordination.store import StoreClosedError, StoreUnavailableError
+from kstore.broker.runtime import znodes
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
-from kstore.errors import ErrorCode
+from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.cluster_control import FULL, LeaderAndIsrRequest, UpdateMetadataRequest
+from kstore.types import TopicPartition
 from tests.reference.controller_host import Cluster, until
 
 
@@ -268,5 +274,230 @@ def test_an_expansion_waits_for_the_brokers_that_have_replicas() -> None:
         assert [p.partition_epoch for p in partitions] == [1, 2, 3, 4]
         assert ("t", 3) in cluster.nodes[1].metadata
         assert cluster.store.children("/admin/expansions") == []
+
+    run(story)
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_an_expansion_is_finished_by_the_next_controller_wherever_it_stopped(step: int) -> None:
+    """The old controller's store fails with its step-th write, as if its process had ended."""
+
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create_topic(NewTopic("t", 2, 3))
+        await cluster.settle()
+        writes = 0
+        real = controller.store._multi
+
+        def counted(ops: list[Any]) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == step:
+                raise StoreClosedError("crashed")
+            real(ops)
+
+        controller.store._multi = counted  # type: ignore[method-assign]
+        with suppress(TopicError):
+            await controller.add_partitions(NewPartitions("t", 4))
+        begun = cluster.store.get("/brokers/topics/t")[0].count(b"],") > 3
+        await controller.close()
+        old = cluster.nodes[1]
+        old.stop()
+        old.start()
+        await cluster.elect()
+        state = cluster.controller.state
+        if writes > 1 or begun:
+            await until(lambda: len(state.topics["t"].partitions) == 4)
+        await cluster.settle()
+        partitions = state.topics["t"].partitions
+        if len(partitions) == 2:
+            assert writes == step == 1
+            return
+        for partition in partitions[2:]:
+            assert partition.prior_leader_epochs == ((0, 0), (1, 0))
+        for index in (0, 1):
+            assert partitions[index].leader_epoch >= 1
+        assert cluster.store.children("/admin/expansions") == []
+        assert not state.expansions
+        for node in cluster.nodes.values():
+            assert node.counts["t"] == 4
+        assert [p.partition_epoch for p in partitions] == [1, 2, 3, 4]
+
+    run(story)
+
+
+def test_new_partitions_come_after_all_know_the_new_count_though_the_store_failed_between() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        cluster.nodes[2].mute = True
+        growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
+        await until(lambda: cluster.nodes[0].counts["t"] == 2)
+        await fail_once(cluster)
+        await until(lambda: cluster.controller.generation == 2)
+        assert len(cluster.controller.state.topics["t"].partitions) == 1
+        assert not growing.done()
+        cluster.nodes[2].mute = False
+        await growing
+        assert len(cluster.controller.state.topics["t"].partitions) == 2
+
+    run(story)
+
+
+async def fail_once(cluster: Cluster) -> None:
+    """A write whose outcome nobody learns."""
+
+    async def step() -> None:
+        raise StoreUnavailableError("no answer")
+
+    with pytest.raises(KafkaError) as caught:
+        await cluster.controller.exclusively(step)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_write_with_unknown_outcome_makes_everything_be_read_and_told_anew() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        heard = len(cluster.nodes[1].heard)
+        cluster.controller.state.remove_topic("t")
+        await fail_once(cluster)
+        await until(lambda: "t" in cluster.controller.state.topics)
+        await cluster.settle()
+        assert [request.type for request in cluster.nodes[1].heard[heard:]] == [FULL, FULL]
+
+    run(story)
+
+
+def test_a_reassignment_completes_when_what_comes_is_in_sync_and_what_goes_is_deleted() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))
+        await cluster.settle()
+        place = TopicPartition("t", 0)
+        answers = await cluster.controller.alter_reassignments([(place, [2, 3])])
+        assert answers == {place: None}
+        [ongoing] = await cluster.controller.list_reassignments()
+        assert ongoing == (place, (2, 3, 0, 1), (2, 3), (0, 1))
+        await cluster.settle()
+        assert cluster.nodes[3].hosted["t", 0].is_new
+        await cluster.controller.close()
+        await cluster.elect()
+        await cluster.settle()
+        assert await cluster.controller.list_reassignments() == [ongoing]
+        response = await cluster.nodes[0].propose("t", 0, [0, 1, 2, 3])
+        code = response.topics[0].partitions[0].error_code
+        assert code == ErrorCode.NEW_LEADER_ELECTED
+        await cluster.settle()
+        partition = cluster.controller.state.topics["t"].partitions[0]
+        assert (partition.leader, partition.replicas, partition.isr) == (2, (2, 3), (2, 3))
+        assert partition.adding == partition.removing == ()
+        for node in (0, 1):
+            assert cluster.nodes[node].deleted == [(made.topic_id, 0)]
+        await until(lambda: not cluster.controller.state.deletions)
+        assert await cluster.controller.list_reassignments() == []
+
+    run(story, nodes=4)
+
+
+def test_a_cancelled_reassignment_leaves_the_replicas_that_there_were() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))
+        place = TopicPartition("t", 0)
+        await cluster.controller.alter_reassignments([(place, [3, 0])])
+        await cluster.settle()
+        answers = await cluster.controller.alter_reassignments([(place, None)])
+        assert answers == {place: None}
+        await cluster.settle()
+        partition = cluster.controller.state.topics["t"].partitions[0]
+        assert set(partition.replicas) == {0, 1}
+        assert cluster.nodes[3].deleted == [(made.topic_id, 0)]
+        answers = await cluster.controller.alter_reassignments([(place, None)])
+        assert answers[place] == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+
+    run(story, nodes=4)
+
+
+def test_a_replica_that_cannot_be_opened_does_not_lead() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.nodes[0].unable.add(("t", 0))
+        await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))
+        await until(lambda: cluster.controller.state.topics["t"].partitions[0].leader == 1)
+        await cluster.settle()
+        assert cluster.nodes[2].metadata["t", 0].offline_replicas == [0]
+        cluster.nodes[0].unable.clear()
+        cluster.nodes[0].stop()
+        cluster.nodes[0].start()
+        await cluster.settle()
+        assert cluster.nodes[2].metadata["t", 0].offline_replicas == []
+
+    run(story)
+
+
+def test_a_broker_that_does_not_answer_holds_nobody_else_up() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settle()
+        cluster.nodes[1].mute = True
+        for number in range(5):
+            await cluster.controller.create_topic(NewTopic(f"t{number}", 1, 2))
+        await until(lambda: len(cluster.nodes[0].metadata) == 5)
+        heard = len(cluster.nodes[1].heard)
+        cluster.nodes[1].mute = False
+        await until(lambda: len(cluster.nodes[1].metadata) == 5)
+        assert len(cluster.nodes[1].heard) - heard <= 4  # told together
+
+    run(story)
+
+
+def test_an_unclean_election_takes_place_once_it_is_allowed() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))
+        cluster.nodes[1].stop()
+        await cluster.settle()
+        cluster.nodes[0].stop()
+        cluster.nodes[1].start()
+        await cluster.settle()
+        state = cluster.controller.state
+        assert state.topics["t"].partitions[0].leader == -1
+        znodes.set_configs(cluster.store, "t", {"unclean.leader.election.enable": "true"})
+        await until(lambda: state.topics["t"].partitions[0].leader == 1)
+        assert state.topics["t"].partitions[0].isr == (1,)
+
+    run(story)
+
+
+def test_a_half_made_topic_and_a_half_deleted_one_are_finished() -> None:
+    async def story(cluster: Cluster) -> None:
+        made = await cluster.controller.create_topic(NewTopic("gone", 2, 3))
+        await cluster.controller.create_topic(NewTopic("half", 2, 3))
+        await cluster.controller.close()
+        cluster.store.delete("/brokers/topics/half/partitions/1/state")
+        cluster.store.delete("/brokers/topics/half/partitions/1")
+        mark = {"version": 1, "topic_id": znodes.encode_id(made.topic_id)}
+        cluster.store.create("/admin/delete_topics/gone", json.dumps(mark).encode())
+        cluster.store.delete("/brokers/topics/gone/partitions/0/state")
+        await cluster.elect()
+        await until(lambda: len(cluster.controller.state.topics["half"].partitions) == 2)
+        assert not cluster.store.exists("/brokers/topics/gone")
+        assert not cluster.store.exists("/admin/delete_topics/gone")
+        assert cluster.controller.state.topics["half"].partitions[1].partition_epoch == 5
+        assert cluster.controller.state.topics["half"].partitions[1].prior_leader_epochs == ()
+
+    run(story)
+
+
+def test_a_large_topic_takes_several_writes_and_few_messages() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 600, 3))
+        await cluster.settle()
+        assert [p.partition_epoch for p in cluster.controller.state.topics["t"].partitions] == [
+            *range(1, 601)
+        ]
+        cluster.nodes[0].stop()
+        await cluster.settle()
+        heard = len(cluster.nodes[1].heard)
+        assert heard <= 8
+        assert all(p.leader > 0 for p in cluster.controller.state.topics["t"].partitions)
+        await cluster.controller.delete_topic("t")
+        assert len(cluster.nodes[1].deleted) == 600
 
     run(story)
