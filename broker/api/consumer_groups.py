@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.api_versions import finalized_features
 from kstore.broker.api.groups import GROUP_OPERATIONS
-from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
 from kstore.broker.state.consumer_describe import describe_consumer_group
 from kstore.broker.state.consumer_heartbeat import request_problem
 from kstore.errors import ErrorCode, KafkaError
@@ -62,22 +62,29 @@ async def handle_consumer_group_describe(
         ]
         return response
     coordinator = coordinator_of(broker)
-    default = coordinator.settings.consumer_assignors[0]
     for group_id in request.group_ids:
         if not group_id:
             response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
             continue
         try:
-            partition = await coordinator.loaded_partition(group_id)
+            described = await _describe(broker, coordinator, group_id)
         except KafkaError as error:
             response.groups.append(DescribedGroup(group_id=group_id, error_code=error.code))
             continue
-        group = partition.shard.groups.get(group_id)
-        described = describe_consumer_group(group, group_id, broker.image, default)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
             described.authorized_operations = GROUP_OPERATIONS
         response.groups.append(described)
     return response
+
+
+async def _describe(broker: Broker, coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
+    default = coordinator.settings.consumer_assignors[0]
+    return await coordinator.read(
+        group_id,
+        lambda shard: describe_consumer_group(
+            shard.groups.get(group_id), group_id, broker.image, default
+        ),
+    )
 
 
 def _is_enabled(broker: Broker) -> bool:

@@ -1,5 +1,4 @@
-"""FindCoordinator 0-6: which broker serves a group or a transactional id. There is one broker, so
-it is this one.
+"""FindCoordinator 0-6: which broker serves a group or a transactional id.
 
 Share groups have no coordinator here yet; asking for one gets an error that clients report.
 """
@@ -58,18 +57,17 @@ async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coord
         if key_type == TRANSACTION:
             from kstore.broker.runtime.transactions import transactions_of
 
-            await transactions_of(broker).ensure()
+            node_id = await transactions_of(broker).leader_of(key)
         else:
-            await coordinator_of(broker).partition(key)
-            await coordinator_of(broker).wait_loaded()
+            node_id = await coordinator_of(broker).leader_of(key)
     except KafkaError as error:
         return _nowhere(key, error.code, str(error))
-    node = broker.image.brokers[broker.node_id]
-    endpoint = node.endpoint(listener)
+    node = broker.image.brokers.get(node_id)
+    endpoint = None if node is None else node.endpoint(listener)
     if endpoint is None:
         return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no listener {listener}")
     return Coordinator(
-        key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message=""
+        key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=""
     )
 
 

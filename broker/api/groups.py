@@ -129,14 +129,19 @@ async def handle_describe_groups(
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
-            partition = await coordinator_of(broker).loaded_partition(group_id)
-            described = partition.shard.describe(group_id, ctx.api_version)
+            described = await _describe(broker, group_id, ctx.api_version)
         except KafkaError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
             described.authorized_operations = GROUP_OPERATIONS
         response.groups.append(described)
     return response
+
+
+async def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
+    return await coordinator_of(broker).read(
+        group_id, lambda shard: shard.describe(group_id, api_version)
+    )
 
 
 async def handle_list_groups(

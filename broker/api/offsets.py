@@ -36,7 +36,6 @@ from kstore.protocol.offsets import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.group_shard import GroupShard
 
 __all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
 
@@ -160,11 +159,11 @@ async def _fetch_group(
                 known.append(topic)
         group.topics = known
     try:
-        partition = await coordinator_of(broker).loaded_partition(group.group_id)
+        response = await coordinator_of(broker).read(
+            group.group_id, lambda shard: shard.fetch_offsets(group, require_stable=require_stable)
+        )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    shard: GroupShard = partition.shard
-    response = shard.fetch_offsets(group, require_stable=require_stable)
     if group.topics is None and by_id:
         _add_topic_ids(broker, response)
     response.topics += refused

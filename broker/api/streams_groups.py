@@ -118,7 +118,9 @@ async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        partition = await coordinator_of(broker).loaded_partition(group_id)
+        return await coordinator_of(broker).read(
+            group_id,
+            lambda shard: describe_streams_group(shard.groups.get(group_id), group_id),
+        )
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
-    return describe_streams_group(partition.shard.groups.get(group_id), group_id)

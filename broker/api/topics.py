@@ -229,7 +229,12 @@ async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
 
 
 async def _forget_offsets(broker: Broker, name: str) -> None:
-    """No group has offsets in a deleted topic; without __consumer_offsets there are no groups."""
+    """No group has offsets in a deleted topic; without __consumer_offsets there are no groups.
+
+    In a cluster each coordinator sees itself that a topic is gone.
+    """
+    if broker.cluster is not None:
+        return
     if name == OFFSETS_TOPIC:
         if broker.groups is not None:
             await broker.groups.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.markers import write_marker
+from kstore.broker.runtime.markers import commit_markers, write_marker
 from kstore.broker.runtime.transactions import transactions_of
 from kstore.broker.state.topic_rules import TopicError, check_name
 from kstore.broker.state.transaction_shard import TransactionFilter
@@ -49,7 +49,7 @@ FIRST_MARKERS_WITH_TRANSACTION_VERSION = 2
 PARTITIONS_PER_TURN = 32
 
 
-def handle_describe_transactions(
+async def handle_describe_transactions(
     broker: Broker, request: DescribeTransactionsRequest, ctx: RequestContext
 ) -> DescribeTransactionsResponse:
     """The state of each transactional id."""
@@ -59,6 +59,7 @@ def handle_describe_transactions(
         try:
             partition = coordinator.partition(transactional_id)
             state = partition.shard.describe(transactional_id)
+            await coordinator.settled(transactional_id)
         except KafkaError as error:
             state = DescribeTransactionsResponseTransactionState(
                 transactional_id=transactional_id, error_code=error.code
@@ -149,8 +150,11 @@ def _producers(broker: Broker, place: TopicPartition) -> PartitionResponse:
 async def handle_write_txn_markers(
     broker: Broker, request: WriteTxnMarkersRequest, ctx: RequestContext
 ) -> WriteTxnMarkersResponse:
-    """End transactions on partitions, as another broker or an administrator asks."""
+    """End transactions on partitions, as another broker or an administrator asks. The answer comes
+    once the markers can't be lost any more.
+    """
     response = WriteTxnMarkersResponse()
+    written: dict[TopicPartition, list[WritableTxnMarkerPartitionResult]] = {}
     versioned = ctx.api_version >= FIRST_MARKERS_WITH_TRANSACTION_VERSION
     for marker in request.markers:
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
@@ -159,16 +163,21 @@ async def handle_write_txn_markers(
             topic = WritableTxnMarkerTopicResult(name=asked.name)
             result.topics.append(topic)
             for index in asked.partition_indexes:
+                place = TopicPartition(asked.name, index)
                 code = write_marker(
                     broker,
-                    TopicPartition(asked.name, index),
+                    place,
                     (marker.producer_id, marker.producer_epoch),
                     marker.coordinator_epoch,
                     committed=marker.transaction_result,
                     transaction_version=marker.transaction_version if versioned else 0,
                 )
-                topic.partitions.append(
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                )
+                row = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                topic.partitions.append(row)
+                if code == ErrorCode.NONE:
+                    written.setdefault(place, []).append(row)
         await asyncio.sleep(0)
+    for place, code in (await commit_markers(broker, written)).items():
+        for row in written[place]:
+            row.error_code = code
     return response

@@ -11,6 +11,7 @@ from kstore.broker.runtime import znodes
 from kstore.broker.runtime.cluster import ClusterMember
 from kstore.broker.runtime.cluster_topics import ClusterTopics
 from kstore.broker.runtime.config_watch import ConfigWatch
+from kstore.broker.runtime.coordinator import watch_leadership
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.isr import IsrChanges
 from kstore.broker.runtime.leader_hints import give_hints
@@ -46,6 +47,7 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     broker.isr = IsrChanges(broker)
     broker.isr.start()
     give_hints(broker)
+    watch_leadership(broker)
     broker.topics = ClusterTopics(broker)
     broker.configs.when_changed = broker.topics.take_over_defaults
 

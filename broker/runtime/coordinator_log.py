@@ -1,5 +1,6 @@
 """What all coordinators do with the partitions of their topics: which partition keeps a name, how
-its log is read at the start and appended to. What the records mean is theirs.
+its log is read at the start and appended to, and when what is in it is committed. What the records
+mean is theirs.
 """
 
 from __future__ import annotations
@@ -10,24 +11,38 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from kstore._fast.records import Record, decode
-from kstore.errors import ErrorCode, error_for
+from kstore.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.log import Log
     from kstore.types import TopicPartition
 
-__all__ = ["TURN_SECONDS", "append", "log_of", "partition_of", "read_records"]
+__all__ = [
+    "COMMIT_SECONDS",
+    "TURN_SECONDS",
+    "append",
+    "committed",
+    "log_of",
+    "partition_of",
+    "read_records",
+    "refusal_of",
+    "settle",
+    "to_be_committed",
+]
 
 LOGGER = logging.getLogger(__name__)
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
 """How long loading keeps the loop before others have their turn."""
 RECORDS_PER_CLOCK_LOOK = 32
+COMMIT_SECONDS = 5.0
+"""How long an answer waits for the followers; then the client is told to try again."""
 
 APPEND_ERRORS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -60,15 +75,17 @@ def log_of(broker: Broker, place: TopicPartition) -> Log:
 
 
 async def read_records(log: Log) -> AsyncIterator[Record]:
-    """All records of a log, control records too; others have their turn on the loop in between.
+    """All records of a log, control records too, to the end that it has when they are read; others
+    have their turn on the loop in between.
 
     LogError or ValueError for a log that can't be read.
     """
     clock = asyncio.get_running_loop().time
     turn_ends = clock() + TURN_SECONDS
     offset = log.log_start_offset
-    while offset < log.high_watermark:
-        data = log.read_batches(offset, LOAD_BYTES)
+    while offset < log.log_end_offset:
+        # What a leader finds, or appends, counts before its followers have it.
+        data, _ = log.core.read(offset, log.log_end_offset, LOAD_BYTES)
         records = decode(data, start_offset=offset, control=True)
         for count, record in enumerate(records):
             yield record
@@ -89,6 +106,50 @@ def append(broker: Broker, place: TopicPartition, batch: bytes) -> int:
     except OSError as error:
         LOGGER.error("%s can't be written: %s", place, error)
         raise error_for(ErrorCode.NOT_COORDINATOR) from error
-    if outcome.error_code != ErrorCode.NONE:
-        raise error_for(APPEND_ERRORS.get(outcome.error_code, outcome.error_code))
+    problem = refusal_of(outcome.error_code)
+    if problem is not None:
+        raise problem
     return outcome.base_offset
+
+
+def to_be_committed(broker: Broker, place: TopicPartition) -> asyncio.Future[int] | None:
+    """None if the followers in sync have all that is in the log now; else what tells, when they
+    have it or never will, with which error code. KafkaError if this broker does not lead.
+    """
+    partition = broker.partition(place)
+    if partition is None:
+        raise error_for(ErrorCode.NOT_COORDINATOR)
+    if partition.replication is None or partition.high_watermark >= partition.log_end_offset:
+        return None
+    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def tell(error_code: int) -> None:
+        if not told.done():
+            told.set_result(error_code)
+
+    partition.when_committed(partition.log_end_offset, tell)
+    return told
+
+
+async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> None:
+    """Wait for what `to_be_committed` gave; KafkaError in a coordinator's terms."""
+    await asyncio.wait({told}, timeout=timeout_s)
+    problem = refusal_of(told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT)
+    if problem is not None:
+        raise problem
+
+
+def refusal_of(error_code: int) -> KafkaError | None:
+    """What a client of the coordinator is told of an append's error; None for none."""
+    if error_code == ErrorCode.NONE:
+        return None
+    return error_for(APPEND_ERRORS.get(error_code, error_code))
+
+
+async def committed(broker: Broker, place: TopicPartition, timeout_s: float | None = None) -> None:
+    """Wait until the followers in sync have all that is in the log now; KafkaError if that is not
+    to be.
+    """
+    told = to_be_committed(broker, place)
+    if told is not None:
+        await settle(told, timeout_s)

@@ -4,24 +4,28 @@ it ends is the coordinator, or an administrator (WriteTxnMarkers).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kstore.broker.runtime.coordinator_log import to_be_committed
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.state.transaction_state import PREPARE_COMMIT, TV_2, Transaction
-from kstore.errors import ErrorCode, error_for
+from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["MARKERS_PER_TURN", "write_marker", "write_markers"]
+__all__ = ["MARKERS_PER_TURN", "PASSED_OVER", "commit_markers", "write_marker", "write_markers"]
 
 LOGGER = logging.getLogger(__name__)
 MARKERS_PER_TURN = 32
 """How many markers are written before other work on the loop has its turn."""
+COMMIT_SECONDS = 25.0
+"""How long followers may take for a marker; then it is written again."""
 PASSED_OVER = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -102,3 +106,29 @@ def write_marker(
     if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC and broker.groups is not None:
         broker.groups.transaction_ended(place.partition, producer_id, committed=committed)
     return error_code
+
+
+async def commit_markers(
+    broker: Broker, places: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Wait until the followers in sync have the markers just written; an error code for each place
+    where that is not to be.
+    """
+    found: dict[TopicPartition, int] = {}
+    waiting: dict[TopicPartition, asyncio.Future[int]] = {}
+    for place in places:
+        try:
+            told = to_be_committed(broker, place)
+        except KafkaError:
+            found[place] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            if told is not None:
+                waiting[place] = told
+    if waiting:
+        await asyncio.wait(waiting.values(), timeout=COMMIT_SECONDS)
+    for place, told in waiting.items():
+        code = told.result() if told.done() else int(ErrorCode.REQUEST_TIMED_OUT)
+        # Too few in sync by now, but those that are have it.
+        if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            found[place] = code
+    return found

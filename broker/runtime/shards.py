@@ -1,27 +1,32 @@
 """Runs the group shards: one per partition of __consumer_offsets, loaded from its log, driven by
 requests and timers.
 
-The decisions are broker/state's. Here a decision's records are appended, then it is taken over,
-then its answers go out, in one turn of the loop, so that no two decisions are made on the same
-state.
+The decisions are broker/state's. Here a decision's records are appended, then it is taken over, in
+one turn of the loop, so that no two decisions are made on the same state. Then its answers go out:
+at once, or, where followers have to have the records, once they do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
 
 from kstore._fast.builder import build_batch
 from kstore._fast.records import Record
+from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.coordinator_log import (
+    COMMIT_SECONDS,
     TURN_SECONDS,
     append,
-    log_of,
     partition_of,
     read_records,
+    refusal_of,
+    settle,
+    to_be_committed,
 )
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
@@ -35,8 +40,7 @@ from kstore.broker.state.group_result import (
     Token,
 )
 from kstore.broker.state.group_shard import GroupShard
-from kstore.broker.state.topic_rules import NewTopic, TopicError
-from kstore.errors import ErrorCode, error_for
+from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.log_records import (
     RECORD_TYPES,
     decode_key,
@@ -48,7 +52,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.log import Log
+    from kstore.broker.state.topic_rules import NewTopic
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "partition_of",
 ]
 
+T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
 ANSWERS_PER_TURN = 32
 RETRY_MS = 1000
@@ -67,8 +72,6 @@ RETRY_MS = 1000
 INT16 = Struct(">h")
 MARKER_TYPE = Struct(">hh")
 ABORT, COMMIT = 0, 1
-LOAD_WAIT_SECONDS = 1.0
-"""How long a client that looks for its coordinator may be kept waiting for the groups to load."""
 
 
 class Asker(Protocol):
@@ -87,39 +90,27 @@ class Asker(Protocol):
         """Where it is."""
 
 
-class GroupPartition:
+class GroupPartition(CoordinatorPartition):
     """One partition of __consumer_offsets: its log, its shard, its timers, its parked requests."""
 
-    def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
+    def __init__(self, coordinator: GroupCoordinator, place: TopicPartition) -> None:
+        super().__init__(coordinator.broker, place)
         self._coordinator = coordinator
-        self._place = TopicPartition(OFFSETS_TOPIC, index)
         self.shard = GroupShard(coordinator.settings)
-        self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """NONE once it is loaded; what to answer until then, or after a failure."""
         self._timers: TimerTable[TimerKey, TimerEvent] = TimerTable(
             coordinator.loop, self._timer_fired
         )
 
-    @property
-    def log(self) -> Log:
-        """The partition's log; KafkaError if this broker does not have it."""
-        return log_of(self._coordinator.broker, self._place)
-
-    async def load(self) -> None:
-        """Replay the log and start the members' sessions; a bad record makes it unavailable."""
-        from kstore.log.errors import LogError
-
-        try:
-            await self._replay_log()
-        except (ValueError, LogError) as error:
-            self.error_code = ErrorCode.NOT_COORDINATOR
-            LOGGER.error("the groups of %s can't be loaded: %s", self._place, error)
-            return
-        self.error_code = ErrorCode.NONE
+    def loaded(self) -> None:
+        """Start the members' sessions."""
         for result in self.shard.loaded(self._coordinator.context()):
-            self._take(result)
+            try:
+                self._take(result)
+            except KafkaError as error:
+                LOGGER.error("%s: a group can't go on where it was: %s", self.place, error)
 
-    async def _replay_log(self) -> None:
+    async def replay_log(self) -> None:
+        """Take over every record of the log."""
         async for record in read_records(self.log):
             self._replay(record)
 
@@ -149,27 +140,39 @@ class GroupPartition:
         """Decide, append, and answer, at once or when the group is ready to. KafkaError if it
         can't.
         """
-        if self.error_code != ErrorCode.NONE:
-            raise error_for(self.error_code)
+        self.check()
         parked: asyncio.Future[Message] = self._coordinator.loop.create_future()
         result = self.shard.handle(request, self._coordinator.context(parked, asked))
         self._take(result)
-        return result.response if result.response is not None else await parked
+        if result.response is None:
+            return await parked
+        await self.settled()
+        return result.response
+
+    async def settled(self) -> None:
+        """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
+        told = to_be_committed(self.broker, self.place)
+        if told is not None:
+            await settle(told, COMMIT_SECONDS)
 
     def expire_offsets(self) -> None:
         """Delete what is past its retention."""
         if self.error_code == ErrorCode.NONE:
-            self._take(self.shard.expire_offsets(self._coordinator.now_ms()))
+            result = self.shard.expire_offsets(self._coordinator.now_ms())
+            if result.records:
+                self._take(result)
 
     def forget_topic(self, name: str) -> None:
         """Delete all offsets of a deleted topic."""
         if self.error_code == ErrorCode.NONE:
-            self._take(self.shard.forget_topic(name))
+            result = self.shard.forget_topic(name)
+            if result.records:
+                self._take(result)
 
     def close(self) -> None:
         """Stop the timers and tell everybody parked to look for another coordinator."""
+        super().close()
         self._timers.clear()
-        self.error_code = ErrorCode.NOT_COORDINATOR
         for token, response in self.shard.unloaded():
             _answer(token, response)
 
@@ -178,7 +181,7 @@ class GroupPartition:
         try:
             self._take(result)
         except Exception:
-            LOGGER.exception("%s: %r is tried again in %d ms", self._place, event, RETRY_MS)
+            LOGGER.exception("%s: %r is tried again in %d ms", self.place, event, RETRY_MS)
             self._timers.set(("retry", repr(event)), RETRY_MS, event)
 
     def _take(self, result: Result) -> None:
@@ -190,7 +193,33 @@ class GroupPartition:
                 self._timers.cancel(change.key)
             elif not (change.only_if_absent and change.key in self._timers):
                 self._timers.set(change.key, change.delay_ms, change.event)
-        self._answer_some(result.completions)
+        if result.completions:
+            told = to_be_committed(self.broker, self.place)
+            if told is None:
+                self._answer_some(result.completions)
+            else:
+                self._answer_when(told, result.completions)
+
+    def _answer_when(
+        self, told: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
+    ) -> None:
+        """Answer once the followers have what the answers rest on, or tell why not."""
+
+        def give_up() -> None:
+            if not told.done():
+                told.set_result(ErrorCode.REQUEST_TIMED_OUT)
+
+        def answer(_: asyncio.Future[int]) -> None:
+            timer.cancel()
+            problem = refusal_of(told.result())
+            if problem is None:
+                self._answer_some(completions)
+                return
+            for token, _response in completions:
+                _refuse(token, problem)
+
+        timer = self._coordinator.loop.call_later(COMMIT_SECONDS, give_up)
+        told.add_done_callback(answer)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """A marker was appended; while the log is being read, the marker will be read too."""
@@ -214,7 +243,8 @@ class GroupPartition:
             base_sequence=-1 if result.producer is None else 0,
             transactional=result.producer is not None,
         )
-        return self._coordinator.append(self._place, batch)
+        self.check()  # not if it was given up, and is led anew meanwhile
+        return append(self.broker, self.place, batch)
 
     def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
         """A big group's answers are spread over turns of the loop."""
@@ -225,109 +255,74 @@ class GroupPartition:
             self._coordinator.loop.call_soon(self._answer_some, rest)
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[GroupPartition]):
     """All group partitions of this broker, and what is common to them."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.loop = asyncio.get_running_loop()
+        super().__init__(broker, OFFSETS_TOPIC, lambda place: GroupPartition(self, place))
         self.settings = _settings(broker.config)
         self.internal_topics: Any = None
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
-        self._partitions: list[GroupPartition] = []
-        self._loading: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Begin to load the groups, if there are any; requests are told to wait until theirs are
-        in.
-        """
-        topic = self.broker.image.topics.get(OFFSETS_TOPIC)
-        if topic is not None and not self._partitions:
-            self._partitions = [GroupPartition(self, i) for i in range(len(topic.partitions))]
-            self._loading = self.loop.create_task(self._load())
-            self._schedule_expiry()
-
-    async def _load(self) -> None:
-        for partition in sorted(self._partitions, key=lambda item: item.log.size_bytes):
-            await partition.load()
+    def begin(self) -> None:
+        """There are groups: look for offsets past their retention now and then."""
+        self._schedule_expiry()
 
     async def close(self) -> None:
         """Stop loading and timers; answer everybody parked."""
         if self._expiry is not None:
             self._expiry.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
-        for partition in self._partitions:
-            partition.close()
-        self._partitions = []
+        await super().close()
 
-    async def ensure(self) -> None:
-        """Make __consumer_offsets if it is missing, and wait for new partitions to be ready;
-        TopicError.
-        """
-        if self._partitions:
-            return
-        config = self.broker.config
-        await self.broker.topics.ensure(
-            NewTopic(
-                OFFSETS_TOPIC,
-                config["offsets.topic.num.partitions"],
-                config["offsets.topic.replication.factor"],
-                configs=offsets_topic_configs(config),
-            )
-        )
-        self.start()
-        await self.wait_loaded()
-
-    async def wait_loaded(self) -> None:
-        """Wait a moment for loading to end; requests of what is not loaded by then are refused."""
-        if self._loading is not None and not self._loading.done():
-            await asyncio.wait({self._loading}, timeout=LOAD_WAIT_SECONDS)
+    def new_topic(self) -> NewTopic:
+        """__consumer_offsets, as the settings want it."""
+        return self.as_configured("offsets.topic", offsets_topic_configs(self.broker.config))
 
     async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
         """Let the group's shard answer; KafkaError where it can't, in Kafka's terms."""
         partition = await self.partition(group_id)
         return await partition.handle(request, ctx)
 
+    async def read(self, group_id: str, view: Callable[[GroupShard], T]) -> T:
+        """What the group's shard shows now, once it can't be lost any more; KafkaError."""
+        partition = await self.loaded_partition(group_id)
+        shown = view(partition.shard)
+        await partition.settled()
+        return shown
+
     async def partition(self, group_id: str) -> GroupPartition:
-        """The partition that keeps a group, made if none exists yet; KafkaError."""
-        try:
+        """The partition that keeps a group, made by a broker that is alone if none exists yet;
+        KafkaError.
+        """
+        if self.broker.cluster is None and not self.partitions:
             await self.ensure()
-        except TopicError as error:
-            LOGGER.error("%s can't be made: %s", OFFSETS_TOPIC, error)
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
-        return self._partitions[partition_of(group_id, len(self._partitions))]
+        return self.find(group_id)
 
     async def loaded_partition(self, group_id: str) -> GroupPartition:
         """As `partition`, but KafkaError until it is loaded."""
         partition = await self.partition(group_id)
-        if partition.error_code != ErrorCode.NONE:
-            raise error_for(partition.error_code)
+        partition.check()
         return partition
-
-    @property
-    def partitions(self) -> list[GroupPartition]:
-        """All partitions; none if nobody has used a group yet."""
-        return self._partitions
 
     async def forget_topic(self, name: str) -> None:
         """A topic was deleted: no group has offsets in it any more."""
         await self.wait_loaded()
-        for partition in self._partitions:
-            partition.forget_topic(name)
+        for partition in self.partitions:
+            try:
+                partition.forget_topic(name)
+            except KafkaError as error:
+                LOGGER.error("%s: offsets of %s stay: %s", partition.place, name, error)
+
+    def forget_soon(self, name: str) -> None:
+        """As `forget_topic`, beside whatever else there is to do."""
+        self.spawn(self.forget_topic(name))
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
         """A transaction's marker was appended to a partition of __consumer_offsets."""
-        if index < len(self._partitions):
-            self._partitions[index].transaction_ended(producer_id, committed=committed)
-
-    def append(self, place: TopicPartition, batch: bytes) -> int:
-        """Append to a partition's log and return the base offset; KafkaError in the coordinator's
-        terms.
-        """
-        return append(self.broker, place, batch)
+        found = self._by_index.get(index)
+        if found is not None:
+            found.transaction_ended(producer_id, committed=committed)
 
     def now_ms(self) -> int:
         """Wall time."""
@@ -358,7 +353,7 @@ class GroupCoordinator:
 
     def _expire_offsets(self) -> None:
         self._schedule_expiry()
-        for delay, partition in enumerate(self._partitions):
+        for delay, partition in enumerate(self.partitions):
             self.loop.call_later(delay * TURN_SECONDS, partition.expire_offsets)
 
 
@@ -375,6 +370,12 @@ def _answer(token: Token, response: Message) -> None:
     assert isinstance(token, asyncio.Future)
     if not token.done():  # its connection may be gone
         token.set_result(response)
+
+
+def _refuse(token: Token, problem: KafkaError) -> None:
+    assert isinstance(token, asyncio.Future)
+    if not token.done():
+        token.set_exception(problem)
 
 
 def _settings(config: Any) -> GroupSettings:

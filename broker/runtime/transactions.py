@@ -2,8 +2,9 @@
 driven by requests and by the clock.
 
 The decisions are broker/state's. Here a decided state is appended and taken over, and the markers
-of a prepared transaction are written, at once: all partitions are on this broker. What a crash
-leaves prepared is completed at the next start.
+of a prepared transaction are written: at once where all partitions are on this broker, through
+marker_sender.py in a cluster. What a crash leaves prepared is completed by whoever serves the
+partition next.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore._fast.builder import build_batch
+from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.coordinator_log import (
+    COMMIT_SECONDS,
     append,
-    log_of,
-    partition_of,
+    committed,
     read_records,
+    to_be_committed,
 )
 from kstore.broker.runtime.markers import MARKERS_PER_TURN, write_markers
 from kstore.broker.runtime.producer_ids import producer_ids_of
 from kstore.broker.runtime.topics import TRANSACTION_TOPIC, transaction_topic_configs
-from kstore.broker.state.topic_rules import NewTopic, TopicError
 from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transaction_state import Transaction, TransactionRecord
 from kstore.broker.state.transaction_steps import Claim, Decision
@@ -38,50 +40,49 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.marker_sender import MarkerSender
+    from kstore.broker.state.topic_rules import NewTopic
 
 __all__ = ["TransactionCoordinator", "TransactionPartition", "transactions_of"]
 
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
-LOAD_WAIT_SECONDS = 1.0
-"""How long a client that looks for its coordinator may be kept waiting."""
 RETRY_SECONDS = 1.0
 """When markers can't be written, they are tried again after so long."""
+RETRY_ELSEWHERE_SECONDS = 0.1
+"""The same in a cluster, where another broker may lead by then."""
 EXPIRED_PER_TURN = 500
 
 
-class TransactionPartition:
+class TransactionPartition(CoordinatorPartition):
     """One partition of __transaction_state: its place and its shard."""
 
-    def __init__(self, coordinator: TransactionCoordinator, index: int) -> None:
-        self._broker = coordinator.broker
-        self.place = TopicPartition(TRANSACTION_TOPIC, index)
+    def __init__(self, coordinator: TransactionCoordinator, place: TopicPartition) -> None:
+        super().__init__(coordinator.broker, place)
+        self._coordinator = coordinator
         self.shard = TransactionShard(coordinator.settings)
-        self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """NONE once it is loaded; what to answer until then, or after a failure."""
+        self.completing: set[str] = set()
+        """The transactional ids whose markers are being written."""
 
     @property
     def coordinator_epoch(self) -> int:
         """The epoch in the markers: it grows with each new leader of the partition."""
-        image = self._broker.image.partition(*self.place)
-        return 0 if image is None else image.leader_epoch
+        partition = self.broker.partition(self.place)
+        return 0 if partition is None else partition.leader_epoch
 
-    async def load(self) -> None:
-        """Replay the log; a bad record makes the partition unavailable."""
-        from kstore.log.errors import LogError
+    async def replay_log(self) -> None:
+        """Take over every record of the log."""
+        async for record in read_records(self.log):
+            key_bytes, value_bytes = record.key, record.value
+            key = None if key_bytes is None else decode_transaction_key(key_bytes)
+            if key is not None:
+                value = None if value_bytes is None else decode_transaction_value(value_bytes)
+                self.shard.replay(TransactionRecord(key, value))
 
-        try:
-            async for record in read_records(log_of(self._broker, self.place)):
-                key_bytes, value_bytes = record.key, record.value
-                key = None if key_bytes is None else decode_transaction_key(key_bytes)
-                if key is not None:
-                    value = None if value_bytes is None else decode_transaction_value(value_bytes)
-                    self.shard.replay(TransactionRecord(key, value))
-        except (ValueError, LogError, KafkaError) as error:
-            self.error_code = ErrorCode.NOT_COORDINATOR
-            LOGGER.error("the transactions of %s can't be loaded: %s", self.place, error)
-            return
-        self.error_code = ErrorCode.NONE
+    def loaded(self) -> None:
+        """Complete what is prepared."""
+        for transaction in self.shard.prepared():
+            self._coordinator.complete_later(self, transaction.transactional_id)
 
     def take(self, transaction: Transaction) -> None:
         """Append a decided state and take it over. KafkaError if it can't be appended: then
@@ -92,6 +93,7 @@ class TransactionPartition:
 
     def append(self, records: Iterable[TransactionRecord]) -> None:
         """Append records; KafkaError in a coordinator's terms."""
+        self.check()  # not if it was given up, and is led anew meanwhile
         batch = build_batch(
             [
                 (
@@ -100,95 +102,86 @@ class TransactionPartition:
                 )
                 for item in records
             ],
-            timestamp=self._broker.now_ms(),
+            timestamp=self.broker.now_ms(),
         )
-        append(self._broker, self.place, batch)
+        append(self.broker, self.place, batch)
+
+    def is_settled(self) -> bool:
+        """Whether all that was decided so far can't be lost any more, as far as that is asked
+        for; KafkaError if this broker does not lead.
+        """
+        return not self._coordinator.durable and to_be_committed(self.broker, self.place) is None
+
+    async def settled(self, timeout_s: float | None = COMMIT_SECONDS) -> None:
+        """Wait until all that was decided so far is on the disk, if that is asked for, and with the
+        followers in sync; KafkaError if that is not to be, or not in time.
+        """
+        if self._coordinator.durable:
+            await self._flushed()
+        await committed(self.broker, self.place, timeout_s)
+
+    async def _flushed(self) -> None:
+        log = self.log
+        done: asyncio.Future[bool] = self._coordinator.loop.create_future()
+
+        def tell(good: bool) -> None:
+            if not done.done():
+                done.set_result(good)
+
+        self.broker.commits.wait([(log, log.log_end_offset)], tell)
+        if not await done:
+            raise error_for(ErrorCode.NOT_COORDINATOR)
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator[TransactionPartition]):
     """All transaction partitions of this broker, and what is common to them."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.loop = asyncio.get_running_loop()
+        super().__init__(broker, TRANSACTION_TOPIC, lambda place: TransactionPartition(self, place))
         self.settings = _settings(broker.config)
         self.producer_ids = producer_ids_of(broker)
         self.durable = broker.config["kstore.flush.policy"] == "always"
         """Whether a decision counts only once it is on the disk."""
-        self._partitions: list[TransactionPartition] = []
-        self._loading: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._completing: set[str] = set()
+        self._sender: MarkerSender | None = None
+        if broker.cluster is not None:
+            from kstore.broker.runtime.marker_sender import MarkerSender
 
-    # ---- start and end ----
+            self._sender = MarkerSender(broker)
 
-    def start(self) -> None:
-        """Begin to load what there is; prepared transactions are completed then."""
-        topic = self.broker.image.topics.get(TRANSACTION_TOPIC)
-        if topic is None or self._partitions:
-            return
-        self._partitions = [TransactionPartition(self, i) for i in range(len(topic.partitions))]
-        self._loading = self.loop.create_task(self._load())
+    def begin(self) -> None:
+        """There are transactions: look now and then for what has run out of time."""
         config = self.broker.config
         overdue_ms = config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
         expiry_ms = config["transaction.remove.expired.transaction.cleanup.interval.ms"]
         self._every(overdue_ms / 1000, self._abort_overdue)
         self._every(expiry_ms / 1000, self._forget_expired)
 
-    async def _load(self) -> None:
-        for partition in self._partitions:
-            await partition.load()
-            for transaction in partition.shard.prepared():
-                self._complete_later(partition, transaction.transactional_id)
-
     async def close(self) -> None:
         """Stop loading, timers and what is under way: the next start takes it up again."""
-        tasks = list(self._tasks)
-        if self._loading is not None:
-            tasks.append(self._loading)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for partition in self._partitions:
-            partition.error_code = ErrorCode.NOT_COORDINATOR
+        if self._sender is not None:
+            await self._sender.close()
+        await super().close()
 
-    async def ensure(self) -> None:
-        """Make __transaction_state if it is missing, and wait a moment for it to be loaded;
-        KafkaError.
-        """
-        if not self._partitions:
-            config = self.broker.config
-            try:
-                await self.broker.topics.ensure(
-                    NewTopic(
-                        TRANSACTION_TOPIC,
-                        config["transaction.state.log.num.partitions"],
-                        config["transaction.state.log.replication.factor"],
-                        configs=transaction_topic_configs(config),
-                    )
-                )
-            except TopicError as error:
-                LOGGER.error("%s can't be made: %s", TRANSACTION_TOPIC, error)
-                raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
-            self.start()
-        if self._loading is not None and not self._loading.done():
-            await asyncio.wait({self._loading}, timeout=LOAD_WAIT_SECONDS)
+    def new_topic(self) -> NewTopic:
+        """__transaction_state, as the settings want it."""
+        configs = transaction_topic_configs(self.broker.config)
+        return self.as_configured("transaction.state.log", configs)
 
     # ---- who is asked ----
 
-    @property
-    def partitions(self) -> list[TransactionPartition]:
-        """All partitions; none if nobody has used a transaction yet."""
-        return self._partitions
-
     def partition(self, transactional_id: str) -> TransactionPartition:
         """The loaded partition that keeps a transactional id; KafkaError if there is none."""
-        if not self._partitions:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
-        found = self._partitions[partition_of(transactional_id, len(self._partitions))]
-        if found.error_code != ErrorCode.NONE:
-            raise error_for(found.error_code)
+        found = self.find(transactional_id)
+        found.check()
         return found
+
+    async def settled(self, transactional_id: str) -> None:
+        """Wait until what was decided on the transactional id can't be lost any more; KafkaError
+        if it may be.
+        """
+        partition = self.partition(transactional_id)
+        if not partition.is_settled():
+            await partition.settled()
 
     # ---- decisions made to happen ----
 
@@ -269,43 +262,39 @@ class TransactionCoordinator:
         that who reads it and who goes on with the next transaction finds it done.
         """
         transaction = decision.transaction
-        if transaction is None:
+        if transaction is not None:
+            partition.take(transaction)
+            if partition.shard.is_prepared(transaction.transactional_id):
+                return self._end(partition, transaction, decision)
+            if self.durable:
+                return self._when_settled(partition, decision)
+        # What was answered rests on what was decided before, too.
+        if self._sender is None or partition.is_settled():
             return decision
-        partition.take(transaction)
-        if not partition.shard.is_prepared(transaction.transactional_id):
-            return self._when_durable(partition, decision) if self.durable else decision
-        if self.durable or len(transaction.partitions) > MARKERS_PER_TURN:
+        return self._when_settled(partition, decision)
+
+    def _end(
+        self, partition: TransactionPartition, prepared: Transaction, decision: Decision
+    ) -> Decision | Awaitable[Decision]:
+        alone = self._sender is None and not self.durable
+        if not alone or len(prepared.partitions) > MARKERS_PER_TURN:
             return self._complete_first(partition, decision)
-        self._complete_now(partition, transaction)
+        self._complete_now(partition, prepared)
         return decision
 
-    async def _when_durable(self, partition: TransactionPartition, decision: Decision) -> Decision:
-        await self._flushed(partition)
+    async def _when_settled(self, partition: TransactionPartition, decision: Decision) -> Decision:
+        await partition.settled()
         return decision
 
     async def _complete_first(
         self, partition: TransactionPartition, decision: Decision
     ) -> Decision:
         assert decision.transaction is not None
-        # Not before the decision is on the disk: a marker without it would be half a transaction.
-        if self.durable:
-            await self._flushed(partition)
-        work = self._complete(partition, decision.transaction.transactional_id)
+        work = self.spawn(self._complete(partition, decision.transaction.transactional_id))
+        await partition.settled()
         # It is decided: a partition that can't be written now does not hold the answer up for long.
-        await asyncio.wait({self._spawn(work)}, timeout=RETRY_SECONDS)
+        await asyncio.wait({work}, timeout=RETRY_SECONDS)
         return decision
-
-    async def _flushed(self, partition: TransactionPartition) -> None:
-        log = log_of(self.broker, partition.place)
-        done: asyncio.Future[bool] = self.loop.create_future()
-
-        def tell(good: bool) -> None:
-            if not done.done():
-                done.set_result(good)
-
-        self.broker.commits.wait([(log, log.log_end_offset)], tell)
-        if not await done:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
 
     # ---- prepared transactions ----
 
@@ -313,38 +302,51 @@ class TransactionCoordinator:
         """In this turn of the loop; what fails is tried again later."""
         left = write_markers(self.broker, prepared, partition.coordinator_epoch)
         if left or not self._completed(partition, prepared.transactional_id):
-            self._complete_later(partition, prepared.transactional_id, RETRY_SECONDS)
+            self.complete_later(partition, prepared.transactional_id, RETRY_SECONDS)
 
-    def _complete_later(
+    def complete_later(
         self, partition: TransactionPartition, transactional_id: str, delay_s: float = 0.0
     ) -> None:
+        """Write the markers of a prepared transaction beside the requests."""
+
         async def wait_and_complete() -> None:
             await asyncio.sleep(delay_s)
             await self._complete(partition, transactional_id)
 
-        self._spawn(wait_and_complete())
+        self.spawn(wait_and_complete())
 
     async def _complete(self, partition: TransactionPartition, transactional_id: str) -> None:
-        """Write the markers of a prepared transaction, some per turn, until all are written."""
-        if transactional_id in self._completing:
+        """Write the markers of a prepared transaction until all are written, or another broker has
+        to.
+        """
+        if transactional_id in partition.completing:
             return
-        self._completing.add(transactional_id)
+        partition.completing.add(transactional_id)
         try:
+            # Not before the decision is safe: a marker without it would be half a transaction.
+            await partition.settled(timeout_s=None)
             prepared = partition.shard.transactions[transactional_id]
+            retry_s = RETRY_SECONDS if self._sender is None else RETRY_ELSEWHERE_SECONDS
             left = sorted(prepared.partitions)
-            while left:
+            while left and partition.error_code == ErrorCode.NONE:
                 left = await self._write_some(partition, prepared, left)
                 if left:
-                    await asyncio.sleep(RETRY_SECONDS)
-            while not self._completed(partition, transactional_id):
-                await asyncio.sleep(RETRY_SECONDS)
+                    await asyncio.sleep(retry_s)
+            while partition.error_code == ErrorCode.NONE:
+                if self._completed(partition, transactional_id):
+                    return
+                await asyncio.sleep(retry_s)
+        except KafkaError as error:
+            LOGGER.info("%r is not completed here: %s", transactional_id, error)
         finally:
-            self._completing.discard(transactional_id)
+            partition.completing.discard(transactional_id)
 
     async def _write_some(
         self, partition: TransactionPartition, prepared: Transaction, places: list[TopicPartition]
     ) -> list[TopicPartition]:
         """Try each place once; those that failed are returned."""
+        if self._sender is not None:
+            return await self._sender.write(prepared, partition.coordinator_epoch, places)
         failed: list[TopicPartition] = []
         for begin in range(0, len(places), MARKERS_PER_TURN):
             some = places[begin : begin + MARKERS_PER_TURN]
@@ -376,9 +378,7 @@ class TransactionCoordinator:
                     continue
                 LOGGER.info("the transaction of %r has timed out", transactional_id)
                 partition.take(prepared)
-                if self.durable:
-                    await self._flushed(partition)
-                self._complete_later(partition, transactional_id)
+                self.complete_later(partition, transactional_id)
             await asyncio.sleep(0)
 
     async def _forget_expired(self) -> None:
@@ -395,7 +395,7 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     def _loaded(self) -> list[TransactionPartition]:
-        return [item for item in self._partitions if item.error_code == ErrorCode.NONE]
+        return [item for item in self.partitions if item.error_code == ErrorCode.NONE]
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do it now and then; a failure is told, and the next time comes."""
@@ -408,19 +408,7 @@ class TransactionCoordinator:
                 except Exception:
                     LOGGER.exception("%s failed; it is tried again", work.__name__)
 
-        self._spawn(again())
-
-    def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        problem = None if task.cancelled() else task.exception()
-        if problem is not None:
-            LOGGER.error("a transaction could not be completed", exc_info=problem)
+        self.spawn(again())
 
 
 def transactions_of(broker: Broker) -> TransactionCoordinator:

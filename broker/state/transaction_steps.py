@@ -86,11 +86,9 @@ def init_producer_id(
         return Decision(ErrorCode.PRODUCER_FENCED)
     if current.state == ONGOING:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, fence(current, now_ms))
-    if is_epoch_exhausted(current.producer_epoch) and (
-        claim is None or claim.producer_epoch == current.producer_epoch
-    ):
+    if _needs_new_id(current, claim):
         producer_id, epoch = new_producer_id(), 0
-        last_epoch = current.producer_epoch if claim is not None else NO_PRODUCER_EPOCH
+        last_epoch = claim.producer_epoch if claim is not None else NO_PRODUCER_EPOCH
     else:
         found = _next_epoch(current, claim)
         if found is None:
@@ -122,6 +120,19 @@ def _is_known_producer(current: Transaction, claim: Claim) -> bool:
             claim.producer_id == current.previous_producer_id
             and is_epoch_exhausted(claim.producer_epoch)
         )
+    )
+
+
+def _needs_new_id(current: Transaction, claim: Claim | None) -> bool:
+    """Whether the id has no epoch left for the producer. An abort may have taken the last one of
+    all, which nobody may have; its producer is one behind.
+    """
+    if not is_epoch_exhausted(current.producer_epoch):
+        return False
+    if claim is None or claim.producer_epoch == current.producer_epoch:
+        return True
+    return current.producer_epoch == LAST_EPOCH and claim.producer_epoch == (
+        current.last_producer_epoch
     )
 
 

@@ -72,6 +72,7 @@ class Host:
         self.config = SETTINGS
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Any = None
+        self.cluster = None
         self.image = self
         self.topics = _Topics(self)
         self.logs: dict[TopicPartition, Any] = {}
@@ -87,7 +88,7 @@ class Host:
 
     def partition(self, place: TopicPartition) -> Any:
         log = self.logs.get(place)
-        return None if log is None else type("Partition", (), {"log": log})
+        return None if log is None else type("Partition", (), {"log": log, "replication": None})
 
     def append(self, place: TopicPartition, batch: bytes) -> Outcome:
         if isinstance(self.failure, OSError):

@@ -1,0 +1,286 @@
+"""What the coordinators of groups and of transactions have in common: which partitions of their
+topic this broker serves, and whose they are.
+
+A broker that is alone serves all of them. In a cluster it serves those that it leads: one is loaded
+when this broker becomes its leader, and dropped with all that it knows when it is no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kstore.broker.runtime.coordinator_log import committed, log_of, partition_of
+from kstore.broker.runtime.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kstore.broker.state.topic_rules import NewTopic, TopicError
+from kstore.config.broker import SourceKind
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.log import Log
+
+__all__ = ["Coordinator", "CoordinatorPartition", "watch_leadership"]
+
+LOGGER = logging.getLogger(__name__)
+LOAD_WAIT_SECONDS = 1.0
+"""How long a client that looks for its coordinator may be kept waiting for a partition to load."""
+DEFAULT_REPLICAS = 3
+"""In a cluster, where nothing is set; fewer while there are fewer brokers."""
+
+
+class CoordinatorPartition:
+    """One partition of a coordinator's topic, from its load until this broker stops serving it."""
+
+    def __init__(self, broker: Broker, place: TopicPartition) -> None:
+        self.broker = broker
+        self.place = place
+        self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        """NONE once it is loaded; what to answer until then, or after a failure."""
+        self.loading: asyncio.Task[None] | None = None
+
+    @property
+    def log(self) -> Log:
+        """The partition's log; KafkaError if this broker does not have it."""
+        return log_of(self.broker, self.place)
+
+    async def load(self, reading: asyncio.Lock) -> None:
+        """Replay the log; a bad record makes the partition unavailable.
+
+        What the leader before this one has left counts once the followers have it, too.
+        """
+        from kstore.log.errors import LogError
+
+        try:
+            await committed(self.broker, self.place)
+            async with reading:
+                await self.replay_log()
+        except (ValueError, LogError, KafkaError) as error:
+            self.error_code = ErrorCode.NOT_COORDINATOR
+            LOGGER.error("%s can't be loaded: %s", self.place, error)
+            return
+        # In the turn of the loop in which the last record was read: so none is missed.
+        if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self.error_code = ErrorCode.NONE
+            self.loaded()
+
+    async def replay_log(self) -> None:
+        """Take over every record of the log."""
+        raise NotImplementedError
+
+    def loaded(self) -> None:
+        """Begin to serve."""
+
+    def check(self) -> None:
+        """KafkaError unless it is loaded and served here."""
+        if self.error_code != ErrorCode.NONE:
+            raise error_for(self.error_code)
+
+    def close(self) -> None:
+        """Stop serving: whoever asks from now on has to look for another coordinator."""
+        self.error_code = ErrorCode.NOT_COORDINATOR
+        if self.loading is not None:
+            self.loading.cancel()
+
+
+P = TypeVar("P", bound=CoordinatorPartition)
+
+
+class Coordinator(Generic[P]):
+    """The partitions of a coordinator's topic that this broker serves."""
+
+    def __init__(self, broker: Broker, topic: str, make: Callable[[TopicPartition], P]) -> None:
+        self.broker = broker
+        self.loop = asyncio.get_running_loop()
+        self._topic = topic
+        self._make = make
+        self._by_index: dict[int, P] = {}
+        self._begun = False
+        self._reading = asyncio.Lock()  # one log at a time: each takes the loop's turns for itself
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ---- what is served ----
+
+    def start(self) -> None:
+        """Begin to load what this broker serves; requests are told to wait until it is in."""
+        image = self.broker.image.topics.get(self._topic)
+        if self.broker.cluster is None:
+            if image is not None and not self._by_index:
+                self._serve(range(len(image.partitions)))
+            return
+        entry = self.broker.table.topic(self._topic.encode())
+        if entry is not None:
+            self._serve(item.index for item in entry.partitions if item is not None and item.online)
+
+    def note_leadership(self, index: int, *, leads: bool) -> None:
+        """This broker has become a partition's leader, or is none."""
+        known = self._by_index.get(index)
+        if not leads:
+            if known is not None:
+                del self._by_index[index]
+                known.close()
+        elif known is None or known.error_code == ErrorCode.NOT_COORDINATOR:
+            self._by_index.pop(index, None)
+            self._serve([index])
+
+    def _serve(self, indexes: Iterable[int]) -> None:
+        made = {
+            index: self._make(TopicPartition(self._topic, index))
+            for index in indexes
+            if index not in self._by_index
+        }
+        self._by_index.update(made)
+        for partition in sorted(made.values(), key=_log_bytes):
+            partition.loading = self.spawn(partition.load(self._reading))
+        if made and not self._begun:
+            self._begun = True
+            self.begin()
+
+    def begin(self) -> None:
+        """The first partition is served: begin what is done by the clock."""
+
+    async def close(self) -> None:
+        """Stop loading and all that is under way; the next start takes it up again."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for partition in self._by_index.values():
+            partition.close()
+        self._by_index = {}
+
+    # ---- who is asked ----
+
+    @property
+    def partitions(self) -> list[P]:
+        """The partitions that are served here; none if nobody has used the coordinator yet."""
+        return list(self._by_index.values())
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has in the cluster; 0 while it is missing."""
+        if self.broker.cluster is None:
+            return len(self._by_index)
+        image = self.broker.image.topics.get(self._topic)
+        return 0 if image is None else len(image.partitions)
+
+    def find(self, name: str) -> P:
+        """The partition that keeps a group or transactional id, loaded or not; KafkaError if it is
+        not served here.
+        """
+        count = self.count
+        found = self._by_index.get(partition_of(name, count)) if count else None
+        if found is None:
+            raise error_for(ErrorCode.NOT_COORDINATOR)
+        return found
+
+    async def leader_of(self, name: str) -> int:
+        """The broker that serves a group or transactional id; the first question makes the topic.
+        KafkaError while there is none.
+        """
+        await self.ensure()
+        if self.broker.cluster is None:
+            return self.broker.node_id
+        count = self.count
+        index = partition_of(name, count) if count else 0
+        image = self.broker.image.partition(self._topic, index)
+        if image is None or image.leader not in self.broker.image.brokers:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        served = self._by_index.get(index)
+        if served is not None:
+            await self._wait_for([served])
+        return image.leader
+
+    async def ensure(self) -> None:
+        """Make the topic if it is missing, and wait a moment for what is served here to be loaded;
+        KafkaError.
+        """
+        clustered = self.broker.cluster is not None
+        if self._topic not in self.broker.image.topics or not (clustered or self._by_index):
+            try:
+                await self.broker.topics.ensure(self.new_topic())
+            except TopicError as error:
+                LOGGER.error("%s can't be made: %s", self._topic, error)
+                raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+            self.start()
+        if not clustered:
+            await self.wait_loaded()
+
+    def new_topic(self) -> NewTopic:
+        """The topic, as the settings want it."""
+        raise NotImplementedError
+
+    def as_configured(self, prefix: str, configs: Mapping[str, str]) -> NewTopic:
+        """The topic with the partitions and replicas that the settings of a prefix say.
+
+        Kafka wants all replicas from the beginning, and so it is here, where they are set.
+        """
+        config = self.broker.config
+        setting = f"{prefix}.replication.factor"
+        replicas: int = config[setting]
+        if self.broker.cluster is not None and config.source(setting).kind == SourceKind.DEFAULT:
+            replicas = min(DEFAULT_REPLICAS, len(self.broker.image.brokers))
+        return NewTopic(self._topic, config[f"{prefix}.num.partitions"], replicas, configs=configs)
+
+    async def wait_loaded(self) -> None:
+        """Wait a moment for loading to end; requests of what is not loaded by then are refused."""
+        await self._wait_for(self._by_index.values())
+
+    async def _wait_for(self, partitions: Iterable[P]) -> None:
+        tasks = {item.loading for item in partitions if item.loading is not None}
+        unfinished = {task for task in tasks if not task.done()}
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=LOAD_WAIT_SECONDS)
+
+    # ---- work beside requests ----
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it beside the requests; a failure is told, and the coordinator's end is its end."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            LOGGER.error("%s: what was under way has failed", self._topic, exc_info=problem)
+
+
+def watch_leadership(broker: Broker) -> None:
+    """In a cluster: have coordinators follow their partitions, and groups forget deleted topics."""
+
+    def note(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
+        coordinator: Any = None
+        if place.topic == OFFSETS_TOPIC:
+            coordinator = broker.groups
+            if coordinator is None and leads:
+                from kstore.broker.runtime.shards import coordinator_of
+
+                coordinator = coordinator_of(broker)
+        elif place.topic == TRANSACTION_TOPIC:
+            coordinator = broker.transactions
+            if coordinator is None and leads:
+                from kstore.broker.runtime.transactions import transactions_of
+
+                coordinator = transactions_of(broker)
+        if coordinator is not None:
+            coordinator.note_leadership(place.partition, leads=leads)
+
+    def forget(name: str) -> None:
+        if broker.groups is not None:
+            broker.groups.forget_soon(name)
+
+    broker.replica_manager.on_leadership.append(note)
+    broker.replica_manager.images.on_topic_deleted.append(forget)
+
+
+def _log_bytes(partition: CoordinatorPartition) -> int:
+    try:
+        return partition.log.size_bytes
+    except KafkaError:
+        return 0

@@ -1,0 +1,90 @@
+"""Questions to other brokers, many in one request: what is asked while a request to a broker is
+under way goes with the next one. What the questions are is the asker's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kstore.errors import KafkaError, NetworkError
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
+
+__all__ = ["PeerBatches"]
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+MAX_QUESTIONS = 500
+"""In one request; the rest goes with the next."""
+
+
+class PeerBatches(Generic[Q, A]):
+    """Questions of one kind, and who waits for their answers."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        request_of: Callable[[list[Q]], Message],
+        answers_of: Callable[[Any], Sequence[A]],
+        timeout_s: float,
+    ) -> None:
+        """``answers_of`` takes a response apart into the answers, in the order of the questions."""
+        self._broker = broker
+        self._request_of = request_of
+        self._answers_of = answers_of
+        self._timeout_s = timeout_s
+        self._waiting: dict[int, list[tuple[Q, asyncio.Future[A]]]] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}
+
+    async def ask(self, node_id: int, question: Q) -> A:
+        """The answer of a broker; KafkaError (mostly a NetworkError) if there is none."""
+        answer: asyncio.Future[A] = self._broker.loop.create_future()
+        self._waiting.setdefault(node_id, []).append((question, answer))
+        if node_id not in self._asking:
+            self._asking[node_id] = self._broker.loop.create_task(self._ask_all(node_id))
+        return await answer
+
+    async def close(self) -> None:
+        """Ask no more; whoever waits is told."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask_all(self, node_id: int) -> None:
+        some: list[tuple[Q, asyncio.Future[A]]] = []
+        try:
+            while node_id in self._waiting:
+                waiting = self._waiting.pop(node_id)
+                some, rest = waiting[:MAX_QUESTIONS], waiting[MAX_QUESTIONS:]
+                if rest:
+                    self._waiting[node_id] = rest
+                await self._ask_some(node_id, some)
+        finally:
+            del self._asking[node_id]
+            _tell(some + self._waiting.pop(node_id, []), NetworkError("this broker stops"))
+
+    async def _ask_some(self, node_id: int, some: list[tuple[Q, asyncio.Future[A]]]) -> None:
+        request = self._request_of([question for question, _ in some])
+        try:
+            response = await self._broker.peers.ask(node_id, request, self._timeout_s)
+        except KafkaError as problem:
+            _tell(some, problem)
+            return
+        answers = self._answers_of(response)
+        if len(answers) != len(some):
+            _tell(some, NetworkError(f"broker {node_id} has not answered all it was asked"))
+            return
+        for (_, waits), answer in zip(some, answers, strict=True):
+            if not waits.done():
+                waits.set_result(answer)
+
+
+def _tell(some: list[tuple[Q, asyncio.Future[A]]], problem: KafkaError) -> None:
+    for _, waits in some:
+        if not waits.done():
+            waits.set_exception(problem)
