@@ -143,7 +143,6 @@ class ClusterFolder:
     ) -> BrokerFolder:
         """Write the settings of a new broker, of a cluster of so many."""
         broker = BrokerFolder(self.path / f"broker{node_id}", node_id)
-        broker.path.mkdir(parents=True, exist_ok=True)
         replicas = min(3, brokers)
         settings = {
             "node.id": str(node_id),
@@ -156,6 +155,7 @@ class ClusterFolder:
             "transaction.state.log.min.isr": str(min(2, replicas)),
         } | dict(overrides)
         BrokerConfig.load(None, settings, {})  # a mistake is told before anything is written
+        broker.path.mkdir(parents=True, exist_ok=True)
         lines = [
             "# Written by `kstore cluster`, and yours to change.",
             f"# This broker alone: kstore serve {broker.properties}",

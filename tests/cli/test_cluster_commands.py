@@ -1,0 +1,152 @@
+"""`kstore cluster` as a user types it: start, look, kill, start again, add, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.cli.cluster_folder import ClusterFolder
+from tests.conformance.broker_process import free_port
+
+pytestmark = pytest.mark.slow
+
+
+class Shell:
+    """Runs `kstore cluster` on one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What it wrote: errors, if it is to fail."""
+        command = [sys.executable, "-m", "kstore", "cluster", *arguments, "--dir", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if code else done.stdout
+
+    def rows(self, code: int = 0) -> list[dict[str, Any]]:
+        """What status says of each broker."""
+        command = [sys.executable, "-m", "kstore", "cluster", "status", "--json"]
+        command += ["--dir", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path / "cluster")
+    yield shell
+    if ClusterFolder(shell.folder).brokers():
+        shell("stop")
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that are free."""
+    while True:
+        first = free_port()
+        with_next: list[socket.socket] = []
+        try:
+            for port in range(first, first + count):
+                with_next.append(socket.create_server(("127.0.0.1", port)))
+            return first
+        except OSError:
+            continue
+        finally:
+            for sock in with_next:
+                sock.close()
+
+
+def test_a_clusters_life(cluster: Shell) -> None:
+    port = free_ports(4)
+    said = json.loads(cluster("start", "-n", "3", "-p", str(port), "--json"))
+    addresses = [f"localhost:{port + i}" for i in range(3)]
+    assert said["bootstrap_servers"] == ",".join(addresses)
+    assert [row["broker"] for row in said["brokers"]] == [1, 2, 3]
+    rows = cluster.rows()
+    assert [row["address"] for row in rows] == addresses
+    assert [row["pid"] for row in rows] == [row["pid"] for row in said["brokers"]]
+    assert sum(row["controller"] for row in rows) == 1
+    for row in rows:
+        written = cluster.folder / f"broker{row['broker']}" / "pid"
+        assert int(written.read_text()) == row["pid"]
+        os.kill(row["pid"], 0)
+    assert "all brokers" in cluster("start", code=1)
+
+    assert cluster("kill", "2") == "killed broker 2\n"
+    assert "broker 2 does not run" in cluster("kill", "2", code=1)
+    assert [row["pid"] is None for row in cluster.rows(code=1)] == [False, True, False]
+    assert "1 of 3 brokers don't run: 2" in cluster("status", code=1)
+    assert f"broker 2 ready on {addresses[1]}" in cluster("start")
+    assert f"broker 4 ready on localhost:{port + 3}" in cluster("add")
+    assert len(cluster.rows()) == 4
+
+    assert cluster("stop") == "stopped 4 brokers\n"
+    assert cluster("stop") == "no broker was running\n"
+    assert all(row["pid"] is None for row in cluster.rows(code=1))
+    assert not list(cluster.folder.glob("broker*/pid"))
+
+
+def test_a_broker_that_was_started_by_hand_belongs_to_the_cluster(cluster: Shell) -> None:
+    cluster("start", "-n", "1", "-p", str(free_ports(1)))
+    cluster("stop")
+    properties = cluster.folder / "broker1" / "server.properties"
+    by_hand = subprocess.Popen(
+        [sys.executable, "-m", "kstore", "serve", str(properties)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with by_hand:
+        assert by_hand.stdout is not None
+        assert by_hand.stdout.readline().startswith("kstore ready on ")
+        (row,) = cluster.rows()
+        assert row["pid"] == by_hand.pid
+        assert row["controller"]
+        assert cluster("stop") == "stopped 1 brokers\n"
+        assert by_hand.wait(60) == 0
+
+
+def test_settings_are_given_to_every_broker(cluster: Shell) -> None:
+    cluster("start", "-n", "1", "-p", str(free_ports(1)), "--override", "num.partitions=7")
+    assert ClusterFolder(cluster.folder).broker(1).config()["num.partitions"] == 7
+
+
+def test_what_can_not_be_is_one_sentence(cluster: Shell, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} for broker 1 can't be had" in cluster(
+            "start", "-n", "1", "-p", str(port), code=1
+        )
+    assert not cluster.folder.exists()
+    assert "holds no cluster" in cluster("status", code=1)
+    assert "holds no cluster" in cluster("stop", code=1)
+    assert "num.partitions" in cluster("start", "--override", "num.partitions=no", code=2)
+    assert "is not KEY=VALUE" in cluster("start", "--override", "num.partitions", code=2)
+    file = tmp_path / "cluster"
+    file.write_text("in the way")
+    assert "Not a directory" in cluster("start", "-p", str(free_ports(3)), code=1)
+    file.unlink()
+
+
+def test_a_broker_that_can_not_start_ends_the_others(cluster: Shell) -> None:
+    patience = "kstore.coordination.session.timeout.ms=200"
+    cluster("start", "-n", "2", "-p", str(free_ports(2)), "--override", patience)
+    cluster("stop")
+    properties = cluster.folder / "broker2" / "server.properties"
+    with properties.open("a") as file:
+        file.write("log.segment.bytes=no\n")
+    assert "log.segment.bytes" in cluster("start", code=2)
+    properties.write_text(properties.read_text().replace("log.segment.bytes=no", "node.id=1"))
+    problem = cluster("start", code=1)
+    assert "can't start" in problem
+    assert "broker 1 is registered already" in problem
