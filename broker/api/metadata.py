@@ -44,6 +44,9 @@ TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 authorizer.
 """
 CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+NOT_YET = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
+"""Why a topic could not be made that the next attempt may make; clients know another word for it.
+"""
 FIRST_FLEXIBLE = 9
 MAX_EPOCH_BYTES = 9
 """What the tagged fields take at an answer's end where they hold the largest partition epoch."""
@@ -119,7 +122,8 @@ async def _create_and_describe(
         try:
             await broker.topics.ensure(NewTopic(name))
         except TopicError as problem:
-            errors[name] = problem.code
+            unsettled = problem.code in NOT_YET
+            errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if unsettled else problem.code
     return _describe(broker, request, ctx, errors)
 
 

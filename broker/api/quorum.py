@@ -45,7 +45,8 @@ __all__ = [
 ]
 
 METADATA_TOPIC = "__cluster_metadata"
-CONTROLLER_EPOCH = 1
+ALONE_EPOCH = 1
+"""The controller epoch of a broker that is alone."""
 NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 
 
@@ -85,10 +86,14 @@ def _voter(broker: Broker, ctx: RequestContext) -> DescribeQuorumResponsePartiti
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
         leader_id=broker.image.controller_id,
-        leader_epoch=CONTROLLER_EPOCH,
+        leader_epoch=_controller_epoch(broker),
         high_watermark=end,
         current_voters=[voter],
     )
+
+
+def _controller_epoch(broker: Broker) -> int:
+    return ALONE_EPOCH if broker.cluster is None else broker.cluster.controller_epoch
 
 
 def _metadata_offset(broker: Broker) -> int:

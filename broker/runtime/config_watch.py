@@ -1,5 +1,5 @@
-"""What other brokers of the cluster set at run time: every change below /config is read again and
-acts here too, as if it had been made on this broker.
+"""What other brokers of the cluster set at run time: every change below /config, and of the feature
+levels, is read again and acts here too, as if it had been made on this broker.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, WatchEvent
 from kstore.broker.runtime.cluster_topics import ClusterTopics
+from kstore.broker.runtime.features import FEATURE_NODE
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
@@ -26,7 +27,7 @@ RETRY_S = 0.2
 
 
 class ConfigWatch:
-    """Watches /config, for as long as the store is open."""
+    """Watches, for as long as the store is open."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -34,8 +35,9 @@ class ConfigWatch:
         self._acting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch; before anything below /config is read. Blocks."""
-        self._broker.store.watch(CONFIG, self._on_event)
+        """Begin to watch; before anything of it is read. Blocks."""
+        for path in (CONFIG, FEATURE_NODE):
+            self._broker.store.watch(path, self._on_event)
 
     def _on_event(self, event: WatchEvent) -> None:
         """Runs on a thread of the store's."""
@@ -62,6 +64,15 @@ class ConfigWatch:
                 log.exception("what was set in the cluster does not act here: %s", sorted(paths))
 
     async def _act(self, paths: set[str]) -> None:
+        if FEATURE_NODE in paths:
+            paths = paths - {FEATURE_NODE}
+            if self._broker.features is not None:
+                await self._broker.run_blocking(self._broker.features.reload)
+                self._broker.plane.forget_answers()
+        if paths:
+            await self._act_on_configs(paths)
+
+    async def _act_on_configs(self, paths: set[str]) -> None:
         parts = [path.split("/") for path in paths]
         if any(len(part) < 3 for part in parts):  # a new session: anything may have changed
             kinds = DYNAMIC | QUOTAS

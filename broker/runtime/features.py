@@ -14,7 +14,7 @@ from kstore.broker.state.features import FEATURES, Feature, default_levels
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
-__all__ = ["FinalizedFeatures", "supported_features"]
+__all__ = ["FEATURE_NODE", "FinalizedFeatures", "supported_features"]
 
 FEATURE_NODE = "/feature"
 ENABLED = 1
@@ -41,12 +41,18 @@ class FinalizedFeatures:
         self.epoch = 0
         """Grows with every update; -1 would mean that nothing is finalized."""
         self._levels = default_levels(supported)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the levels: another broker may have changed them. Blocks."""
         try:
-            data, self.epoch = store.get(FEATURE_NODE)
+            data, epoch = self._store.get(FEATURE_NODE)
         except NoNodeError:
             return
         stored = json.loads(data)["features"]
-        self._levels.update((name, stored[name]) for name in supported if name in stored)
+        levels = default_levels(self.supported)
+        levels.update((name, stored[name]) for name in self.supported if name in stored)
+        self._levels, self.epoch = levels, epoch
 
     @property
     def levels(self) -> dict[str, int]:
