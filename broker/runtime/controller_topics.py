@@ -57,6 +57,7 @@ class ControllerTopics:
             new,
             default_partitions=config["num.partitions"],
             default_replicas=config["default.replication.factor"],
+            start=state.partition_epoch,
         )
         topic_id = uuid4()
         partitions = tuple(map(self._new_partition, assigned))
@@ -94,7 +95,7 @@ class ControllerTopics:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"'{new.name}' is growing already: try again when that is done.",
             )
-        added = plan_partitions(state, new)
+        added = plan_partitions(state, new, start=state.partition_epoch)
         if validate_only:
             return
         topic = state.topics[new.name]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
 from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES
 from kstore.errors import ErrorCode
@@ -77,9 +78,16 @@ def check_name(name: str) -> None:
 
 
 def plan_topic(
-    image: MetadataImage, new: NewTopic, *, default_partitions: int, default_replicas: int
+    image: MetadataImage,
+    new: NewTopic,
+    *,
+    default_partitions: int,
+    default_replicas: int,
+    start: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of each partition of a topic to be made; TopicError if it may not be."""
+    """The replicas of each partition of a topic to be made; TopicError if it may not be. ``start``
+    is as in `assign_replicas`.
+    """
     check_name(new.name)
     if new.name in image.topics:
         raise TopicError(
@@ -102,10 +110,12 @@ def plan_topic(
             f"A topic can't have {count} partitions; ask for 1 or more, or -1 for the default.",
         )
     _check_count(count)
-    return _spread(image, count, new.replication_factor, default_replicas)
+    return _spread(image, count, new.replication_factor, default_replicas, start)
 
 
-def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int, ...], ...]:
+def plan_partitions(
+    image: MetadataImage, new: NewPartitions, *, start: int = 0
+) -> tuple[tuple[int, ...], ...]:
     """The replicas of the partitions to add to a topic; TopicError if they may not be."""
     topic = image.topics.get(new.name)
     if topic is None:
@@ -119,7 +129,8 @@ def plan_partitions(image: MetadataImage, new: NewPartitions) -> tuple[tuple[int
         )
     _check_count(new.total_count)
     if new.assignments is None:
-        return _spread(image, new.total_count - have, len(topic.partitions[0].replicas), 1)
+        factor = len(topic.partitions[0].replicas)
+        return _spread(image, new.total_count - have, factor, 1, start)
     if len(new.assignments) != new.total_count - have:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -198,10 +209,10 @@ def _check_collision(image: MetadataImage, name: str) -> None:
 
 
 def _spread(
-    image: MetadataImage, count: int, replication_factor: int, default: int
+    image: MetadataImage, count: int, replication_factor: int, default: int, start: int
 ) -> tuple[tuple[int, ...], ...]:
     replicas = default if replication_factor == -1 else replication_factor
-    brokers = sorted(image.brokers)
+    brokers = image.brokers
     if replicas <= 0:
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -214,11 +225,7 @@ def _spread(
             f"{replicas} replicas need as many brokers, and there are {len(brokers)}; ask for no "
             "more than that.",
         )
-    width = len(brokers)
-    return tuple(
-        tuple(brokers[(index + replica) % width] for replica in range(replicas))
-        for index in range(count)
-    )
+    return assign_replicas(image.brokers.values(), count, replicas, start=start)
 
 
 def _assigned(
