@@ -1,0 +1,141 @@
+"""A broker of a cluster, without its cluster: a real store and real logs, what the controller would
+say is said by the test, and fetching from leaders is a double.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from kstore.broker.runtime.broker import Broker
+from kstore.broker.state.image import Endpoint
+from kstore.config import BrokerConfig
+from kstore.protocol.cluster_control import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopic,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+    UpdateMetadataTopic,
+)
+from kstore.types import TopicPartition
+
+ME, OTHER, THIRD = 1, 2, 3
+BROKER_EPOCH = 40
+ID = uuid4()
+T0 = TopicPartition("t", 0)
+
+
+def on_a_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
+    """Run an async test."""
+
+    def run(tmp_path: Path) -> None:
+        async def main() -> None:
+            await test(tmp_path)
+
+        asyncio.run(main())
+
+    return run
+
+
+class Fetchers:
+    """What is followed: partition to leader and epoch."""
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicPartition, tuple[int, int]] = {}
+
+    def follow(self, place: TopicPartition, partition: Any, leader: int, epoch: int) -> None:
+        self.followed[place] = (leader, epoch)
+
+    def stop(self, place: TopicPartition) -> None:
+        self.followed.pop(place, None)
+
+
+class Member:
+    """This broker's place in the cluster."""
+
+    broker_epoch = BROKER_EPOCH
+    controller = None
+    is_controller = False
+    controller_id = OTHER
+
+
+class InCluster(Broker):
+    """A broker whose fetchers are a double."""
+
+    fetchers: Any = None
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[InCluster]:
+    config = BrokerConfig.load(
+        overrides={
+            "node.id": str(ME),
+            "log.dirs": str(folder / "data"),
+            "kstore.coordination.dir": str(folder / "store"),
+        }
+    )
+    reports: list[str] = []
+    broker = InCluster(config, asyncio.get_running_loop(), None, reports.append)
+    broker.fetchers = Fetchers()
+    broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
+    broker.cluster = Member()  # type: ignore[assignment]
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+def isr(
+    *rows: LeaderAndIsrPartition, topic_id: UUID = ID, name: str = "t", **fields: Any
+) -> LeaderAndIsrRequest:
+    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
+    topics = [LeaderAndIsrTopic(topic_name=name, topic_id=topic_id, partition_states=list(rows))]
+    return LeaderAndIsrRequest(topic_states=topics if rows else [], **(settings | fields))
+
+
+def state(
+    leader: int = ME, epoch: int = 0, version: int = 0, index: int = 0,
+    replicas: tuple[int, ...] = (ME, OTHER), in_sync: tuple[int, ...] = (ME, OTHER),
+) -> LeaderAndIsrPartition:  # fmt: skip
+    return LeaderAndIsrPartition(
+        partition_index=index, leader=leader, leader_epoch=epoch, state_version=version,
+        replicas=list(replicas), isr=list(in_sync),
+    )  # fmt: skip
+
+
+def metadata(
+    *rows: UpdateMetadataPartition, topic_id: UUID = ID, alive: tuple[int, ...] = (ME, OTHER),
+    **fields: Any,
+) -> UpdateMetadataRequest:  # fmt: skip
+    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
+    topic = UpdateMetadataTopic(topic_name="t", topic_id=topic_id, partition_states=list(rows))
+    return UpdateMetadataRequest(
+        topic_states=[topic] if rows else [],
+        live_brokers=[
+            UpdateMetadataBroker(
+                id=node,
+                endpoints=[UpdateMetadataEndpoint(port=node, host="h", listener="PLAINTEXT")],
+                epoch=node * 10,
+            )
+            for node in alive
+        ],
+        **(settings | fields),
+    )
+
+
+def known(leader: int, epoch: int = 0, index: int = 0, **fields: Any) -> UpdateMetadataPartition:
+    return UpdateMetadataPartition(
+        partition_index=index, leader=leader, leader_epoch=epoch,
+        **({"replicas": [ME, OTHER], "isr": [ME, OTHER]} | fields),
+    )  # fmt: skip
+
+
+def codes(response: Any) -> list[int]:
+    return [row.error_code for topic in response.topics for row in topic.partition_errors]

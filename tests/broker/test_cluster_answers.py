@@ -1,0 +1,188 @@
+"""What a broker of a cluster answers about partitions that others lead, brokers that are gone, and
+without a controller.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kstore.broker.api import API_TABLE, RequestContext
+from kstore.broker.api.delete_records import handle_delete_records
+from kstore.broker.api.epochs import handle_offset_for_leader_epoch
+from kstore.broker.api.forwarding import failed
+from kstore.broker.api.list_offsets import handle_list_offsets
+from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
+from kstore.broker.api.transaction_admin import handle_describe_producers
+from kstore.errors import ErrorCode
+from kstore.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kstore.protocol.registry import APIS
+from kstore.protocol.transaction_admin import DescribeProducersRequest, TopicRequest
+from kstore.record import build_batch
+from tests.broker.in_cluster import (
+    ME,
+    OTHER,
+    T0,
+    THIRD,
+    InCluster,
+    isr,
+    known,
+    metadata,
+    on_a_loop,
+    opened,
+    state,
+)
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+LATEST, EARLIEST = -1, -2
+
+
+def ctx(api_key: int, version: int | None = None, listener: str = "PLAINTEXT") -> RequestContext:
+    version = API_TABLE[api_key].max_version if version is None else version
+    return RequestContext(api_key, version, 1, "me", "h", "c", listener, "User:ANONYMOUS")
+
+
+def list_offset(broker: InCluster, timestamp: int, epoch: int = -1, version: int = 11) -> Any:
+    row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[row])]
+    )
+    return handle_list_offsets(broker, request, ctx(2, version)).topics[0].partitions[0]
+
+
+async def delete_records(broker: InCluster, offset: int, timeout_ms: int = 0) -> Any:
+    row = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsTopic(name="t", partitions=[row])
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+    response: Any = handle_delete_records(broker, request, ctx(21))
+    if hasattr(response, "__await__"):
+        response = await response
+    return response.topics[0].partitions[0]
+
+
+async def described(broker: InCluster, version: int, listener: str = "PLAINTEXT") -> Any:
+    answer: Any = handle_metadata(broker, MetadataRequest(topics=None), ctx(3, version, listener))
+    return MetadataResponse.decode(answer.encode(version), version)
+
+
+@on_a_loop
+async def test_questions_for_the_leader_are_refused_by_others(folder: Path) -> None:
+    async with opened(folder) as broker:
+        await broker.replica_manager.update_metadata(metadata(known(OTHER, epoch=3)))
+        for hosted in (False, True):
+            if hosted:
+                await broker.replica_manager.leader_and_isr(isr(state(OTHER, epoch=3)))
+            assert list_offset(broker, LATEST).error_code == NOT_LEADER
+            assert (await delete_records(broker, -1)).error_code == NOT_LEADER
+            epochs = OffsetForLeaderTopic(
+                topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=1)]
+            )
+            answer = handle_offset_for_leader_epoch(
+                broker, OffsetForLeaderEpochRequest(topics=[epochs]), ctx(23)
+            )
+            assert answer.topics[0].partitions[0].error_code == NOT_LEADER
+            asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+            producers = await handle_describe_producers(broker, asked, ctx(61))
+            assert producers.topics[0].partitions[0].error_code == NOT_LEADER
+
+
+@on_a_loop
+async def test_a_client_with_another_idea_of_the_epoch_is_told_so(folder: Path) -> None:
+    async with opened(folder) as broker:
+        await broker.replica_manager.leader_and_isr(isr(state(ME, epoch=3, in_sync=(ME,))))
+        assert list_offset(broker, LATEST, epoch=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert list_offset(broker, LATEST, epoch=3).error_code == ErrorCode.NONE
+        assert list_offset(broker, LATEST, epoch=4).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@on_a_loop
+async def test_a_new_leader_does_not_say_where_the_log_ends_until_it_knows(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(ME, epoch=0)))
+        assert broker.append(T0, build_batch([b"a", b"b"])).error_code == 0
+        await manager.leader_and_isr(isr(state(OTHER, epoch=1)))
+        await manager.leader_and_isr(isr(state(ME, epoch=2)))
+        assert list_offset(broker, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert list_offset(broker, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert list_offset(broker, EARLIEST).offset == 0
+        await manager.leader_and_isr(isr(state(ME, epoch=3, in_sync=(ME,))))
+        await manager.update_metadata(metadata(known(ME), alive=(ME,)))
+        answer = list_offset(broker, LATEST)
+        assert (answer.error_code, answer.offset) == (0, 2)
+
+
+@on_a_loop
+async def test_records_are_deleted_once_the_followers_have_deleted_them(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.update_metadata(metadata(known(ME)))
+        await manager.leader_and_isr(isr(state(ME, in_sync=(ME,))))
+        assert broker.append(T0, build_batch([b"a", b"b"])).error_code == 0
+        answer = await delete_records(broker, 1)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT, "the other has not fetched yet"
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.log_start_offset == 1
+        await manager.update_metadata(metadata(known(ME), alive=(ME,)))
+        answer = await delete_records(broker, -1)
+        assert (answer.error_code, answer.low_watermark) == (0, 2)
+
+
+@on_a_loop
+async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
+    async with opened(folder) as broker:
+        replicas: dict[str, Any] = {"replicas": [ME, OTHER, THIRD], "isr": [ME]}
+        await broker.replica_manager.update_metadata(
+            metadata(known(ME, **replicas), known(THIRD, 4, index=1, **replicas))
+        )
+        answer = await described(broker, 13)
+        assert answer.controller_id == OTHER
+        assert [node.node_id for node in answer.brokers] == [ME, OTHER]
+        first, second = answer.topics[0].partitions
+        assert (first.error_code, first.leader_id, first.offline_replicas) == (0, ME, [THIRD])
+        assert (second.error_code, second.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert (second.leader_epoch, second.replica_nodes) == (4, [ME, OTHER, THIRD])
+
+        other = (await described(broker, 13, "INTERNAL")).topics[0].partitions[0]
+        assert (other.error_code, other.leader_id) == (ErrorCode.LISTENER_NOT_FOUND, -1)
+        assert other.offline_replicas == [ME, OTHER, THIRD]
+        old = (await described(broker, 5, "INTERNAL")).topics[0].partitions[0]
+        assert old.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+        pages = handle_describe_topic_partitions(
+            broker, DescribeTopicPartitionsRequest(), ctx(75)
+        ).topics[0]
+        assert [p.leader_id for p in pages.partitions] == [ME, -1]
+        assert [p.offline_replicas for p in pages.partitions] == [[THIRD], [THIRD]]
+
+
+def test_whatever_only_the_controller_answers_can_be_refused_in_all_its_versions() -> None:
+    for key, row in API_TABLE.items():
+        if row.controller_only:
+            for version in range(row.min_version, row.max_version + 1):
+                request = APIS[key].request()
+                response = failed(request, version, ErrorCode.NOT_CONTROLLER, "no controller")
+                response.encode(version)
+
+
+def test_what_brokers_say_to_each_other_is_not_advertised() -> None:
+    internal = {key for key, row in API_TABLE.items() if row.internal}
+    assert internal >= {4, 5, 6, 7, 56, 58}
