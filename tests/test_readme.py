@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kafka_broker import free_port
+from tests.conformance.broker_process import free_port, free_ports
 from tests.conformance.kstore_broker import KstoreBroker
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -71,3 +71,27 @@ def test_the_client_example(tmp_path: Path) -> None:
     with KstoreBroker(tmp_path / "broker") as broker:
         code = block("Clients", "python").replace("localhost:9092", broker.bootstrap)
         assert run_python(code, tmp_path) == "payments 0 0 b'paid'\n"
+
+
+@pytest.mark.slow
+def test_the_cluster_example(tmp_path: Path) -> None:
+    port = free_ports(3)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "KSTORE_BOOTSTRAP_SERVER": f"localhost:{port}",
+    }
+    code = block("A cluster", "sh").replace("9092", str(port))
+    try:
+        done = subprocess.run(
+            ["sh", "-e", "-c", code],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = done.stdout.splitlines()
+        assert "created orders" in lines
+        assert "killed broker 1" in lines
+        assert sum(" pid " in line and "MB" in line for line in lines) == 3
+        assert lines[-1] == "stopped 3 brokers"
+    finally:
+        command = [sys.executable, "-m", "kstore", "cluster", "stop", "--dir", "cluster"]
+        subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kstore.cli.cluster_folder import ClusterFolder
-from tests.conformance.broker_process import free_port
+from tests.conformance.broker_process import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -48,22 +48,6 @@ def cluster(tmp_path: Path) -> Iterator[Shell]:
     yield shell
     if ClusterFolder(shell.folder).brokers():
         shell("stop")
-
-
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that are free."""
-    while True:
-        first = free_port()
-        with_next: list[socket.socket] = []
-        try:
-            for port in range(first, first + count):
-                with_next.append(socket.create_server(("127.0.0.1", port)))
-            return first
-        except OSError:
-            continue
-        finally:
-            for sock in with_next:
-                sock.close()
 
 
 def test_a_clusters_life(cluster: Shell) -> None:

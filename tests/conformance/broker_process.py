@@ -16,13 +16,14 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.conformance import wire
 
-__all__ = ["BrokerDiedError", "BrokerProcess", "free_port"]
+__all__ = ["BrokerDiedError", "BrokerProcess", "free_port", "free_ports"]
 
 # Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
 _PORTS = range(12_000, 32_000)
@@ -53,6 +54,19 @@ def free_port() -> int:
         _held_ports[port] = lock
         return port
     raise RuntimeError(f"no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+def free_ports(count: int) -> int:
+    """The first of so many TCP ports in a row on 127.0.0.1 that nobody listens on."""
+    while True:
+        first = free_port()
+        with ExitStack() as probes:
+            try:
+                for port in range(first + 1, first + count):
+                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return first
 
 
 # Every process that runs; what a test leaves behind is ended when Python ends.
