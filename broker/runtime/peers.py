@@ -118,7 +118,7 @@ class Peers:
 
     def _address(self, node_id: int) -> tuple[str, int]:
         image = self._broker.image.brokers.get(node_id)
-        endpoint = None if image is None else inter_broker_endpoint(image.endpoints)
+        endpoint = None if image is None else inter_broker_endpoint(self._broker, image.endpoints)
         if endpoint is None:
             raise NetworkError(f"broker {node_id} is not among those that are alive")
         address = (endpoint.host, endpoint.port)
@@ -140,9 +140,13 @@ def peers_of(broker: Broker) -> Peers:
     return broker.peers
 
 
-def inter_broker_endpoint(endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
-    """Where brokers reach the broker with these endpoints: at its first listener."""
-    return endpoints[0] if endpoints else None
+def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
+    """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
+    first.
+    """
+    name = (broker.config["inter.broker.listener.name"] or "").upper()
+    named = (end for end in endpoints if end.listener.upper() == name)
+    return next(named, endpoints[0] if endpoints else None)
 
 
 def _tags_size(answer: bytes, api_key: int, version: int) -> int:

@@ -57,6 +57,7 @@ class LocalReplicas:
         interval_ms = self._config["kstore.flush.interval.ms"]
         for path in paths:
             log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
+            log_dir.replicated = self._config.clustered
             self._dirs.append(log_dir)
         self._configure_dirs()
         self._config.watch(lambda changed: self._configure_dirs())

@@ -48,6 +48,32 @@ CLUSTER_CONFIGS = (
         _MEDIUM,
     ),
     ConfigDef(
+        "replica.fetch.wait.max.ms", _INT, 500,
+        "How long a leader may keep a follower waiting for records.", _HIGH,
+    ),
+    ConfigDef(
+        "replica.fetch.min.bytes", _INT, 1,
+        "How many bytes a follower waits for.", _HIGH,
+    ),
+    ConfigDef(
+        "replica.fetch.max.bytes", _INT, 1_048_576,
+        "How many bytes of one partition a follower asks for at once.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "replica.fetch.response.max.bytes", _INT, 10_485_760,
+        "How many bytes a follower asks one leader for at once.", _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "replica.fetch.backoff.ms", _INT, 1000,
+        "The longest pause before a follower asks again for a partition that its leader refused;"
+        " the first ones are shorter.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "replica.socket.timeout.ms", _INT, 30_000,
+        "How long a follower waits for its leader's answer before it connects anew.", _HIGH,
+    ),
+    ConfigDef(
         "controlled.shutdown.enable", _BOOLEAN, True,
         "Whether a broker that is told to stop first has its leaderships moved to others.",
         _MEDIUM,

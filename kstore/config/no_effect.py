@@ -184,13 +184,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         "it is about replication between brokers, which comes with the cluster",
         (
             _row("num.replica.fetchers", _INT, 1, at_least(1), _CLUSTER_WIDE),
-            _row("replica.fetch.backoff.ms", _INT, 1000, at_least(0)),
-            _row("replica.fetch.max.bytes", _INT, 1_048_576, at_least(0)),
-            _row("replica.fetch.min.bytes", _INT, 1),
-            _row("replica.fetch.response.max.bytes", _INT, 10_485_760, at_least(0)),
-            _row("replica.fetch.wait.max.ms", _INT, 500),
             _row("replica.socket.receive.buffer.bytes", _INT, 65_536),
-            _row("replica.socket.timeout.ms", _INT, 30_000),
             _row(
                 "security.inter.broker.protocol",
                 _STRING,

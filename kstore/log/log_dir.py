@@ -69,6 +69,10 @@ class LogDir:
         """How often old segments are looked for (log.retention.check.interval.ms)."""
         self.producer_expiration_ms = 86_400_000
         """How long a producer's sequence numbers are kept (producer.id.expiration.ms)."""
+        self.replicated = False
+        """Whether logs opened from now on have their high watermark from whoever replicates them:
+        it begins at the last one that was written down, not at the log's end.
+        """
         self.closed = False
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
@@ -193,6 +197,7 @@ class LogDir:
             else:
                 topic_id = self._found_topic_id(path, topic_id)
         log = Log(self, key, path, config, topic_id)
+        log.core.follows_end = not self.replicated
         try:
             self._load(log, state)
         except OSError as error:

@@ -1,17 +1,19 @@
 """What shortens a log: retention by time, size and log start offset, deletion before an offset,
-and truncation. Compaction is cleaner.py's.
+truncation, and beginning anew elsewhere. Compaction is cleaner.py's.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
+from kstore.log.segment import new_segment
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
 
-__all__ = ["delete_before", "enforce", "truncate"]
+__all__ = ["delete_before", "enforce", "restart", "truncate"]
 
 
 def enforce(log: Log, now_ms: int) -> int:
@@ -117,6 +119,7 @@ def truncate(log: Log, offset: int) -> int:
         start_before = core.log_start_offset
         start = min(start_before, end)
         core.set_offsets(start, end, min(core.high_watermark, end))
+        log.pending_snapshots = {at: s for at, s in log.pending_snapshots.items() if at <= end}
         log.log_dir.rebuild_producers(log)
         core.set_high_watermark(core.high_watermark)
         log.note_dirty()
@@ -124,6 +127,31 @@ def truncate(log: Log, offset: int) -> int:
             log.log_dir.checkpoint(log)
     log.tail.wake()
     return end
+
+
+def restart(log: Log, offset: int) -> None:
+    """Remove every record; the log is empty then and begins at ``offset``."""
+    core = log.core
+    with log.swapping, core:
+        first = core.segments[0].base_offset
+        log.log_dir.forget_tail(log, None, first)
+        # From the end, so that a stop in between leaves a log that is only shorter.
+        for segment in reversed(core.segments):
+            segment.close()
+            with suppress(FileNotFoundError):  # an earlier attempt came so far
+                log.log_dir.env.fs.unlink(segment.path)
+        core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
+        log.unsynced_names = True
+        log.pending_snapshots = {}
+        log.durable = (offset, 0, offset)
+        core.durable_offset = offset
+        log.forget_durable(offset, offset)
+        core.epochs.clear()
+        core.producers.clear()
+        core.set_offsets(offset, offset, offset)
+        log.note_dirty()
+    log.log_dir.checkpoint(log)
+    log.tail.wake()
 
 
 def _cut_position(log: Log, offset: int) -> int:

@@ -18,6 +18,8 @@ from kstore.protocol.cluster_control import ControlledShutdownRequest, Controlle
 from kstore.protocol.headers import RequestHeader
 from kstore.protocol.metadata import MetadataRequest, MetadataResponse
 
+CONFIG = {"inter.broker.listener.name": None}
+
 
 class Peer:
     """A scripted broker. It answers what `answer` says, in the order of the requests; None for no
@@ -67,7 +69,9 @@ def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
         await peer.start()
         image = MetadataImage("c", lambda: None)
         image.put_broker(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),)))
-        broker: Any = SimpleNamespace(loop=asyncio.get_running_loop(), node_id=1, image=image)
+        broker: Any = SimpleNamespace(
+            loop=asyncio.get_running_loop(), node_id=1, image=image, config=CONFIG
+        )
         peers = Peers(broker)
         try:
             await story(peer, peers, broker)

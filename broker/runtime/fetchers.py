@@ -1,0 +1,309 @@
+"""Following other brokers: which partitions are copied from whom, the connections to the leaders,
+and what to do where copying is not plain.
+
+The copying itself is _fast/replica_fetcher.pyx; where to cut a log that has parted from its
+leader's is decided in state/follower.py. A partition in trouble waits here alone, the others of its
+leader go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.replica_fetcher import ReplicaFetcher
+from kstore._fast.replica_session import Followed
+from kstore.broker.runtime.leader_link import LeaderLink
+from kstore.broker.state.follower import BackOff, Cut, cut_at_divergence, cut_out_of_range
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.log.errors import LogError
+from kstore.log.retention import restart
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from kstore._fast.partition_table import Partition
+    from kstore.broker.runtime.broker import Broker
+    from kstore.types import TopicPartition
+
+__all__ = ["Fetchers"]
+
+log = logging.getLogger("kstore.broker")
+
+FIRST_PAUSE_S = 0.002
+DISK_PAUSE_S = 1.0
+LONGEST_DISK_PAUSE_S = 30.0
+LATEST, EARLIEST = -1, -2
+ASK_TIMEOUT_S = 10.0
+
+
+class _Progress:
+    """What is kept with a partition that is copied."""
+
+    __slots__ = ("disk", "failed_s", "link", "pauses", "start_is_moving", "told")
+
+    def __init__(self, link: LeaderLink, longest_s: float) -> None:
+        self.link = link
+        self.pauses = BackOff(FIRST_PAUSE_S, longest_s)
+        self.disk = BackOff(DISK_PAUSE_S, LONGEST_DISK_PAUSE_S)
+        self.failed_s = float("-inf")
+        """When its log could last not be written."""
+        self.start_is_moving = False
+        self.told = False
+        """The operator knows of a fault that lasts."""
+
+
+class Fetchers:
+    """The partitions that this broker follows. All methods belong to the broker's loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.on_failure: list[Callable[[TopicPartition, Exception], None]] = []
+        """Told of a partition whose log can't be written; it is tried again from time to time."""
+        self._broker = broker
+        self._links: dict[int, LeaderLink] = {}
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._repairs: deque[tuple[Followed, Callable[[], None]]] = deque()
+        self._asking: set[asyncio.Task[None]] = set()
+        self._longest_s: float = max(broker.config["replica.fetch.backoff.ms"] / 1000, 0.01)
+
+    # ---- what the controller wants ----
+
+    def follow(
+        self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
+    ) -> None:
+        """Copy a partition from that broker as of that epoch, and from no other any more."""
+        known = self._followed.get(tp)
+        if known is not None:
+            link = known.state.link
+            same = (known.partition, link.leader_id, known.leader_epoch)
+            if same == (partition, leader_id, leader_epoch):
+                return
+            link.fetcher.remove(known)
+        link = self._links.get(leader_id)
+        if link is None:
+            link = self._links[leader_id] = LeaderLink(self._broker, self, leader_id)
+        cluster = self._broker.cluster
+        link.fetcher.broker_epoch = -1 if cluster is None else cluster.broker_epoch
+        followed = Followed(partition, tp, leader_epoch)
+        followed.state = _Progress(link, self._longest_s)
+        self._followed[tp] = followed
+        link.fetcher.add(followed)
+        link.connect()
+        if known is not None:
+            self._close_unused_soon(known.state.link)
+
+    def stop(self, tp: TopicPartition) -> None:
+        """Copy a partition no more; nothing happens if it is not copied."""
+        known = self._followed.pop(tp, None)
+        if known is not None:
+            known.state.link.fetcher.remove(known)
+            self._close_unused_soon(known.state.link)
+
+    def stop_all(self) -> None:
+        """Copy nothing any more."""
+        self._followed.clear()
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    def close(self) -> None:
+        """The broker stops."""
+        self.stop_all()
+        for task in self._asking:
+            task.cancel()
+
+    def followed(self) -> list[TopicPartition]:
+        """The partitions that are copied."""
+        return list(self._followed)
+
+    def _close_unused_soon(self, link: LeaderLink) -> None:
+        # Not at once: the controller's next words may give it partitions again.
+        self._broker.loop.call_soon(self._close_unused, link)
+
+    def _close_unused(self, link: LeaderLink) -> None:
+        if not link.fetcher.all() and self._links.get(link.leader_id) is link:
+            del self._links[link.leader_id]
+            link.close()
+
+    # ---- what a connection hands over ----
+
+    def refused(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
+        """The leader answers with an error: mostly it, or this broker, does not know yet what the
+        controller has decided.
+        """
+        if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            task = self._broker.loop.create_task(self._find_place(fetcher, followed))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+            return
+        self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
+
+    def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
+        """What the leader sent does not fit."""
+        if not followed.state.told:
+            followed.state.told = True
+            self._broker.report(
+                f"{followed.key}: what leader {fetcher.leader_id} sent from offset "
+                f"{followed.partition.log_end_offset} on can't be appended (error {error_code})"
+            )
+        self._try_again(fetcher, followed, f"append error {error_code}")
+
+    def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
+        """The log can't be written: the partition is out of order here until that is mended."""
+        progress = followed.state
+        loop = self._broker.loop
+        last_s, progress.failed_s = progress.failed_s, loop.time()
+        if progress.failed_s - last_s > 2 * LONGEST_DISK_PAUSE_S:
+            self._broker.report(
+                f"{followed.key} can't be written and is not copied any more until it can: "
+                f"{problem}"
+            )
+            for told in self.on_failure:
+                told(followed.key, problem)
+        loop.call_later(progress.disk.pause_s(loop.time()), fetcher.release, followed)
+
+    def diverged(
+        self, fetcher: ReplicaFetcher, followed: Followed, epoch: int, end_offset: int
+    ) -> None:
+        """The log has parted from its leader's: cut it."""
+
+        def repair() -> None:
+            kept = followed.partition.log
+            own = kept.end_offset_for_epoch(epoch)
+            cut = cut_at_divergence(
+                own, (epoch, end_offset), kept.log_start_offset, kept.log_end_offset
+            )
+            self._cut(fetcher, followed, cut, f"epoch {epoch} ends at {end_offset} there")
+
+        self._repair(followed, repair)
+
+    def start_moved(self, fetcher: ReplicaFetcher, followed: Followed, offset: int) -> None:
+        """The leader's log begins later now, so this one does."""
+        if followed.state.start_is_moving:
+            return
+        followed.state.start_is_moving = True
+
+        def repair() -> None:
+            followed.state.start_is_moving = False
+            try:
+                kept = followed.partition.log
+                kept.delete_before(min(offset, kept.high_watermark))
+            except (LogError, OSError) as problem:
+                fetcher.hold(followed)
+                self.failed(fetcher, followed, problem)
+
+        self._repair(followed, repair)
+
+    def count_throttled(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
+        """So many bytes of throttled partitions have come."""
+
+    def wait_for_disk(self, fetcher: ReplicaFetcher, behind: list[tuple[Any, int]]) -> None:
+        """Let the leader hear of what was copied when it is on the disk."""
+
+        def done(on_disk: bool) -> None:
+            if not on_disk:
+                lost = {id(kept) for kept, _ in behind}
+                for followed in fetcher.all():
+                    if id(followed.partition.log) in lost:
+                        fetcher.hold(followed)
+                        self.failed(fetcher, followed, OSError("it can't be forced to the disk"))
+            fetcher.on_disk()
+
+        self._broker.commits.wait(behind, done)
+
+    def lost(self, fetcher: ReplicaFetcher, problem: Exception | None) -> None:
+        """A connection is gone."""
+        link = self._links.get(fetcher.leader_id)
+        if link is not None and link.fetcher is fetcher:
+            link.lost()
+
+    def report(self, sentence: str) -> None:
+        """Tell the operator."""
+        self._broker.report(sentence)
+
+    # ---- trouble ----
+
+    def _try_again(self, fetcher: ReplicaFetcher, followed: Followed, why: str) -> None:
+        loop = self._broker.loop
+        pause_s = followed.state.pauses.pause_s(loop.time())
+        log.debug("%s is fetched again in %g s: %s", followed.key, pause_s, why)
+        loop.call_later(pause_s, fetcher.release, followed)
+
+    def _repair(self, followed: Followed, repair: Callable[[], None]) -> None:
+        """Repair logs one in a turn of the loop: it waits for the disk."""
+        self._repairs.append((followed, repair))
+        if len(self._repairs) == 1:
+            self._broker.loop.call_soon(self._repair_next)
+
+    def _repair_next(self) -> None:
+        followed, repair = self._repairs[0]
+        try:
+            if self._is_followed(followed):
+                repair()
+        finally:
+            self._repairs.popleft()
+            if self._repairs:
+                self._broker.loop.call_soon(self._repair_next)
+
+    def _is_followed(self, followed: Followed) -> bool:
+        return self._followed.get(followed.key) is followed and followed.partition.log is not None
+
+    async def _find_place(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
+        """The leader does not have the offset at which this log ends: ask what it has."""
+        try:
+            end = await self._ask_offset(fetcher, followed, LATEST)
+            start = await self._ask_offset(fetcher, followed, EARLIEST)
+        except KafkaError as problem:
+            self._try_again(fetcher, followed, str(problem))
+            return
+
+        def repair() -> None:
+            cut = cut_out_of_range(followed.partition.log_end_offset, (start, end))
+            self._cut(fetcher, followed, cut, f"the leader has {start} to {end}")
+
+        self._repair(followed, repair)
+
+    async def _ask_offset(self, fetcher: ReplicaFetcher, followed: Followed, timestamp: int) -> int:
+        """The first or the last offset of the leader's log. Raises KafkaError."""
+        asked = ListOffsetsPartition(
+            partition_index=followed.key.partition,
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=timestamp,
+        )
+        topic = ListOffsetsTopic(name=followed.key.topic, partitions=[asked])
+        request = ListOffsetsRequest(replica_id=self._broker.node_id, topics=[topic])
+        response = await self._broker.peers.ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
+        [answer] = response.topics[0].partitions
+        if answer.error_code != ErrorCode.NONE:
+            raise error_for(answer.error_code)
+        offset: int = answer.offset
+        return offset
+
+    def _cut(self, fetcher: ReplicaFetcher, followed: Followed, cut: Cut, why: str) -> None:
+        kept = followed.partition.log
+        end, high_watermark = kept.log_end_offset, kept.high_watermark
+        try:
+            if cut.restart:
+                restart(kept, cut.offset)
+            elif cut.offset < end:
+                kept.truncate(cut.offset)
+        except (LogError, OSError) as problem:
+            self.failed(fetcher, followed, problem)
+            return
+        # An epoch that left no record says nothing.
+        kept.core.epochs.truncate_from_end(kept.log_end_offset)
+        if cut.restart or cut.offset < end:
+            level = logging.WARNING if cut.offset < high_watermark else logging.INFO
+            log.log(
+                level, "%s ended at %d, of which %d were committed; now it is [%d, %d): %s",
+                followed.key, end, high_watermark, kept.log_start_offset, kept.log_end_offset, why,
+            )  # fmt: skip
+            fetcher.release(followed)
+        else:
+            self._try_again(fetcher, followed, why)

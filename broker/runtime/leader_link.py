@@ -1,0 +1,113 @@
+"""The connection to one leader: made, and made anew as long as there is something to copy from it.
+
+What goes over it is _fast/replica_fetcher.pyx; which partitions, fetchers.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.replica_fetcher import ReplicaFetcher
+from kstore.broker.runtime.peers import inter_broker_endpoint
+from kstore.broker.state.follower import BackOff
+
+if TYPE_CHECKING:
+    from kstore._fast.replica_fetcher import Owner
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["LeaderLink"]
+
+FIRST_PAUSE_S = 0.005
+LONGEST_PAUSE_S = 0.2
+CONNECT_TIMEOUT_S = 10.0
+
+
+class LeaderLink:
+    """One leader's fetcher, and its connection."""
+
+    def __init__(self, broker: Broker, owner: Owner, leader_id: int) -> None:
+        self.leader_id = leader_id
+        config = broker.config
+        self.fetcher = ReplicaFetcher(
+            owner, broker.loop.call_soon, leader_id=leader_id, node_id=broker.node_id,
+            broker_epoch=-1,
+        )  # fmt: skip
+        self.fetcher.max_wait_ms = config["replica.fetch.wait.max.ms"]
+        self.fetcher.min_bytes = config["replica.fetch.min.bytes"]
+        self.fetcher.max_bytes = config["replica.fetch.response.max.bytes"]
+        self.fetcher.partition_bytes = config["replica.fetch.max.bytes"]
+        self.fetcher.durable = config["kstore.flush.policy"] == "always"
+        self._broker = broker
+        self._timeout_s: float = config["replica.socket.timeout.ms"] / 1000
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._connecting: asyncio.Task[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def connect(self) -> None:
+        """Connect, if that is not done or under way."""
+        if not self._closed and not self.fetcher.connected and self._connecting is None:
+            self._connecting = self._broker.loop.create_task(self._connect(0.0))
+
+    def lost(self) -> None:
+        """The connection has ended: make another one."""
+        if not self._closed and self._connecting is None:
+            pause_s = self._pauses.pause_s(self._broker.loop.time())
+            self._connecting = self._broker.loop.create_task(self._connect(pause_s))
+
+    def close(self) -> None:
+        """End it, for good."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        self.fetcher.close()
+
+    async def _connect(self, pause_s: float) -> None:
+        loop = self._broker.loop
+        try:
+            while not self.fetcher.connected:
+                await asyncio.sleep(pause_s)
+                await self._try()
+                pause_s = self._pauses.pause_s(loop.time())
+        finally:
+            self._connecting = None
+        self._watch_later()
+
+    async def _try(self) -> None:
+        """One attempt; a leader that is not known, or not there, may be soon."""
+        image = self._broker.image.brokers.get(self.leader_id)
+        endpoint = None if image is None else inter_broker_endpoint(self._broker, image.endpoints)
+        if endpoint is None:
+            return
+        protocol: Any = self.fetcher
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._broker.loop.create_connection(
+                    lambda: protocol, endpoint.host, endpoint.port
+                )
+        except (OSError, TimeoutError):
+            return
+
+    def _watch_later(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self._broker.loop.call_later(
+            self._timeout_s, self._look, self.fetcher.bytes_in
+        )
+
+    def _look(self, bytes_in: int) -> None:
+        """A leader that has not answered for so long is given up; a new connection may do."""
+        self._watch = None
+        if not self.fetcher.connected:
+            return
+        if self.fetcher.in_flight and self.fetcher.bytes_in == bytes_in:
+            self._broker.report(
+                f"leader {self.leader_id} has not answered a fetch for {self._timeout_s:g} s: "
+                "connecting anew"
+            )
+            self.fetcher.close()
+        else:
+            self._watch_later()

@@ -1,0 +1,231 @@
+"""Brokers' data planes in one process, on real sockets: each can lead, follow, die and come back.
+The test is the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from kstore._fast.builder import build_batch
+from kstore._fast.connection import Connection
+from kstore._fast.data_plane import DataPlane
+from kstore._fast.fetch_path import FetchPath
+from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.produce_path import ProducePath
+from kstore.broker.api import API_TABLE
+from kstore.broker.api.list_offsets import handle_list_offsets
+from kstore.broker.runtime.fetchers import Fetchers
+from kstore.broker.runtime.group_commit import GroupCommit
+from kstore.broker.runtime.peers import Peers
+from kstore.broker.state.fetch_session import FetchSessionCache
+from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.env import Env
+from kstore.log import open_log_dir
+from kstore.net.transport import new_loop
+from kstore.protocol.registry import APIS
+from kstore.types import TopicPartition
+
+TOPIC = "t"
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+LIST_OFFSETS = 2
+CONFIG: dict[str, Any] = {
+    "inter.broker.listener.name": None,
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.max.bytes": 1 << 20,
+    "replica.fetch.response.max.bytes": 10 << 20,
+    "replica.fetch.backoff.ms": 100,
+    "replica.socket.timeout.ms": 30_000,
+    "kstore.flush.policy": "interval",
+    "follower.replication.throttled.rate": (1 << 63) - 1,
+    "replication.quota.window.num": 11,
+    "replication.quota.window.size.seconds": 1,
+}
+
+
+class Server:
+    """What a data plane needs beside itself; it answers ListOffsets."""
+
+    def __init__(self, node: Node) -> None:
+        loop = node.loop
+        self.call_soon = loop.call_soon
+        self.add_writer = loop.add_writer
+        self.remove_writer = loop.remove_writer
+        self.report = node.report
+        self._node = node
+
+    def admit(self, connection: Any) -> str | None:
+        return None
+
+    def lost(self, connection: Any) -> None: ...
+
+    def failed(self, connection: Any, problem: Exception) -> None:
+        raise problem
+
+    def dispatch(
+        self, connection: Any, api_key: int, version: int, correlation_id: int,
+        client_id: bytes | None, body: bytes,
+    ) -> Any:  # fmt: skip
+        assert api_key == LIST_OFFSETS
+        request: Any = APIS[api_key].request.decode(body, version)
+        broker: Any = SimpleNamespace(table=self._node.table)
+        ctx: Any = SimpleNamespace(api_version=version)
+        return handle_list_offsets(broker, request, ctx).encode(version)
+
+
+class Node:
+    """One broker's log dir, data plane and fetchers."""
+
+    def __init__(
+        self, node_id: int, folder: Path, image: MetadataImage, partitions: int = 1,
+        **config: Any,
+    ) -> None:  # fmt: skip
+        self.node_id = node_id
+        self.folder = folder
+        self.image = image
+        self.config = CONFIG | config
+        self.partitions = partitions
+        self.reports: list[str] = []
+        self.cluster: Any = None
+        self.env: Env | None = None
+        """For its logs; None: the machine."""
+        self.alive = False
+        self.port = 0
+
+    async def start(self) -> None:
+        """Open the logs as they lie there, and listen; it leads and follows nothing yet."""
+        self.loop = asyncio.get_running_loop()
+        self.dir = open_log_dir(
+            str(self.folder), flush=self.config["kstore.flush.policy"], env=self.env
+        )
+        self.dir.replicated = True
+        self.table = PartitionTable(self.node_id, self.loop.call_soon)
+        server = Server(self)
+        sessions: FetchSessionCache[Any] = FetchSessionCache(10, iter(range(1, 1 << 30)).__next__)
+        self.plane = DataPlane(
+            server, self.table, ProducePath(self.table, self.report),
+            FetchPath(
+                self.table, sessions, self.loop.call_later, self.report, max_bytes=55 << 20
+            ),
+            max_request_bytes=1 << 20, max_queued_bytes=-1,
+        )  # fmt: skip
+        for key, row in API_TABLE.items():
+            self.plane.serve_api(
+                key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached
+            )
+        entry = TopicEntry(TOPIC.encode(), TOPIC_ID.bytes)
+        self.table.add_topic(entry)
+        for index in range(self.partitions):
+            log = self.dir.log(TOPIC, index, topic_id=TOPIC_ID)
+            self.table.add_partition(Partition(entry, index, log, leader_id=-1, leader_epoch=-1))
+            self.partition(index).online = False
+        self.commits = GroupCommit(self.loop, self.report)
+        self.peers = Peers(self.as_broker)
+        self.fetchers = Fetchers(self.as_broker)
+        protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
+        self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)
+        self.port = self._acceptor.sockets[0].getsockname()[1]
+        self.image.put_broker(
+            BrokerImage(self.node_id, (Endpoint("PLAINTEXT", "127.0.0.1", self.port),))
+        )
+        self.alive = True
+
+    @property
+    def as_broker(self) -> Any:
+        """This, where a Broker is wanted."""
+        return self
+
+    def report(self, sentence: str) -> None:
+        self.reports.append(sentence)
+
+    def partition(self, index: int = 0) -> Partition:
+        found = self.table.partition(TOPIC.encode(), index)
+        assert found is not None
+        return found
+
+    def stop(self) -> None:
+        """A clean end."""
+        self._end()
+        self.dir.close()
+
+    def kill(self) -> None:
+        """As kill -9: the files stay as they are, what was only in memory is lost."""
+        self._end()
+        crashed = self.folder.with_name(self.folder.name + "-crashed")
+        shutil.copytree(
+            self.folder, crashed, ignore=shutil.ignore_patterns(".lock", ".kstore.mdb*")
+        )
+        self.dir.close()
+        shutil.rmtree(self.folder)
+        crashed.rename(self.folder)
+
+    def _end(self) -> None:
+        self.alive = False
+        self._acceptor.close()
+        self.fetchers.close()
+        self.peers.close()
+        for connection in self.plane.open_connections():
+            connection.close()
+        self.commits.close()
+        for index in range(self.partitions):
+            self.partition(index).follow(-1, self.partition(index).leader_epoch)
+
+    # ---- what the controller says ----
+
+    def lead(
+        self, epoch: int, version: int, replicas: tuple[int, ...], isr: tuple[int, ...],
+        index: int = 0,
+    ) -> None:  # fmt: skip
+        self.fetchers.stop(TopicPartition(TOPIC, index))
+        self.partition(index).lead(epoch, version, replicas, isr)
+
+    def follow(self, leader_id: int, epoch: int, index: int = 0) -> None:
+        self.partition(index).follow(leader_id, epoch)
+        self.fetchers.follow(TopicPartition(TOPIC, index), self.partition(index), leader_id, epoch)
+
+    # ---- records ----
+
+    def append(self, *values: bytes, index: int = 0) -> int:
+        """Append a batch as the leader; its first offset."""
+        code, base, *_ = self.partition(index).append_batches(
+            bytearray(build_batch(list(values), timestamp=1)), origin=0
+        )
+        assert code == 0
+        return base
+
+    def contents(self, index: int = 0, start: int | None = None) -> bytes:
+        """All batches from the log start (or an offset) on, committed or not."""
+        log = self.partition(index).log
+        found = bytearray()
+        offset = log.log_start_offset if start is None else start
+        while offset < log.log_end_offset:
+            data, offset = log.core.read(offset, log.log_end_offset, 1 << 20)
+            found += data
+        return bytes(found)
+
+
+def new_image() -> MetadataImage:
+    return MetadataImage("cluster", lambda: None)
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
+    """Wait until the condition is true."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "not in time"
+        await asyncio.sleep(0.001)
+
+
+def run(story: Callable[[], Awaitable[None]], timeout_s: float = 60) -> None:
+    """Run a story on a loop of its own."""
+    loop = new_loop()
+    try:
+        loop.run_until_complete(asyncio.wait_for(story(), timeout_s))
+    finally:
+        loop.close()

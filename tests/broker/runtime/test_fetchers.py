@@ -1,0 +1,320 @@
+"""broker/runtime/fetchers.py and _fast/replica_fetcher.pyx: what becomes of a follower's log, with
+real leaders behind real sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.env import SystemEnv
+from kstore.errors import ErrorCode
+from kstore.types import TopicPartition
+from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
+from tests.reference.fault_fs import FaultyFileSystem
+
+
+async def pair(folder: Path, partitions: int = 1, **config: Any) -> tuple[Node, Node]:
+    """Two nodes that lead and follow nothing yet."""
+    image = new_image()
+    nodes = tuple(Node(i, folder / str(i), image, partitions, **config) for i in (1, 2))
+    for node in nodes:
+        await node.start()
+    return nodes[0], nodes[1]
+
+
+async def caught_up(leader: Node, follower: Node, index: int = 0) -> None:
+    """Until the follower has everything, and knows that it is committed."""
+    led, copy = leader.partition(index), follower.partition(index)
+    await until(lambda: copy.log_end_offset == led.log_end_offset)
+    await until(lambda: led.high_watermark == led.log_end_offset)
+
+
+def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.append(b"before anybody follows")
+        a.lead(0, 0, (1, 2), (1, 2))
+        b.follow(1, 0)
+        for number in range(50):
+            a.append(b"%d" % number, b"x" * number)
+        assert a.partition().high_watermark < a.partition().log_end_offset
+        await caught_up(a, b)
+        assert a.contents() == b.contents()
+        # What is committed the follower hears with the next news.
+        before = a.partition().high_watermark
+        a.append(b"news")
+        await until(lambda: b.partition().high_watermark >= before)
+        assert b.partition().high_watermark <= b.partition().log_end_offset
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_partition_is_copied_while_the_others_of_its_leader_have_no_news(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path, 5, **{"replica.fetch.wait.max.ms": 600_000})
+        for index in range(5):
+            a.lead(0, 0, (1, 2), (1, 2), index)
+            b.follow(1, 0, index)
+            a.append(b"x", index=index)
+            await caught_up(a, b, index)  # the fetch for the others would wait ten minutes
+        for index in (3, 0, 4):
+            a.append(b"y", b"z", index=index)
+            await caught_up(a, b, index)
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_partition_that_is_stopped_is_not_copied_any_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path, 2)
+        for index in range(2):
+            a.lead(0, 0, (1, 2), (1, 2), index)
+            b.follow(1, 0, index)
+        b.fetchers.stop(TopicPartition(TOPIC, 0))
+        a.append(b"x")
+        a.append(b"y", index=1)
+        await caught_up(a, b, 1)
+        assert b.partition(0).log_end_offset == 0
+        b.follow(1, 0, 0)
+        await caught_up(a, b, 0)
+        b.fetchers.stop_all()
+        await until(lambda: not a.plane.open_connections())
+        b.follow(1, 0, 0)
+        a.append(b"z")
+        await caught_up(a, b, 0)
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_log_that_parted_is_cut_where_its_epochs_leave_the_leaders(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.lead(0, 0, (1, 2), (1, 2))
+        b.follow(1, 0)
+        a.append(b"1")
+        a.append(b"2")
+        await caught_up(a, b)
+        b.fetchers.stop(TopicPartition(TOPIC, 0))
+        a.append(b"only here")  # not committed
+        a.append(b"neither")
+        b.lead(1, 1, (1, 2), (2,))
+        b.append(b"3")
+        b.append(b"4")
+        b.append(b"5")
+        a.follow(2, 1)
+        b.partition().isr_applied((1, 2), 2, 1)
+        await caught_up(b, a)
+        assert a.contents() == b.contents()
+        assert b"only here" not in a.contents()
+        assert a.partition().log.core.epochs.as_list() == [(0, 0), (1, 2)]
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_several_epochs_that_left_different_records_are_cut_step_by_step(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        for epoch, count in ((0, 3), (1, 2), (3, 2), (5, 1)):
+            a.lead(epoch, epoch, (1, 2), (1,))
+            for _ in range(count):
+                a.append(b"a" * (epoch + 1))
+        shared, end = a.partition().log.core.read(0, 3, 1 << 20)
+        assert end == 3
+        b.partition().log.append_batches(shared, origin="replica")
+        for epoch in (2, 4):
+            b.lead(epoch, epoch, (1, 2), (2,))
+            b.append(b"b" * epoch)
+            b.append(b"b" * epoch)
+        a.lead(6, 6, (1, 2), (1, 2))
+        b.follow(1, 6)
+        await caught_up(a, b)
+        assert a.contents() == b.contents()
+        assert b.partition().log.core.epochs.as_list() == [(0, 0), (1, 3), (3, 5), (5, 7)]
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_an_empty_follower_begins_where_its_leader_begins(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.lead(0, 0, (1, 2), (1,))
+        for _ in range(10):
+            a.append(b"x")
+        await until(lambda: a.partition().high_watermark == 10)
+        a.partition().log.delete_before(7)
+        b.follow(1, 0)
+        a.partition().isr_applied((1, 2), 1, 0)
+        await caught_up(a, b)
+        assert b.partition().log_start_offset == 7
+        assert a.contents(start=7) == b.contents()
+        a.partition().log.delete_before(9)
+        a.append(b"y")
+        await until(lambda: b.partition().log_start_offset == 9)
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_after_an_unclean_election_a_longer_log_is_cut_to_its_leaders(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.lead(0, 0, (1, 2), (1,))
+        for _ in range(10):
+            a.append(b"x")
+        b.lead(1, 1, (1, 2), (2,))  # it has nothing
+        a.follow(2, 1)
+        await until(lambda: a.partition().log_end_offset == 0)
+        b.append(b"y")
+        b.partition().isr_applied((1, 2), 2, 1)
+        await caught_up(b, a)
+        assert a.contents() == b.contents()
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_leader_that_comes_back_is_followed_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.lead(0, 0, (1, 2), (1, 2))
+        b.follow(1, 0)
+        a.append(b"x")
+        await caught_up(a, b)
+        a.stop()
+        await a.start()
+        assert a.partition().high_watermark == 1
+        a.lead(1, 1, (1, 2), (1, 2))
+        a.append(b"y")
+        await asyncio.sleep(0.01)  # it asks in epoch 0, and is refused
+        assert b.partition().log_end_offset == 1
+        b.follow(1, 1)
+        await caught_up(a, b)
+        assert a.contents() == b.contents()
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_follower_that_knows_of_a_leader_before_the_leader_does_tries_again(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        b.follow(1, 4)
+        await until(lambda: a.plane.fetch.requests > 2)
+        a.lead(4, 0, (1, 2), (1, 2))
+        a.append(b"x")
+        await caught_up(a, b)
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_log_that_cannot_be_written_waits_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path, 2)
+        b.stop()
+        disk = FaultyFileSystem(str(b.folder))
+        b.env = SystemEnv(fs=disk)
+        await b.start()
+        failures: list[TopicPartition] = []
+        b.fetchers.on_failure.append(lambda tp, problem: failures.append(tp))
+        monkeypatch.setattr("kstore.broker.runtime.fetchers.DISK_PAUSE_S", 0.01)
+        for index in range(2):
+            a.lead(0, 0, (1, 2), (1, 2), index)
+            b.follow(1, 0, index)
+            a.append(b"x", index=index)
+            await caught_up(a, b, index)
+        disk.fail("append", errno.ENOSPC, written_bytes=10)
+        a.append(b"y")
+        await until(lambda: failures)
+        a.append(b"y", index=1)
+        await caught_up(a, b, 1)
+        await caught_up(a, b, 0)  # there is space again
+        assert a.contents() == b.contents()
+        assert failures == [TopicPartition(TOPIC, 0)]
+        assert sum("can't be written" in sentence for sentence in b.reports) == 1
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path)
+        a.lead(0, 0, (1, 2), (1,))
+        path = a.partition().log.core.active.path
+        a.append(b"good")
+        a.append(b"damaged in the file")
+        with open(path, "r+b") as file:
+            file.seek(-3, 2)
+            file.seek(a.partition().log.size_bytes - 3)
+            file.write(b"!!!")
+        b.follow(1, 0)
+        await until(lambda: b.reports)
+        assert f"error {ErrorCode.CORRUPT_MESSAGE}" in b.reports[0]
+        assert b.partition().log_end_offset == 0  # both came at once
+        await asyncio.sleep(0.05)
+        assert len(b.reports) == 1
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path, **{"kstore.flush.policy": "always"})
+        a.lead(0, 0, (1, 2), (1, 2))
+        b.follow(1, 0)
+        for number in range(20):
+            a.append(b"%d" % number)
+            await caught_up(a, b)
+            told = a.partition().high_watermark
+            assert b.partition().log.core.durable_offset >= told
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_large_answers_in_pieces(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b = await pair(tmp_path, 3)
+        for index in range(3):
+            a.lead(0, 0, (1, 2), (1, 2), index)
+            for _ in range(20):
+                batch = bytearray(build_batch([bytes(100_000)] * 3, timestamp=1))
+                assert a.partition(index).append_batches(batch, origin=0)[0] == 0
+        for index in range(3):
+            b.follow(1, 0, index)
+        for index in range(3):
+            await caught_up(a, b, index)
+            assert a.contents(index) == b.contents(index)
+        a.stop()
+        b.stop()
+
+    run(story)
