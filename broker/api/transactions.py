@@ -61,28 +61,57 @@ RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_
 
 def handle_add_partitions_to_txn(
     broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
-) -> AddPartitionsToTxnResponse:
-    """Add partitions to transactions, or look whether they are in them."""
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    """Add partitions to transactions, or look whether they are in them. In a cluster the answer
+    comes once what it tells can't be lost any more.
+    """
     coordinator = transactions_of(broker)
-    if ctx.api_version >= FIRST_BROKER_VERSION:
-        results = [
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
-                topic_results=_topic_results(asked, _add(broker, coordinator, asked, TV_2)),
+    asked, client_version = request.transactions, TV_2
+    if ctx.api_version < FIRST_BROKER_VERSION:
+        client_version = TV_0
+        asked = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
             )
-            for asked in request.transactions
         ]
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-    asked = AddPartitionsToTxnTransaction(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
-    )
-    codes = _add(broker, coordinator, asked, TV_0)
-    for place, code in codes.items():
-        codes[place] = _fenced_as_known(code, ctx.api_version)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(asked, codes))
+    found = [(item, _add(broker, coordinator, item, client_version)) for item in asked]
+    if broker.cluster is None:
+        return _added(found, ctx.api_version)
+    return _added_later(coordinator, found, ctx.api_version)
+
+
+Found = list[tuple[AddPartitionsToTxnTransaction, dict[TopicPartition, int]]]
+
+
+async def _added_later(
+    coordinator: TransactionCoordinator, found: Found, api_version: int
+) -> AddPartitionsToTxnResponse:
+    for asked, codes in found:
+        if ErrorCode.NONE in codes.values():
+            try:
+                await coordinator.settled(asked.transactional_id)
+            except KafkaError as error:
+                codes.update(dict.fromkeys(codes, error.code))
+    return _added(found, api_version)
+
+
+def _added(found: Found, api_version: int) -> AddPartitionsToTxnResponse:
+    if api_version >= FIRST_BROKER_VERSION:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id,
+                    topic_results=_topic_results(asked, codes),
+                )
+                for asked, codes in found
+            ]
+        )
+    [(asked, codes)] = found
+    known = {place: _fenced_as_known(code, api_version) for place, code in codes.items()}
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(asked, known))
 
 
 def _add(
@@ -144,14 +173,17 @@ async def handle_add_offsets_to_txn(
     broker: Broker, request: AddOffsetsToTxnRequest, ctx: RequestContext
 ) -> AddOffsetsToTxnResponse:
     """Add the partition of __consumer_offsets that keeps the group."""
+    coordinator = transactions_of(broker)
     try:
         place = await _group_place(broker, request.group_id)
-        code = transactions_of(broker).add_partitions(
+        code = coordinator.add_partitions(
             request.transactional_id,
             Claim(request.producer_id, request.producer_epoch),
             frozenset({place}),
             TV_0,
         )
+        if code == ErrorCode.NONE:
+            await coordinator.settled(request.transactional_id)
     except KafkaError as error:
         code = error.code
     return AddOffsetsToTxnResponse(error_code=_fenced_as_known(code, ctx.api_version))
@@ -159,8 +191,9 @@ async def handle_add_offsets_to_txn(
 
 async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
     groups = coordinator_of(broker)
-    await groups.partition(group_id)
-    return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(groups.partitions)))
+    if not groups.count:
+        await groups.ensure()
+    return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, groups.count))
 
 
 def handle_end_txn(
@@ -235,9 +268,18 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     claim = Claim(request.producer_id, request.producer_epoch)
     if has_transaction(broker, place, claim):
         return ErrorCode.NONE
-    if version >= FIRST_COMMIT_THAT_ADDS:
+    adds = version >= FIRST_COMMIT_THAT_ADDS
+    verifies = broker.config["transaction.partition.verification.enable"]
+    if broker.cluster is not None and (adds or verifies):
+        from kstore.broker.runtime.transaction_admission import admission_of
+
+        answers = await admission_of(broker).ask(
+            request.transactional_id, claim, frozenset({place}), adds=adds
+        )
+        code = answers[place]
+    elif adds:
         code = coordinator.add_partitions(request.transactional_id, claim, frozenset({place}), TV_2)
-    elif broker.config["transaction.partition.verification.enable"]:
+    elif verifies:
         found = coordinator.verify_partitions(request.transactional_id, claim, frozenset({place}))
         code = found[place]
     else:

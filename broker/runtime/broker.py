@@ -32,8 +32,8 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.cluster import ClusterMember
-    from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.fetchers import Fetchers
+    from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.config import BrokerConfig
@@ -194,7 +194,7 @@ class Broker:
         found = self.table.partition(tp.topic.encode(), tp.partition)
         return found if found is not None and found.online else None
 
-    def _admit_transactional(self, *asked: Any) -> dict[Partition, int]:
+    def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
         from kstore.broker.runtime.transactional_produce import admit_transactional
 
         return admit_transactional(self, *asked)

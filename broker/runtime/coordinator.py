@@ -184,14 +184,20 @@ class Coordinator(Generic[P]):
         await self.ensure()
         if self.broker.cluster is None:
             return self.broker.node_id
+        leader = self.known_leader(name)
+        if leader == self.broker.node_id:
+            served = self._by_index.get(partition_of(name, self.count))
+            await self._wait_for([] if served is None else [served])
+        return leader
+
+    def known_leader(self, name: str) -> int:
+        """The broker that serves a group or transactional id in a cluster; KafkaError while there
+        is none, or no topic.
+        """
         count = self.count
-        index = partition_of(name, count) if count else 0
-        image = self.broker.image.partition(self._topic, index)
+        image = self.broker.image.partition(self._topic, partition_of(name, count) if count else 0)
         if image is None or image.leader not in self.broker.image.brokers:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        served = self._by_index.get(index)
-        if served is not None:
-            await self._wait_for([served])
         return image.leader
 
     async def ensure(self) -> None:

@@ -14,8 +14,10 @@ from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
     from kstore._fast.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.transactions import TransactionCoordinator
 
 __all__ = ["admit_transactional", "error_for_version", "has_transaction"]
 
@@ -27,6 +29,7 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 """Told to producers as NOT_ENOUGH_REPLICAS, which all of them try again without new metadata."""
@@ -34,12 +37,14 @@ RETRIABLE = frozenset(
 
 def admit_transactional(
     broker: Broker,
+    connection: Connection,
     transactional_id: str,
     producer: tuple[int, int],
     version: int,
     asked: list[tuple[Partition, int]],
-) -> dict[Partition, int]:
-    """The error codes of those partitions of a Produce request whose batch may not be appended.
+) -> dict[Partition, int] | None:
+    """The error codes of those partitions of a Produce request whose batch may not be appended;
+    None: the connection's request waits until they are known, and is then handled once more.
 
     ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. A client
     from version 12 on adds no partitions itself: writing does.
@@ -52,19 +57,16 @@ def admit_transactional(
     adds = version >= FIRST_VERSION_THAT_ADDS
     if not adds and not broker.config["transaction.partition.verification.enable"]:
         return {}
-    coordinator = broker.transactions
     wanted = frozenset(places.values())
-    if coordinator is None:
-        found = dict.fromkeys(wanted, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    elif adds:
-        code = coordinator.add_partitions(transactional_id, claim, wanted, TV_2)
-        found = dict.fromkeys(wanted, code)
-        if coordinator.durable and code == ErrorCode.NONE:
-            # First the transaction, then its records: else a crash could leave one that hangs.
-            log = log_of(broker, coordinator.partition(transactional_id).place)
-            broker.plane.produce.appended.append((log, log.log_end_offset))
+    if broker.cluster is None:
+        found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
     else:
-        found = coordinator.verify_partitions(transactional_id, claim, wanted)
+        from kstore.broker.runtime.transaction_admission import admission_of
+
+        answer = admission_of(broker).admit(connection, transactional_id, claim, wanted, adds=adds)
+        if answer is None:
+            return None
+        found = answer
     abortable = version >= FIRST_VERSION_WITH_ABORTABLE
     refused: dict[Partition, int] = {}
     for partition, base_sequence in asked:
@@ -80,6 +82,28 @@ def admit_transactional(
         if code != ErrorCode.NONE:
             refused[partition] = code
     return refused
+
+
+def _ask_here(
+    broker: Broker,
+    transactional_id: str,
+    claim: Claim,
+    wanted: frozenset[TopicPartition],
+    *,
+    adds: bool,
+) -> dict[TopicPartition, int]:
+    """The answer of a broker that is alone: it is the coordinator."""
+    coordinator: TransactionCoordinator | None = broker.transactions
+    if coordinator is None:
+        return dict.fromkeys(wanted, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    if adds:
+        code = coordinator.add_partitions(transactional_id, claim, wanted, TV_2)
+        if coordinator.durable and code == ErrorCode.NONE:
+            # First the transaction, then its records: else a crash could leave one that hangs.
+            log = log_of(broker, coordinator.partition(transactional_id).place)
+            broker.plane.produce.appended.append((log, log.log_end_offset))
+        return dict.fromkeys(wanted, code)
+    return coordinator.verify_partitions(transactional_id, claim, wanted)
 
 
 def has_transaction(broker: Broker, place: TopicPartition, claim: Claim) -> bool:

@@ -142,6 +142,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.producer_ids = producer_ids_of(broker)
         self.durable = broker.config["kstore.flush.policy"] == "always"
         """Whether a decision counts only once it is on the disk."""
+        self.admission: Any = None
+        """Who asks coordinators on behalf of writers (transaction_admission.py), in a cluster."""
         self._sender: MarkerSender | None = None
         if broker.cluster is not None:
             from kstore.broker.runtime.marker_sender import MarkerSender
@@ -176,11 +178,11 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return found
 
     async def settled(self, transactional_id: str) -> None:
-        """Wait until what was decided on the transactional id can't be lost any more; KafkaError
-        if it may be.
+        """In a cluster: wait until what was decided on the transactional id can't be lost any more;
+        KafkaError if it may be.
         """
         partition = self.partition(transactional_id)
-        if not partition.is_settled():
+        if self._sender is not None and not partition.is_settled():
             await partition.settled()
 
     # ---- decisions made to happen ----

@@ -19,6 +19,7 @@ cdef class Connection(Outbox):
     cdef readonly str client_host
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()
+    cdef bint admission                     # nor until admitted(): the first one waits for it
     cdef public object quotas               # who charges clients (charge, begin, spent), or None
     cdef readonly bytes client_id           # of the last request, while there are quotas
     cdef readonly int64_t last_active_ms

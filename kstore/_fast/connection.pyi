@@ -56,6 +56,11 @@ class Connection(Outbox):
     def unmute(self) -> None:
         """Go on with what has come since `mute`."""
 
+    def admitted(self) -> None:
+        """Handle the first request that is left once more (produce_path.admit_transactional has not
+        known whether it may be), then what has come behind it.
+        """
+
     @property
     def parked(self) -> int:
         """How many requests of this connection wait for their answer."""

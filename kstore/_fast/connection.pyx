@@ -14,7 +14,7 @@ from kstore._fast.clock cimport now_ms
 from kstore._fast.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
-    PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_MALFORMED, PRODUCE_SILENT)
+    PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
 from kstore._fast.outbox cimport Outbox
 from kstore._fast.sending cimport SEND_LOST
 from kstore._fast.slots cimport Slot, begin_answer, end_answer
@@ -155,6 +155,11 @@ cdef class Connection(Outbox):
         self.muted = False
         self.resume()
 
+    def admitted(self):
+        """Handle the first request that is left once more, then what has come behind it."""
+        self.admission = False
+        self.resume()
+
     cdef int go_on(self) except -1:
         if self.read_paused:
             self.resume()
@@ -205,7 +210,7 @@ cdef class Connection(Outbox):
                 if size - used - 4 < frame or not self.may_handle():
                     break
                 self.handle_frame(data + used + 4, frame)
-                if self.closed:
+                if self.closed or self.admission:
                     break
                 used += 4 + frame
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
@@ -308,6 +313,9 @@ cdef class Connection(Outbox):
             self.plane.server.answer_when_durable(self.plane.produce.appended, slot, body)
             return 0
         out.size = start
+        if outcome == PRODUCE_LATER:
+            self.plane.apis[PRODUCE].requests -= 1
+            self.admission = True
         if outcome == PRODUCE_MALFORMED:
             return self.fail(f"its Produce request of version {head.api_version} is malformed")
         if outcome == PRODUCE_CLOSE:
@@ -447,8 +455,8 @@ cdef class Connection(Outbox):
     cdef bint may_handle(self) noexcept:
         """Whether a further request may be handled now; otherwise it stays where it was read to."""
         return (
-            not self.write_paused and not self.muted and len(self.slots) < self.plane.max_parked
-            and self.held_bytes < MAX_HELD_BYTES)
+            not self.write_paused and not self.muted and not self.admission
+            and len(self.slots) < self.plane.max_parked and self.held_bytes < MAX_HELD_BYTES)
 
     cdef int regulate(self) except -1:
         """Read only while requests may be handled and there is budget for them."""

@@ -12,6 +12,7 @@ cdef enum ProduceOutcome:
     PRODUCE_SILENT = 1              # acks=0: no answer
     PRODUCE_CLOSE = 2               # acks=0 and something failed: closing tells it
     PRODUCE_MALFORMED = 3           # nothing was appended
+    PRODUCE_LATER = 4               # nothing was appended: to be handled again once it is admitted
 
 # What a partition's answer tells; -1 is unknown.
 cdef struct ProduceOffsets:
@@ -26,8 +27,9 @@ cdef class ProducePath:
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
     cdef public object may_give_offsets     # callable(connection) -> bool; None: everybody may
-    # callable(transactional id, (producer id, epoch), version, [(partition, base sequence)]) ->
-    # {partition: error code}; None: there are no transactions
+    # callable(connection, transactional id, (producer id, epoch), version,
+    # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
+    # admitted() when it knows; None: there are no transactions
     cdef public object admit_transactional
     # of the request at hand
     cdef bint needs_all             # acks=all
@@ -52,7 +54,9 @@ cdef class ProducePath:
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         Py_ssize_t start)
-    cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1
+    cdef int admit(
+        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
+    ) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,

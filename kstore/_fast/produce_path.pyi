@@ -17,11 +17,13 @@ class ProducePath:
     may_give_offsets: Callable[[Any], bool] | None
     """Whether a connection's client may choose offsets (KIP-391); None: everybody may."""
     admit_transactional: (
-        Callable[[str, tuple[int, int], int, list[tuple[Any, int]]], dict[Any, int]] | None
+        Callable[[Any, str, tuple[int, int], int, list[tuple[Any, int]]], dict[Any, int] | None]
+        | None
     )
-    """Asked with (transactional id, (producer id, epoch), version, [(partition, base sequence)])
-    about partitions where the producer has no open transaction: the error codes of those whose
-    batch may not be appended. None: all may.
+    """Asked with (connection, transactional id, (producer id, epoch), version, [(partition, base
+    sequence)]) about partitions where the producer has no open transaction: the error codes of
+    those whose batch may not be appended, or None if that is not known yet; then the connection's
+    `admitted` is to be called when it is, and the question comes again. None: all may.
     """
     waiting: ProduceWaits
     """The answers that wait for followers."""

@@ -163,7 +163,9 @@ cdef class ProducePath:
             self.appended = []
         self.refused = self.waits = self.leaders = None
         if self.in_transaction and self.admit_transactional is not None:
-            self.admit(r[0], version, transactional_id)
+            if not self.admit(connection, r[0], version, transactional_id):
+                self.requests -= 1
+                return PRODUCE_LATER
         topics = read_count(r, flexible)
         room(out, 16)
         put_count(out, topics if topics > 0 else 0, flexible)
@@ -194,9 +196,12 @@ cdef class ProducePath:
         return self.waiting.park(
             sink, correlation_id, flexible, answer, waits, self.timeout_ms, bool(self.appended))
 
-    cdef int admit(self, WireReader r, int version, WireBytes transactional_id) except -1:
+    cdef int admit(
+        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
+    ) except -1:
         """Ask the coordinator about the partitions where the producer has no open transaction: it
-        adds them, or looks whether they were (KIP-890). r, a copy, stands before the topics.
+        adds them, or looks whether they were (KIP-890). r, a copy, stands before the topics. False:
+        it is not known yet.
         """
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef Py_ssize_t topics = read_count(&r, flexible)
@@ -240,8 +245,9 @@ cdef class ProducePath:
         elif asked:
             name = (<const char*>transactional_id.data)[:transactional_id.size]
             self.refused = self.admit_transactional(
-                name.decode("utf-8", "replace"), (producer_id, epoch), version, asked)
-        return 0
+                connection, name.decode("utf-8", "replace"), (producer_id, epoch), version, asked)
+            return self.refused is not None
+        return True
 
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1:
         """Append and answer one topic's partitions; returns how many failed."""

@@ -25,10 +25,20 @@ class Asked:
     def __init__(self) -> None:
         self.questions: list[tuple[str, tuple[int, int], int, list[tuple[int, int]]]] = []
         self.refuses: dict[int, int] = {}
+        self.holds = False
+        self.held: list[Any] = []
 
     def __call__(
-        self, name: str, producer: tuple[int, int], version: int, asked: list[tuple[Any, int]]
-    ) -> dict[Any, int]:
+        self,
+        connection: Any,
+        name: str,
+        producer: tuple[int, int],
+        version: int,
+        asked: list[tuple[Any, int]],
+    ) -> dict[Any, int] | None:
+        if self.holds:
+            self.held.append(connection)
+            return None
         places = [(partition.index, sequence) for partition, sequence in asked]
         self.questions.append((name, producer, version, places))
         return {
@@ -127,3 +137,29 @@ def test_what_is_no_batch_is_left_to_the_append(plane: Plane, asked: Asked) -> N
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert asked.questions == []
+
+
+def test_what_is_not_known_yet_waits_and_so_does_what_comes_behind_it(
+    plane: Plane, asked: Asked
+) -> None:
+    def produce(sequence: int) -> ProduceRequest:
+        row = PartitionProduceData(index=0, records=batch(sequence))
+        topics = [TopicProduceData(name="t", partition_data=[row])]
+        return ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1000, topic_data=topics)
+
+    asked.holds = True
+    client = plane.client()
+    numbers = [client.send(PRODUCE, VERSION, produce(sequence)) for sequence in range(3)]
+    assert client.answers() == []
+    assert len(asked.held) == 1
+    assert plane.partition(0).log_end_offset == 0
+    assert plane.plane.request_counts().get(PRODUCE, 0) == 0
+    client.connection.admitted()
+    assert client.answers() == []
+    assert len(asked.held) == 2, "still not known: asked once more"
+    asked.holds = False
+    client.connection.admitted()
+    assert [number for number, _ in client.answers()] == numbers
+    assert plane.partition(0).log_end_offset == 3
+    assert asked.questions == [("tx", PRODUCER, VERSION, [(0, 0)])]
+    assert plane.plane.request_counts()[PRODUCE] == 3

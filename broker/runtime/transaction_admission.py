@@ -1,0 +1,147 @@
+"""Asks the coordinator of a transaction, which another broker may be, on behalf of who writes into
+it here: data (Produce), or a group's offsets (KIP-890).
+
+A Produce request waits meanwhile, and with it what has come behind it on its connection.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.peer_batches import PeerBatches
+from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
+from kstore.broker.state.transaction_state import TV_2
+from kstore.broker.state.transaction_steps import Claim
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["TransactionAdmission", "admission_of"]
+
+TIMEOUT_S = 10.0
+Codes = dict[TopicPartition, int]
+
+
+class TransactionAdmission:
+    """Questions about transactions, to whoever coordinates them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._elsewhere: PeerBatches[AddPartitionsToTxnTransaction, AddPartitionsToTxnResult] = (
+            PeerBatches(
+                broker,
+                lambda asked: AddPartitionsToTxnRequest(transactions=asked),
+                lambda response: response.results_by_transaction,
+                TIMEOUT_S,
+            )
+        )
+        self._known: tuple[object, Codes] | None = None
+        """What was asked for the request that is handled once more in this turn of the loop."""
+
+    def admit(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes | None:
+        """An error code for each place. None: the connection's request has to wait for them; it is
+        admitted, which brings it here once more.
+        """
+        question = (connection, transactional_id, claim, places, adds)
+        if self._known is not None and self._known[0] == question:
+            return self._known[1]
+        coordinator = transactions_of(self._broker)
+
+        async def ask_and_admit() -> None:
+            found = await self.ask(transactional_id, claim, places, adds=adds)
+            self._known = (question, found)
+            try:
+                connection.admitted()
+            finally:
+                self._known = None
+
+        coordinator.spawn(ask_and_admit())
+        return None
+
+    async def ask(
+        self,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes:
+        """An error code for each place: it is in the transaction, or (``adds``) is from now on."""
+        coordinator = transactions_of(self._broker)
+        try:
+            leader = coordinator.known_leader(transactional_id)
+            if leader == self._broker.node_id:
+                return await _ask_here(coordinator, transactional_id, claim, places, adds=adds)
+            question = _question(transactional_id, claim, places, adds=adds)
+            result = await self._elsewhere.ask(leader, question)
+        except KafkaError:
+            return dict.fromkeys(places, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        found = dict.fromkeys(places, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for topic in result.topic_results:
+            for row in topic.results_by_partition:
+                place = TopicPartition(topic.name, row.partition_index)
+                found[place] = row.partition_error_code
+        return found
+
+
+async def _ask_here(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    claim: Claim,
+    places: frozenset[TopicPartition],
+    *,
+    adds: bool,
+) -> Codes:
+    if adds:
+        code = coordinator.add_partitions(transactional_id, claim, places, TV_2)
+        found = dict.fromkeys(places, code)
+    else:
+        found = coordinator.verify_partitions(transactional_id, claim, places)
+    if ErrorCode.NONE in found.values():
+        await coordinator.settled(transactional_id)
+    return found
+
+
+def _question(
+    transactional_id: str, claim: Claim, places: frozenset[TopicPartition], *, adds: bool
+) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for place in sorted(places):
+        topics[place.topic].append(place.partition)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=claim.producer_id,
+        producer_epoch=claim.producer_epoch,
+        verify_only=not adds,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+
+
+def admission_of(broker: Broker) -> TransactionAdmission:
+    """The broker's questions to coordinators; the first call makes it."""
+    coordinator = transactions_of(broker)
+    if coordinator.admission is None:
+        coordinator.admission = TransactionAdmission(broker)
+    admission: TransactionAdmission = coordinator.admission
+    return admission
