@@ -39,7 +39,7 @@ TIMEOUT_S = 15.0
 """How long the controller may take; then the asker is told REQUEST_TIMED_OUT."""
 SHOWN_S = 10.0
 """How long this broker waits for its image to show what the controller has done."""
-ALL_KNOW_S = 1.0
+ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
 """How long the controller waits for the other brokers to know a new topic; one of them may hang."""
 
 
@@ -89,9 +89,24 @@ class ClusterTopics(Topics):
             made = await _told(controller.create_topic(new, validate_only=validate_only))
         if validate_only:
             return made
-        await self._let_all_know(controller)
+        await self._let_all_know(controller, len(made.partitions))
         await self._wait_for(new.name, len(made.partitions))
         return self._image.topics.get(new.name, made)
+
+    async def ensure(self, new: NewTopic) -> TopicImage:
+        """The topic of that name, made if it is missing; TopicError if it can't be made."""
+        try:
+            return self._image.topics.get(new.name) or await self.create(new)
+        except TopicError as problem:
+            if problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        # Another broker was quicker, and this one's image may not show it yet.
+        await self._wait_for(new.name, 1)
+        known = self._image.topics.get(new.name)
+        if known is None:
+            why = f"the topic '{new.name}' exists, but this broker has not been told of it"
+            raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
+        return known
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
         """Have a topic grow; TopicError."""
@@ -101,7 +116,7 @@ class ClusterTopics(Topics):
         else:
             await _told(controller.add_partitions(new, validate_only=validate_only))
         if not validate_only:
-            await self._let_all_know(controller)
+            await self._let_all_know(controller, new.total_count)
             await self._wait_for(new.name, new.total_count)
 
     async def delete(self, name: str) -> None:
@@ -169,11 +184,11 @@ class ClusterTopics(Topics):
         answer = await self._ask(request)
         _refuse(answer.results[0])
 
-    async def _let_all_know(self, controller: Any) -> None:
+    async def _let_all_know(self, controller: Any, partitions: int) -> None:
         """Wait a moment for the other brokers: an asker may go on with any of them."""
         told = [] if controller is None else controller.channels.told()
         if told:
-            await asyncio.wait(told, timeout=ALL_KNOW_S)
+            await asyncio.wait(told, timeout=ALL_KNOW_S + PER_PARTITION_S * partitions)
 
     async def _wait_for(self, name: str, count: int) -> None:
         """Wait until this broker knows so many partitions of a topic, and who leads them."""
