@@ -204,11 +204,11 @@ class Controller:
     async def _changes(
         self, topics: Iterable[str], bounced: events.Bounced = events.never_bounced
     ) -> list[PartitionChange]:
-        """What the live brokers call for, topic by topic, with turns for others in between."""
+        """What the live brokers call for, piece by piece, with turns for others in between."""
         changes: list[PartitionChange] = []
         slices = Slices()
-        for name in list(topics):
-            changes += events.after_brokers_changed(self.state, [name], bounced)
+        for name, indexes in self.state.pieces(list(topics)):
+            changes += events.after_brokers_changed(self.state, name, indexes, bounced)
             await slices.breathe()
         return changes
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state import controller_messages as messages
+from kstore.broker.state.controller_state import PIECE
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.cluster_control import (
     FULL,
@@ -24,6 +25,7 @@ from kstore.protocol.cluster_control import (
     LeaderAndIsrTopic,
     StopReplicaRequest,
     UpdateMetadataRequest,
+    UpdateMetadataTopic,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "Channels"]
 
 LOGGER = logging.getLogger("kstore.controller")
+T = TypeVar("T", LeaderAndIsrTopic, UpdateMetadataTopic)
 REQUEST_TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
@@ -160,10 +163,8 @@ class Channel:
                 messages.deleted_topic(topic, count, epoch) for topic, count in news.deleted.items()
             ]
         slices = Slices()
-        for name, indexes in _by_topic(state, news.metadata, everything=news.full):
-            present = _present(state, name, indexes)
-            if present:
-                request.topic_states.append(messages.metadata(state, name, present, epoch))
+        for name, indexes in _pieces(state, news.metadata, everything=news.full):
+            _add(request.topic_states, messages.metadata(state, name, indexes, epoch))
             await slices.breathe()
         request.live_brokers = messages.live_brokers(state)
         request.max_partition_epoch = state.partition_epoch
@@ -171,17 +172,14 @@ class Channel:
 
     async def _tell_leaderships(self, news: _News) -> str | None:
         state = self._channels.state
+        epoch = self._channels.controller_epoch
         if not (news.full or news.leaderships):
             return None
         node = self.broker.node_id
         topics: list[LeaderAndIsrTopic] = []
         slices = Slices()
-        for name, indexes in _by_topic(state, news.leaderships, everything=news.full):
-            told = messages.leaderships(
-                state, name, _present(state, name, indexes), node, self._channels.controller_epoch
-            )
-            if told is not None:
-                topics.append(told)
+        for name, indexes in _pieces(state, news.leaderships, everything=news.full):
+            _add(topics, messages.leaderships(state, name, indexes, node, epoch))
             await slices.breathe()
         if not (topics or news.full):
             return None
@@ -356,25 +354,29 @@ class Channels:
         return [self._channels[node].told() for node in asked if node in self._channels]
 
 
-def _by_topic(
+def _pieces(
     state: ControllerState, partitions: set[tuple[str, int]], *, everything: bool
-) -> list[tuple[str, list[int] | None]]:
-    """Topics with the indexes of some partitions, or with None for all of them."""
+) -> Iterator[tuple[str, Sequence[int]]]:
+    """Some partitions, or all, by topic and a few at a time."""
     if everything:
-        return [(name, None) for name in state.topics]
+        yield from state.pieces(list(state.topics))
+        return
     found: dict[str, list[int]] = {}
     for name, index in sorted(partitions):
         found.setdefault(name, []).append(index)
-    return list(found.items())
+    for name, indexes in found.items():
+        for first in range(0, len(indexes), PIECE):
+            yield name, indexes[first : first + PIECE]
 
 
-def _present(state: ControllerState, topic: str, indexes: list[int] | None) -> list[int]:
-    """Those partitions that there are now: topics may go while a message is being built."""
-    image = state.topics.get(topic)
-    count = 0 if image is None else len(image.partitions)
-    if indexes is None:
-        return list(range(count))
-    return [index for index in indexes if index < count]
+def _add(topics: list[T], topic: T | None) -> None:
+    """Put a piece to the others, with those of the same topic."""
+    if topic is None:
+        return
+    if topics and topics[-1].topic_id == topic.topic_id:
+        topics[-1].partition_states += topic.partition_states
+    else:
+        topics.append(topic)
 
 
 def _error_of(response: Any) -> str | None:

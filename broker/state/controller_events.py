@@ -27,34 +27,46 @@ def never_bounced(topic: str, index: int, node: int) -> bool:
 
 def after_brokers_changed(
     state: ControllerState,
-    topics: Iterable[str],
+    topic: str,
+    indexes: Iterable[int],
     bounced: Bounced = never_bounced,
 ) -> list[PartitionChange]:
-    """The changes of these topics' partitions that the brokers known as alive call for.
+    """The changes of these partitions that the brokers known as alive call for.
 
     ``bounced(topic, index, node)`` says that a live broker's life began after the partition's state
     was written: what the state says of it is about an earlier one, whose last records may be lost.
     It leaves the ISR; if nobody else is in it, one of them leads alone.
     """
     leaving = state.leaving.keys()
+    unclean = state.unclean_allowed(topic)
+    partitions = state.topics[topic].partitions
     changes = []
-    for name in topics:
-        unclean = state.unclean_allowed(name)
-        for index, partition in enumerate(state.topics[name].partitions):
-            alive = state.alive(name, index)
-            lost = {each for each in partition.isr if each in alive and bounced(name, index, each)}
-            new = partition
-            if lost:
-                new = election.after_change(new, alive - lost, leaving) or new
-            new = election.after_change(new, alive, leaving, allow_unclean=unclean) or new
-            if new.leader in lost:
-                new = new._replace(isr=(new.leader,))
-            if new is partition:
-                continue
-            new = reassignment_steps.complete(new, alive, leaving) or new
-            new = new._replace(leader_epoch=partition.leader_epoch + 1)
-            changes.append(PartitionChange(name, index, new, dropped=_dropped(partition, new)))
+    for index in indexes:
+        partition = partitions[index]
+        alive = state.alive(topic, index)
+        lost = {each for each in partition.isr if each in alive and bounced(topic, index, each)}
+        new = partition
+        if lost:
+            new = election.after_change(new, alive - lost, leaving) or new
+        new = election.after_change(new, alive, leaving, allow_unclean=unclean) or new
+        if new.leader in lost:
+            new = new._replace(isr=(new.leader,))
+        if new is partition:
+            continue
+        changes.append(_change(state, topic, index, partition, new))
     return changes
+
+
+def _change(
+    state: ControllerState, topic: str, index: int, before: PartitionImage, new: PartitionImage
+) -> PartitionChange:
+    """From one state to a new one, in the next leader epoch, at a reassignment's target if that is
+    possible now.
+    """
+    alive = state.alive(topic, index)
+    new = reassignment_steps.complete(new, alive, state.leaving.keys()) or new
+    new = new._replace(leader_epoch=before.leader_epoch + 1)
+    return PartitionChange(topic, index, new, dropped=_dropped(before, new))
 
 
 def elect(
@@ -73,7 +85,7 @@ def elect(
         elif partition.leader == election.NO_LEADER:
             new = election.unclean(partition, alive, state.leaving.keys())
         if new is not None:
-            changes.append(PartitionChange(name, index, new))
+            changes.append(_change(state, name, index, partition, new))
     return changes
 
 

@@ -43,13 +43,14 @@ def leaderships(
     image = state.topics.get(topic)
     if image is None:
         return None
+    count = len(image.partitions)
     told = LeaderAndIsrTopic(
         topic_name=topic, topic_id=image.topic_id, partition_count=state.count(topic)
     )
     for index in indexes:
-        partition = image.partitions[index]
-        if node not in partition.replicas:
+        if index >= count or node not in image.partitions[index].replicas:
             continue
+        partition = image.partitions[index]
         unused = partition.leader_epoch == 0 and partition.state_version == 0
         told.partition_states.append(
             LeaderAndIsrPartition(
@@ -71,11 +72,18 @@ def leaderships(
 
 def metadata(
     state: ControllerState, topic: str, indexes: Iterable[int], controller_epoch: int
-) -> UpdateMetadataTopic:
-    """One topic's partitions as every broker is to know them."""
-    image = state.topics[topic]
+) -> UpdateMetadataTopic | None:
+    """One topic's partitions as every broker is to know them, those that there are; None if there
+    are none.
+    """
+    image = state.topics.get(topic)
+    if image is None:
+        return None
+    count = len(image.partitions)
     told = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id)
     for index in indexes:
+        if index >= count:
+            continue
         partition = image.partitions[index]
         alive = state.alive(topic, index)
         told.partition_states.append(
@@ -91,7 +99,7 @@ def metadata(
                 partition_epoch=partition.partition_epoch,
             )
         )
-    return told
+    return told if told.partition_states else None
 
 
 def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMetadataTopic:

@@ -6,7 +6,7 @@ It is what the store says, and changes only after the store has taken a change. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +20,10 @@ __all__ = [
     "PartitionChange",
     "TopicId",
 ]
+
+
+PIECE = 100
+"""Partitions that are dealt with before others have their turn."""
 
 
 class TopicId(NamedTuple):
@@ -111,6 +115,13 @@ class ControllerState(MetadataImage):
         for name, topic in self.topics.items():
             for index, partition in enumerate(topic.partitions):
                 yield name, index, partition
+
+    def pieces(self, topics: Iterable[str]) -> Iterator[tuple[str, range]]:
+        """Topics in pieces of so many partitions as are dealt with in one turn of a loop."""
+        for name in topics:
+            count = len(self.topics[name].partitions) if name in self.topics else 0
+            for first in range(0, count, PIECE):
+                yield name, range(first, min(first + PIECE, count))
 
     def compare(self, registered: Mapping[int, BrokerImage]) -> BrokerChanges:
         """What is new among the brokers."""

@@ -60,11 +60,12 @@ class Controller(RuleBasedStateMachine):
         difference = self.state.compare(self.registered)
         self.state.take_brokers(self.registered)
         self.state.forget_offline(difference.left | difference.joined)
-        self._take(
-            events.after_brokers_changed(
-                self.state, self.state.topics, lambda topic, index, node: node in difference.left
+        for name in self.state.topics:
+            self._take(
+                events.after_brokers_changed(
+                    self.state, name, INDEXES, lambda topic, index, node: node in difference.left
+                )
             )
-        )
         for name, index, partition in self.state.partitions():
             if partition.leader != -1:
                 for node in difference.left & difference.joined:
@@ -93,7 +94,8 @@ class Controller(RuleBasedStateMachine):
     def shut_down(self, node: int) -> None:
         if node in self.registered:
             self.state.leaving[node] = self.registered[node].epoch
-            self._take(events.after_brokers_changed(self.state, self.state.topics))
+            for name in self.state.topics:
+                self._take(events.after_brokers_changed(self.state, name, INDEXES))
             able = self.registered.keys() - self.state.leaving.keys()
             for name, index in events.led_by(self.state, node):
                 isr = self.state.topics[name].partitions[index].isr
@@ -103,7 +105,7 @@ class Controller(RuleBasedStateMachine):
     def fail_replica(self, node: int, place: tuple[str, int]) -> None:
         if node in self.registered:
             self.state.offline.setdefault(node, set()).add(place)
-            self._take(events.after_brokers_changed(self.state, [place[0]]))
+            self._take(events.after_brokers_changed(self.state, place[0], INDEXES))
 
     @rule(place=places, isr=st.sets(nodes, max_size=4), behind=st.integers(-1, 1), epochs=nodes)
     def propose(self, place: tuple[str, int], isr: set[int], behind: int, epochs: int) -> None:
