@@ -33,6 +33,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20.0, help="virtual time with faults")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
+    parser.add_argument("--workloads", default="produce,read,copy,group", help="what clients do")
     parser.add_argument("--json", action="store_true", help="a JSON object per seed")
     parser.add_argument("--trace", action="store_true", help="tell what happened, line by line")
     return parser.parse_args(arguments)
@@ -49,7 +50,11 @@ def main(arguments: list[str]) -> int:
 
     kinds = tuple(k for k in options.faults.split(",") if k and k != "none")
     settings = Options(
-        brokers=options.brokers, faults=kinds, seconds=options.seconds, flush=options.flush
+        brokers=options.brokers,
+        faults=kinds,
+        seconds=options.seconds,
+        flush=options.flush,
+        workloads=tuple(options.workloads.split(",")),
     )
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):

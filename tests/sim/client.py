@@ -17,7 +17,7 @@ from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.sim.world import PORT, World
 
-__all__ = ["Client", "UnansweredError"]
+__all__ = ["Client", "Link", "UnansweredError"]
 
 ANSWER_S = 6.0
 
@@ -38,7 +38,7 @@ class Client:
         """Topic and partition to (leader, leader epoch)."""
         self.addresses = {node_id: (f"broker{node_id}", PORT) for node_id in range(brokers)}
         self.topic_ids: dict[str, Any] = {}
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, Link] = {}
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """A task of this process."""
@@ -52,15 +52,25 @@ class Client:
         self, node_id: int, request: Message, *, newest: int = 99, timeout_s: float = ANSWER_S
     ) -> Any:
         """One request and its answer; UnansweredError."""
+        return await self.ask_on(await self.link(node_id), request, newest, timeout_s=timeout_s)
+
+    async def link(self, node_id: int) -> Link:
+        """The connection to a broker, made if there is none; UnansweredError."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._connect(node_id)
+        except (OSError, TimeoutError, ProtocolError) as problem:
+            raise UnansweredError(str(problem)) from problem
+
+    async def ask_on(
+        self, link: Link, request: Message, newest: int = 99, *, timeout_s: float = ANSWER_S
+    ) -> Any:
+        """One request on a connection, behind those that were asked before; UnansweredError."""
         try:
             async with asyncio.timeout(timeout_s):
-                link = await self._link(node_id)
-                version = link.version(request, newest)
-                return await link.ask(request, version)
+                return await link.ask(request, link.version(request, newest))
         except (OSError, TimeoutError, ProtocolError) as problem:
-            link_ = self._links.pop(node_id, None)
-            if link_ is not None:
-                link_.drop()
+            link.drop()
             raise UnansweredError(str(problem)) from problem
 
     async def ask_anyone(self, request: Message, **given: Any) -> Any:
@@ -104,9 +114,7 @@ class Client:
 
     async def coordinator(self, name: str, *, transactional: bool) -> int:
         """Who coordinates a group or a transactional id; it asks until somebody knows."""
-        request = FindCoordinatorRequest(
-            key=name, key_type=int(transactional), coordinator_keys=[name]
-        )
+        request = FindCoordinatorRequest(key_type=int(transactional), coordinator_keys=[name])
         while True:
             try:
                 answer = await self.ask_anyone(request, newest=4)
@@ -118,12 +126,12 @@ class Client:
                 return int(row.node_id)
             await self.pause()
 
-    async def _link(self, node_id: int) -> _Link:
+    async def _connect(self, node_id: int) -> Link:
         link = self._links.get(node_id)
         if link is None or link.closed:
             host, port = self.addresses[node_id]
             _, made = await asyncio.get_running_loop().create_connection(
-                lambda: _Link(self.name), host, port
+                lambda: Link(self.name), host, port
             )
             await made.agree()
             # Another task of this client may have been quicker.
@@ -141,7 +149,7 @@ class Client:
         self._links.clear()
 
 
-class _Link(asyncio.Protocol):
+class Link(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, name: str) -> None:
@@ -179,6 +187,7 @@ class _Link(asyncio.Protocol):
 
     def drop(self) -> None:
         """End it."""
+        self.closed = True
         if self._transport is not None:
             self._transport.abort()
 

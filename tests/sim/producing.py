@@ -10,7 +10,7 @@ from kstore.errors import ErrorCode
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.producer_ids import InitProducerIdRequest
 from kstore.record import build_batch
-from tests.sim.client import Client, UnansweredError
+from tests.sim.client import Client, Link, UnansweredError
 from tests.sim.history import History, Place
 
 __all__ = ["IdempotentProducer", "init_producer"]
@@ -100,9 +100,14 @@ class IdempotentProducer:
         """Send everything that is not acknowledged, in order; whether all of it is now."""
         client, place = self.client, self.place
         leader = await client.leader(*place)
+        try:
+            link = await client.link(leader)
+        except UnansweredError:
+            client.forget_leader(*place)
+            return False
         window = list(self._unacknowledged)
         answers = await asyncio.gather(
-            *(self._ask(leader, batch) for batch in window), return_exceptions=True
+            *(self._ask(link, batch) for batch in window), return_exceptions=True
         )
         good = True
         for batch, answer in zip(window, answers, strict=True):
@@ -144,7 +149,7 @@ class IdempotentProducer:
         self._unacknowledged.clear()
         await self._begin()
 
-    async def _ask(self, leader: int, batch: _Batch) -> tuple[int, int]:
+    async def _ask(self, link: Link, batch: _Batch) -> tuple[int, int]:
         request = ProduceRequest(
             acks=-1,
             timeout_ms=ACKNOWLEDGE_MS,
@@ -159,7 +164,7 @@ class IdempotentProducer:
                 )
             ],
         )
-        answer = await self.client.ask(leader, request, newest=12)
+        answer = await self.client.ask_on(link, request, 12)
         row = answer.responses[0].partition_responses[0]
         return row.error_code, row.base_offset
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import traceback
 from collections import Counter
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
@@ -13,7 +14,10 @@ from typing import Any, NamedTuple
 from kstore.errors import ErrorCode
 from kstore.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.sim.client import Client, UnansweredError
+from tests.sim.committing import committed_offset
+from tests.sim.copying import SEPARATOR, TransactionalCopy
 from tests.sim.faults import FAULTS, Faults
+from tests.sim.grouping import Member
 from tests.sim.history import History, Place
 from tests.sim.producing import IdempotentProducer
 from tests.sim.reading import Reader, local_batches, read_partition
@@ -21,7 +25,9 @@ from tests.sim.world import World, new_world
 
 __all__ = ["Options", "Report", "simulate"]
 
-TOPIC = "records"
+TOPIC, COPIES = "records", "copies"
+GROUP = "readers"
+WORKLOADS = ("produce", "read", "copy", "group")
 PEACE_S = 60.0
 """How long everything may take to be as it should be, once the faults are over."""
 WATCH_S = 0.01
@@ -33,8 +39,10 @@ class Options(NamedTuple):
     brokers: int = 1
     faults: tuple[str, ...] = tuple(FAULTS)
     seconds: float = 20.0
+    workloads: tuple[str, ...] = WORKLOADS
     partitions: int = 3
     producers: int = 2
+    members: int = 3
     flush: str = ""
     """kstore.flush.policy; empty: drawn from the seed."""
 
@@ -85,6 +93,12 @@ class _Run:
             "offsets.topic.num.partitions": "3",
             "transaction.state.log.num.partitions": "2",
             "group.initial.rebalance.delay.ms": "100",
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "3000",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "400",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+            "kstore.check.invariants": "true",
             "auto.create.topics.enable": "false",
         }
         if options.brokers > 1:
@@ -93,6 +107,8 @@ class _Run:
             world.add_node(node_id, self.settings)
         world.note(f"{options.brokers} brokers, flush {flush}")
         self.faults = Faults(world, tuple(kinds), pause_s=(0.3, 3.0))
+        self.work: list[tuple[Client, Any]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
         self.places = [Place(TOPIC, index) for index in range(options.partitions)]
 
     async def drive(self) -> None:
@@ -104,29 +120,56 @@ class _Run:
         if not await self._in_time(admin.spawn(self._prepare(admin)), "topics are made"):
             return
         watcher = asyncio.ensure_future(self._watch())
-        clients, workloads = self._workloads()
-        self.faults.clients = [client.name for client in clients]
+        self._make_workloads()
+        self.faults.clients = sorted({client.name for client, _ in self.work})
         striking = asyncio.ensure_future(self.faults.run())
-        tasks = [client.spawn(work.run()) for client, work in zip(clients, workloads, strict=True)]
+        self.tasks = [client.spawn(work.run()) for client, work in self.work]
+        for task in self.tasks:
+            task.add_done_callback(self._tell_defect)
         await asyncio.sleep(self.options.seconds)
         self.faults.stop()
         await striking
-        for work in workloads:
-            if isinstance(work, IdempotentProducer):
-                work.stopping = True
-        producing = [
-            task
-            for task, work in zip(tasks, workloads, strict=True)
-            if isinstance(work, IdempotentProducer)
-        ]
-        if await self._in_time(asyncio.gather(*producing), "producers end"):
-            for work in workloads:
-                work.stopping = True
-            await self._in_time(asyncio.gather(*tasks), "consumers end")
-            await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
+        await self._end(admin)
         watcher.cancel()
-        for task in tasks:
+        for task in self.tasks:
             task.cancel()
+
+    def _tell_defect(self, task: asyncio.Task[Any]) -> None:
+        """A client that ends with an exception is a defect of the simulation."""
+        if not task.cancelled() and task.exception() is not None:
+            lines = traceback.format_exception(task.exception())
+            self.world.loop.problems.append("a client failed: " + "".join(lines[-4:]))
+
+    async def _end(self, admin: Client) -> None:
+        """Let every workload come to its end, those that feed others first; then check."""
+        if not await self._finish(IdempotentProducer, "producers end"):
+            return
+        for work in self._workloads_of(TransactionalCopy):
+            work.goal = await admin.spawn(self._end_of(admin, work.source))
+        stages = (
+            (TransactionalCopy, "copies end"),
+            (Reader, "readers end"),
+            (Member, "members end"),
+        )
+        for kind, what in stages:
+            if not await self._finish(kind, what):
+                return
+        await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
+
+    def _workloads_of(self, kind: type[Any]) -> list[Any]:
+        return [work for _, work in self.work if isinstance(work, kind)]
+
+    async def _finish(self, kind: type[Any], what: str) -> bool:
+        tasks = []
+        for task, (_, work) in zip(self.tasks, self.work, strict=True):
+            if isinstance(work, kind):
+                work.stopping = True
+                tasks.append(task)
+        return not tasks or await self._in_time(asyncio.gather(*tasks), what)
+
+    async def _end_of(self, admin: Client, place: Place) -> int:
+        rows = await read_partition(admin, place, committed=False)
+        return rows[-1].offset + 1 if rows else 0
 
     async def _in_time(self, work: Awaitable[Any], what: str) -> bool:
         """Wait for it; a violation if it takes too long."""
@@ -143,46 +186,54 @@ class _Run:
     async def _prepare(self, admin: Client) -> None:
         while not all(node.ready for node in self.world.nodes.values()):
             await asyncio.sleep(0.05)
+        for name in (TOPIC, COPIES):
+            await self._make_topic(admin, name)
+
+    async def _make_topic(self, admin: Client, name: str) -> None:
         replicas = min(self.options.brokers, 3)
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=TOPIC,
-                    num_partitions=self.options.partitions,
-                    replication_factor=replicas,
-                    configs=[
-                        CreatableTopicConfig(
-                            name="min.insync.replicas", value="2" if replicas > 1 else "1"
-                        )
-                    ],
-                )
-            ]
+        config = CreatableTopicConfig(
+            name="min.insync.replicas", value="2" if replicas > 1 else "1"
+        )
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=self.options.partitions,
+            replication_factor=replicas,
+            configs=[config],
         )
         while True:
             try:
-                answer = await admin.ask_anyone(request)
+                answer = await admin.ask_anyone(CreateTopicsRequest(topics=[topic]))
             except UnansweredError:
                 await admin.pause()
                 continue
-            if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            code = answer.topics[0].error_code
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return
+            self.world.note(f"the topic {name} is not made: error {code}")
             await admin.pause()
 
-    def _workloads(self) -> tuple[list[Client], list[Any]]:
-        clients: list[Client] = []
-        workloads: list[Any] = []
-        for number in range(self.options.producers):
-            client = Client(self.world, f"producer{number}", self.options.brokers)
+    def _make_workloads(self) -> None:
+        kinds, brokers = self.options.workloads, self.options.brokers
+        for number in range(self.options.producers if "produce" in kinds else 0):
+            client = Client(self.world, f"producer{number}", brokers)
             for place in self.places:
-                clients.append(client)
-                workloads.append(
-                    IdempotentProducer(client, self.history, place, 100_000, may_lose=self.may_lose)
+                producer = IdempotentProducer(
+                    client, self.history, place, 100_000, may_lose=self.may_lose
                 )
-        reader = Client(self.world, "reader", self.options.brokers)
-        for place in self.places:
-            clients.append(reader)
-            workloads.append(Reader(reader, self.history, place, 0))
-        return clients, workloads
+                self.work.append((client, producer))
+        if "read" in kinds:
+            client = Client(self.world, "reader", brokers)
+            for place in self.places:
+                self.work.append((client, Reader(client, self.history, place, 0)))
+        if "copy" in kinds:
+            client = Client(self.world, "copier", brokers)
+            copy = TransactionalCopy(
+                client, self.history, self.places[0], COPIES, self.options.partitions
+            )
+            self.work.append((client, copy))
+        for number in range(self.options.members if "group" in kinds else 0):
+            client = Client(self.world, f"member{number}", brokers)
+            self.work.append((client, Member(client, self.history, GROUP, TOPIC)))
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""
@@ -201,13 +252,27 @@ class _Run:
 
     async def _check(self, admin: Client) -> None:
         logs = {}
-        for place in self.places:
+        visible = {}
+        copies = [Place(COPIES, place.partition) for place in self.places]
+        for place in (*self.places, *copies):
             logs[place] = await read_partition(admin, place, committed=False)
+        for place in copies:
+            visible[place] = await read_partition(admin, place, committed=True)
         self.history.check_logs(logs)
-        for place in self.places:
+        self.history.check_visible(visible)
+        for copy in self._workloads_of(TransactionalCopy):
+            self.history.check_copy(
+                [row.value for row in logs[copy.source] if row.offset < copy.goal],
+                [row.value.partition(SEPARATOR)[0] for each in visible.values() for row in each],
+            )
+        if "group" in self.options.workloads:
+            for place in self.places:
+                found = await committed_offset(admin, GROUP, place)
+                self.history.found_commit(GROUP, place, found)
+        for place in (*self.places, *copies):
             replicas = {node.host: local_batches(node, place) for node in self.world.brokers()}
             self.history.check_replicas(place, replicas)
-        sizes = Counter({str(place.partition): len(rows) for place, rows in logs.items()})
+        sizes = Counter({f"{p.topic}-{p.partition}": len(rows) for p, rows in logs.items()})
         self.world.note(f"records {dict(sizes)}")
         self.history.counts["records"] = sum(sizes.values())
 
