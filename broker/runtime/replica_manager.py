@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kstore._fast.partition_table import Partition, TopicEntry
@@ -66,14 +66,6 @@ class Hosted(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int
-
-
-class _NoFetchers:
-    def follow(self, *what: Any) -> None:
-        """Nothing is copied."""
-
-    def stop(self, *what: Any) -> None:
-        """Nothing was copied."""
 
 
 class ReplicaManager:
@@ -225,14 +217,14 @@ class ReplicaManager:
         partition.partition_epoch = state.partition_epoch
         broker.replicas.configure(partition, config, len(state.replicas))
         if state.leader == broker.node_id:
-            self._fetchers.stop(place)
+            self._broker.fetchers.stop(place)
             partition.lead(new.leader_epoch, new.state_version, new.replicas, new.isr)
         else:
             partition.follow(state.leader, state.leader_epoch)
             if state.leader == NO_LEADER:
-                self._fetchers.stop(place)
+                self._broker.fetchers.stop(place)
             else:
-                self._fetchers.follow(place, partition, state.leader, state.leader_epoch)
+                self._broker.fetchers.follow(place, partition, state.leader, state.leader_epoch)
         self.hosted[place] = new
         self._tell(place, state.leader == broker.node_id, state.leader_epoch)
         return ErrorCode.NONE
@@ -299,7 +291,7 @@ class ReplicaManager:
     def _stop(self, place: TopicPartition) -> None:
         """Neither lead nor follow a partition any more; who waits for it is told."""
         known = self.hosted.pop(place, None)
-        self._fetchers.stop(place)
+        self._broker.fetchers.stop(place)
         partition = self._find(place)
         epoch = NO_EPOCH if known is None else known.leader_epoch
         if partition is not None and partition.log is not None:
@@ -369,10 +361,6 @@ class ReplicaManager:
         """The partitions that this broker leads."""
         node = self._broker.node_id
         return [place for place, known in self.hosted.items() if known.leader == node]
-
-    @property
-    def _fetchers(self) -> Any:
-        return getattr(self._broker, "fetchers", None) or _NoFetchers()  # they are to come
 
     def _find(self, place: TopicPartition) -> Partition | None:
         return self._broker.table.partition(place.topic.encode(), place.partition)
