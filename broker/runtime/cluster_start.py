@@ -15,6 +15,7 @@ from kstore.broker.runtime.coordinator import watch_leadership
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.isr import IsrChanges
 from kstore.broker.runtime.leader_hints import give_hints
+from kstore.broker.runtime.log_dir_owner import claim_log_dirs
 from kstore.broker.runtime.replica_manager import ReplicaManager
 from kstore.broker.runtime.stores import open_shared_store
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
@@ -29,7 +30,7 @@ __all__ = ["open_in_cluster"]
 
 def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     """Give the broker its parts, but for the logs; its log dirs are open already. Blocks;
-    StoreError where the store can't be had.
+    StoreError where the store can't be had, LogStorageError where a log dir is somebody else's.
     """
     config = broker.config
     store = open_shared_store(config)
@@ -38,7 +39,9 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     ConfigWatch(broker).start()
     broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
     broker.configs.load()
-    broker.image = MetadataImage(_cluster_id(store), broker.plane.forget_answers)
+    cluster_id = _cluster_id(store)
+    claim_log_dirs(config["log.dirs"], cluster_id, broker.node_id)
+    broker.image = MetadataImage(cluster_id, broker.plane.forget_answers)
     myself = BrokerImage(broker.node_id, _in_order(endpoints, config), config["broker.rack"])
     broker.image.put_broker(myself)
     broker.cluster = ClusterMember(broker, myself, store)

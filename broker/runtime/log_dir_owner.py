@@ -1,0 +1,53 @@
+"""Whose a log dir is: the cluster and the broker that it was first opened for, in the file
+meta.properties, as in Kafka.
+
+A broker that came up on another's folder, or in another cluster, would take all logs there for
+strays of topics that do not exist.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from kstore.config.properties import parse_properties
+from kstore.log.errors import LogStorageError
+
+__all__ = ["claim_log_dirs"]
+
+FILE = "meta.properties"
+VERSION = "0"
+
+
+def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
+    """Write into each log dir whose it is; LogStorageError where it is somebody else's."""
+    mine = {"version": VERSION, "broker.id": str(node_id), "cluster.id": cluster_id}
+    for folder in paths:
+        path = os.path.join(folder, FILE)
+        written = _read(path)
+        for name, what in (("cluster.id", "cluster"), ("broker.id", "broker")):
+            if written.get(name, mine[name]) != mine[name]:
+                raise LogStorageError(
+                    f"{folder} belongs to {what} {written[name]}, and this is {what} {mine[name]}: "
+                    f"set log.dirs, node.id or the coordination store right, or remove {path} to "
+                    "give up the logs there"
+                )
+        if not written:
+            _write(path, mine)
+
+
+def _read(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return {entry.key: entry.value for entry in parse_properties(file.read(), path)}
+    except FileNotFoundError:
+        return {}
+
+
+def _write(path: str, values: dict[str, str]) -> None:
+    unfinished = path + ".tmp"
+    with open(unfinished, "w", encoding="utf-8") as file:
+        file.write("".join(f"{name}={value}\n" for name, value in values.items()))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)

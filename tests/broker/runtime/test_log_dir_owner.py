@@ -1,0 +1,29 @@
+"""A log dir belongs to one broker of one cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.runtime.log_dir_owner import claim_log_dirs
+from kstore.log.errors import LogStorageError
+
+
+def test_a_log_dir_keeps_its_owner(tmp_path: Path) -> None:
+    claim_log_dirs([str(tmp_path)], "abc", 1)
+    written = (tmp_path / "meta.properties").read_text()
+    assert written == "version=0\nbroker.id=1\ncluster.id=abc\n"
+    claim_log_dirs([str(tmp_path)], "abc", 1)
+    with pytest.raises(LogStorageError, match="belongs to broker 1, and this is broker 2"):
+        claim_log_dirs([str(tmp_path)], "abc", 2)
+    with pytest.raises(LogStorageError, match="belongs to cluster abc, and this is cluster xyz"):
+        claim_log_dirs([str(tmp_path)], "xyz", 1)
+    assert (tmp_path / "meta.properties").read_text() == written
+
+
+def test_a_file_of_kafkas_own_counts(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("#\n#Thu Jan 01\nbroker.id=3\nversion=0\n")
+    claim_log_dirs([str(tmp_path)], "abc", 3)
+    with pytest.raises(LogStorageError, match="broker 3"):
+        claim_log_dirs([str(tmp_path)], "abc", 1)
