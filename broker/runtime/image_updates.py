@@ -114,7 +114,10 @@ class ImageUpdates:
         before = image.brokers
         image.set_brokers(map(_broker_image, request.live_brokers), request.controller_id)
         for node_id, known in before.items():
-            if node_id != self._broker.node_id and image.brokers.get(node_id) != known:
+            now = image.brokers.get(node_id)
+            if node_id != self._broker.node_id and (
+                now is None or now.endpoints != known.endpoints
+            ):
                 self._broker.peers.forget(node_id)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}
         replication = self._broker.table.replication
@@ -177,7 +180,7 @@ class ImageUpdates:
         known = self._broker.image.topics.get(name)
         if known is None or known.topic_id != topic_id:
             return
-        self._manager.forget_topic(name)
+        self._manager.forget_topic(name, topic_id.bytes)
         self._broker.image.remove_topic(name)
         self._configs.pop(topic_id, None)
         for callback in self.on_topic_deleted:

@@ -99,7 +99,9 @@ class ReplicaManager:
             )
             response = LeaderAndIsrResponse()
             for topic in request.topic_states:
-                rows = await self._take_topic(topic, configs[topic.topic_name], slices)
+                if self._is_stale(request):  # the session was lost meanwhile
+                    return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+                rows = await self._take_topic(request, topic, configs[topic.topic_name], slices)
                 response.topics.append(
                     LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
                 )
@@ -156,14 +158,18 @@ class ReplicaManager:
 
     def _refusal(self, request: ControlRequest) -> int:
         """Why a request is not obeyed; NONE where it is, which is remembered."""
-        cluster = self._broker.cluster
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        mine = -1 if cluster is None else cluster.broker_epoch
-        if request.broker_epoch not in (NO_EPOCH, mine) and request.broker_epoch < mine:
+        if self._is_stale(request):
             return ErrorCode.STALE_BROKER_EPOCH
         self.controller_epoch = request.controller_epoch
         return ErrorCode.NONE
+
+    def _is_stale(self, request: ControlRequest) -> bool:
+        """Whether it is meant for an earlier life of this broker."""
+        cluster = self._broker.cluster
+        mine = NO_EPOCH if cluster is None else cluster.broker_epoch
+        return request.broker_epoch != NO_EPOCH and request.broker_epoch < mine
 
     def _note_ready(self) -> None:
         if self._told_replicas and self._told_metadata:
@@ -172,7 +178,11 @@ class ReplicaManager:
     # ---- leading and following ----
 
     async def _take_topic(
-        self, topic: LeaderAndIsrTopic, configs: Mapping[str, str], slices: Slices
+        self,
+        request: LeaderAndIsrRequest,
+        topic: LeaderAndIsrTopic,
+        configs: Mapping[str, str],
+        slices: Slices,
     ) -> list[LeaderAndIsrPartitionError]:
         rows = []
         entry = self.entry(topic.topic_name, topic.topic_id)
@@ -180,7 +190,9 @@ class ReplicaManager:
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         log_config = self._broker.replicas.log_config(configs)
         for state in topic.partition_states:
-            code = self._take(entry, topic, state, log_config)
+            code: int = ErrorCode.STALE_BROKER_EPOCH
+            if not self._is_stale(request):
+                code = self._take(entry, topic, state, log_config)
             rows.append(
                 LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
             )
@@ -269,7 +281,7 @@ class ReplicaManager:
         table = self._broker.table
         entry = table.topic(name.encode())
         if entry is not None and entry.topic_id != topic_id.bytes:
-            self.forget_topic(name)
+            self.forget_topic(name, entry.topic_id)
             entry = None
         if entry is None:
             entry = TopicEntry(name.encode(), topic_id.bytes, internal=name in INTERNAL_TOPICS)
@@ -278,10 +290,13 @@ class ReplicaManager:
 
     # ---- the end of replicas ----
 
-    def forget_topic(self, name: str) -> None:
-        """A topic is gone: its replicas stop. Their logs stay until the controller says more."""
+    def forget_topic(self, name: str, topic_id: bytes) -> None:
+        """A topic is gone: its replicas stop. Their logs stay until the controller says more.
+
+        Nothing happens if what is there is another topic of that name.
+        """
         entry = self._broker.table.topic(name.encode())
-        if entry is None:
+        if entry is None or entry.topic_id != topic_id:
             return
         for partition in entry.partitions:
             if partition is not None and partition.log is not None:
@@ -327,7 +342,7 @@ class ReplicaManager:
             return
         entry = self._broker.table.topic(topic.topic_name.encode())
         if entry is not None and topic.topic_id.bytes in (ZERO_UUID.bytes, entry.topic_id):
-            self.forget_topic(topic.topic_name)
+            self.forget_topic(topic.topic_name, entry.topic_id)
 
     async def _stop_strays(self, request: LeaderAndIsrRequest, slices: Slices) -> None:
         """End what a full request does not name. Logs of deleted topics are deleted, all others

@@ -252,3 +252,39 @@ async def test_configs_of_topics_follow_the_store(folder: Path) -> None:
                     await asyncio.sleep(0.01)
         finally:
             other.close()
+
+
+@on_a_loop
+async def test_news_of_a_deleted_topic_does_not_end_its_successor(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state()))
+        await manager.update_metadata(metadata(known(ME)))
+        new = uuid4()
+        await manager.leader_and_isr(isr(state(), topic_id=new))
+        await manager.update_metadata(metadata(known(-2)))
+        assert broker.image.topics == {}
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.online, "what was deleted is the one before"
+        await manager.update_metadata(metadata(known(ME), topic_id=new))
+        assert broker.image.topics["t"].topic_id == new
+        assert broker.table.partition(b"t", 0) is partition
+
+
+@on_a_loop
+async def test_a_session_lost_in_the_middle_of_a_request_ends_it(folder: Path) -> None:
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+
+        def lose_session(place: TopicPartition, leads: bool, epoch: int) -> None:
+            if leads:
+                broker.cluster.broker_epoch = BROKER_EPOCH + 1  # type: ignore[union-attr]
+                manager.on_leadership.remove(lose_session)
+                manager.fence()
+
+        manager.on_leadership.append(lose_session)
+        response = await manager.leader_and_isr(isr(state(), state(index=1)))
+        assert codes(response) == [0, ErrorCode.STALE_BROKER_EPOCH]
+        led = [broker.partition(TopicPartition("t", index)) for index in (0, 1)]
+        assert led == [None, None]
