@@ -36,7 +36,10 @@ async def handle_init_producer_id(
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return await _init_transactional(broker, request, ctx.api_version)
-    producer_id = await producer_ids_of(broker).next_id()
+    try:
+        producer_id = await producer_ids_of(broker).next_id()
+    except KafkaError as error:
+        return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 

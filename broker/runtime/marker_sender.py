@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.markers import PASSED_OVER, commit_markers, write_marker
+from kstore.broker.runtime.markers import (
+    MARKERS_PER_TURN,
+    PASSED_OVER,
+    commit_markers,
+    write_marker,
+)
 from kstore.broker.runtime.peer_batches import PeerBatches
 from kstore.broker.state.transaction_state import PREPARE_COMMIT, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
@@ -89,16 +94,17 @@ class MarkerSender:
     async def _write_here(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        found = {
-            place: write_marker(
+        found: dict[TopicPartition, int] = {}
+        for count, place in enumerate(places, 1):
+            found[place] = write_marker(
                 self._broker,
                 place,
                 (prepared.producer_id, prepared.producer_epoch),
                 coordinator_epoch,
                 committed=prepared.state == PREPARE_COMMIT,
             )
-            for place in places
-        }
+            if count % MARKERS_PER_TURN == 0:
+                await asyncio.sleep(0)
         written = {place for place, code in found.items() if code == ErrorCode.NONE}
         return found | await commit_markers(self._broker, written)
 

@@ -1,11 +1,13 @@
 """Questions to other brokers, many in one request: what is asked while a request to a broker is
-under way goes with the next one. What the questions are is the asker's business.
+under way goes with the next one, unless that takes long. What the questions are is the asker's
+business.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kstore.errors import KafkaError, NetworkError
@@ -20,6 +22,10 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 MAX_QUESTIONS = 500
 """In one request; the rest goes with the next."""
+PATIENCE_S = 0.05
+"""A request that takes longer holds up the next one no more, ..."""
+MAX_UNDER_WAY = 16
+"""... but for so many."""
 
 
 class PeerBatches(Generic[Q, A]):
@@ -39,6 +45,7 @@ class PeerBatches(Generic[Q, A]):
         self._timeout_s = timeout_s
         self._waiting: dict[int, list[tuple[Q, asyncio.Future[A]]]] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, set[asyncio.Task[None]]] = {}
 
     async def ask(self, node_id: int, question: Q) -> A:
         """The answer of a broker; KafkaError (mostly a NetworkError) if there is none."""
@@ -50,23 +57,28 @@ class PeerBatches(Generic[Q, A]):
 
     async def close(self) -> None:
         """Ask no more; whoever waits is told."""
-        tasks = list(self._asking.values())
+        tasks = [*self._asking.values(), *chain(*self._under_way.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_all(self, node_id: int) -> None:
-        some: list[tuple[Q, asyncio.Future[A]]] = []
+        under_way = self._under_way.setdefault(node_id, set())
         try:
             while node_id in self._waiting:
                 waiting = self._waiting.pop(node_id)
                 some, rest = waiting[:MAX_QUESTIONS], waiting[MAX_QUESTIONS:]
                 if rest:
                     self._waiting[node_id] = rest
-                await self._ask_some(node_id, some)
+                task = self._broker.loop.create_task(self._ask_some(node_id, some))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                await asyncio.wait({task}, timeout=PATIENCE_S)
+                if len(under_way) >= MAX_UNDER_WAY:
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._asking[node_id]
-            _tell(some + self._waiting.pop(node_id, []), NetworkError("this broker stops"))
+            _tell(self._waiting.pop(node_id, []), NetworkError("this broker stops"))
 
     async def _ask_some(self, node_id: int, some: list[tuple[Q, asyncio.Future[A]]]) -> None:
         request = self._request_of([question for question, _ in some])
@@ -75,6 +87,9 @@ class PeerBatches(Generic[Q, A]):
         except KafkaError as problem:
             _tell(some, problem)
             return
+        except asyncio.CancelledError:
+            _tell(some, NetworkError("this broker stops"))
+            raise
         answers = self._answers_of(response)
         if len(answers) != len(some):
             _tell(some, NetworkError(f"broker {node_id} has not answered all it was asked"))

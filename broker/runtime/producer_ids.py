@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.coordination.store import BadVersionError, NodeExistsError, NoNodeError
+from kstore.broker.coordination.store import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    StoreError,
+)
+from kstore.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerIds", "producer_ids_of", "take_block"]
 
+LOGGER = logging.getLogger(__name__)
 NODE = "/latest_producer_id_block"
 BLOCK_SIZE = 1000
 
@@ -41,7 +49,7 @@ class ProducerIds:
         self._one_at_a_time = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that nobody else has or will have."""
+        """An id that nobody else has or will have; KafkaError while the store can't be had."""
         while not self.is_ready:
             await self.prepare()
         return self.take()
@@ -53,13 +61,17 @@ class ProducerIds:
 
     async def prepare(self) -> None:
         """Fetch the next block if this one is used up; others may take from it before the caller
-        does.
+        does. KafkaError, which producers try again after, while the store can't be had.
         """
         async with self._one_at_a_time:
             if not self.is_ready:
-                self._next = await self._run_blocking(
-                    lambda: take_block(self._store, self._broker_id)
-                )
+                try:
+                    self._next = await self._run_blocking(
+                        lambda: take_block(self._store, self._broker_id)
+                    )
+                except StoreError as error:
+                    LOGGER.error("no producer ids can be had: %s", error)
+                    raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
                 self._end = self._next + BLOCK_SIZE
 
     def take(self) -> int:

@@ -167,7 +167,11 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def new_topic(self) -> NewTopic:
         """__transaction_state, as the settings want it."""
         configs = transaction_topic_configs(self.broker.config)
-        return self.as_configured("transaction.state.log", configs)
+        return self.as_configured(
+            "transaction.state.log.num.partitions",
+            "transaction.state.log.replication.factor",
+            configs,
+        )
 
     # ---- who is asked ----
 
@@ -373,15 +377,19 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     async def _abort_overdue(self) -> None:
         """Abort transactions that have run out of time, and fence their producers."""
         for partition in self._loaded():
-            for transactional_id in list(partition.shard.overdue(self.broker.now_ms())):
-                now_ms = self.broker.now_ms()
-                prepared = partition.shard.handle_overdue(transactional_id, now_ms)
-                if prepared is None:
-                    continue
-                LOGGER.info("the transaction of %r has timed out", transactional_id)
-                partition.take(prepared)
-                self.complete_later(partition, transactional_id)
+            try:
+                for transactional_id in list(partition.shard.overdue(self.broker.now_ms())):
+                    self._abort_if_overdue(partition, transactional_id)
+            except KafkaError as error:
+                LOGGER.error("%s: overdue transactions stay open: %s", partition.place, error)
             await asyncio.sleep(0)
+
+    def _abort_if_overdue(self, partition: TransactionPartition, transactional_id: str) -> None:
+        prepared = partition.shard.handle_overdue(transactional_id, self.broker.now_ms())
+        if prepared is not None:
+            LOGGER.info("the transaction of %r has timed out", transactional_id)
+            partition.take(prepared)
+            self.complete_later(partition, transactional_id)
 
     async def _forget_expired(self) -> None:
         """Forget transactional ids that nobody has used for long."""
@@ -390,7 +398,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             for begin in range(0, len(known), EXPIRED_PER_TURN):
                 some = known[begin : begin + EXPIRED_PER_TURN]
                 records = partition.shard.expired(some, self.broker.now_ms())
-                if records:
+                if records and partition.error_code == ErrorCode.NONE:
                     partition.append(records)
                     for record in records:
                         partition.shard.replay(record)
