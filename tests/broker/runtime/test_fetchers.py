@@ -20,9 +20,10 @@ from tests.reference.fault_fs import FaultyFileSystem
 
 
 async def pair(folder: Path, partitions: int = 1, **config: Any) -> tuple[Node, Node]:
-    """Two nodes that lead and follow nothing yet."""
+    """Two nodes that lead and follow nothing yet, with these settings (dots as underscores)."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
     image = new_image()
-    nodes = tuple(Node(i, folder / str(i), image, partitions, **config) for i in (1, 2))
+    nodes = tuple(Node(i, folder / str(i), image, partitions, **settings) for i in (1, 2))
     for node in nodes:
         await node.start()
     return nodes[0], nodes[1]
@@ -59,7 +60,7 @@ def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: 
 
 def test_a_partition_is_copied_while_the_others_of_its_leader_have_no_news(tmp_path: Path) -> None:
     async def story() -> None:
-        a, b = await pair(tmp_path, 5, **{"replica.fetch.wait.max.ms": 600_000})
+        a, b = await pair(tmp_path, 5, replica_fetch_wait_max_ms=600_000)
         for index in range(5):
             a.lead(0, 0, (1, 2), (1, 2), index)
             b.follow(1, 0, index)
@@ -287,7 +288,7 @@ def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None
 
 def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Path) -> None:
     async def story() -> None:
-        a, b = await pair(tmp_path, **{"kstore.flush.policy": "always"})
+        a, b = await pair(tmp_path, kstore_flush_policy="always")
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
         for number in range(20):
