@@ -219,17 +219,16 @@ class Coordinator(Generic[P]):
         """The topic, as the settings want it."""
         raise NotImplementedError
 
-    def as_configured(self, prefix: str, configs: Mapping[str, str]) -> NewTopic:
-        """The topic with the partitions and replicas that the settings of a prefix say.
+    def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:
+        """The topic with as many partitions and replicas as the settings of these names say.
 
         Kafka wants all replicas from the beginning, and so it is here, where they are set.
         """
         config = self.broker.config
-        setting = f"{prefix}.replication.factor"
-        replicas: int = config[setting]
-        if self.broker.cluster is not None and config.source(setting).kind == SourceKind.DEFAULT:
+        replicas: int = config[factor]
+        if self.broker.cluster is not None and config.source(factor).kind == SourceKind.DEFAULT:
             replicas = min(DEFAULT_REPLICAS, len(self.broker.image.brokers))
-        return NewTopic(self._topic, config[f"{prefix}.num.partitions"], replicas, configs=configs)
+        return NewTopic(self._topic, config[count], replicas, configs=configs)
 
     async def wait_loaded(self) -> None:
         """Wait a moment for loading to end; requests of what is not loaded by then are refused."""

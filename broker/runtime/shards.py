@@ -277,7 +277,11 @@ class GroupCoordinator(Coordinator[GroupPartition]):
 
     def new_topic(self) -> NewTopic:
         """__consumer_offsets, as the settings want it."""
-        return self.as_configured("offsets.topic", offsets_topic_configs(self.broker.config))
+        return self.as_configured(
+            "offsets.topic.num.partitions",
+            "offsets.topic.replication.factor",
+            offsets_topic_configs(self.broker.config),
+        )
 
     async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
         """Let the group's shard answer; KafkaError where it can't, in Kafka's terms."""
