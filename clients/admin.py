@@ -173,7 +173,7 @@ class AdminClient:
     def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
         """Raise a topic's number of partitions to total."""
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=topic, count=total)],
+            topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
             timeout_ms=self._request_timeout_ms,
             validate_only=validate_only,
         )

@@ -1,0 +1,156 @@
+"""The controller of real brokers: reassignments, elections, growth, deletion and shutdown while
+brokers come and go; nothing that was acknowledged is lost on the way.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.clients import Consumer, Producer
+from kstore.errors import ErrorCode
+from kstore.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.types import TopicPartition
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.wire import exchange
+
+pytestmark = pytest.mark.slow
+RECORDS = 200
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
+    with KstoreCluster(tmp_path, 4) as brokers:
+        yield brokers
+
+
+def ask(cluster: KstoreCluster, node_id: int, request: Message) -> Any:
+    """What the broker answers, or the controller through it."""
+    api = APIS[request.API_KEY]
+    host, port = cluster.brokers[node_id].bootstrap.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        frame = exchange(connection, encode_request(request, api.max_version, 1, "test"))
+    return decode_response(frame, api.response, api.max_version)[1]
+
+
+def write(cluster: KstoreCluster, topic: str, first: int, count: int = RECORDS) -> None:
+    """Acknowledged by all in sync."""
+    with Producer(cluster.bootstrap, acks="all") as producer:
+        for number in range(first, first + count):
+            producer.send(topic, str(number).encode(), partition=0)
+        producer.flush()
+
+
+def read(cluster: KstoreCluster, topic: str, count: int) -> list[int]:
+    """The first records of partition 0."""
+    found: list[int] = []
+    with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+
+        def enough() -> bool:
+            found.extend(int(record.value or b"") for record in consumer.poll(200))
+            return len(found) >= count
+
+        until(enough, f"{count} records of {topic}")
+    return found
+
+
+def test_a_partition_moves_to_other_brokers_with_all_its_records(cluster: KstoreCluster) -> None:
+    cluster.create_topic("moved", replicas={0: [1, 2]})
+    write(cluster, "moved", 0)
+    row = ReassignablePartition(partition_index=0, replicas=[3, 4])
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="moved", partitions=[row])]
+    )
+    response = ask(cluster, 2, request)
+    assert response.error_code == ErrorCode.NONE
+    assert [row.error_code for row in response.responses[0].partitions] == [ErrorCode.NONE]
+    cluster.wait_for_isr("moved", [3, 4])
+    assert cluster.leader("moved") == 3
+    assert ask(cluster, 1, ListPartitionReassignmentsRequest()).topics == []
+    until(
+        lambda: (
+            not any(
+                (cluster.folder / f"broker{node}" / "data" / "moved-0").exists() for node in (1, 2)
+            )
+        ),
+        "the brokers that it left have deleted it",
+    )
+    write(cluster, "moved", RECORDS)
+    assert read(cluster, "moved", 2 * RECORDS) == list(range(2 * RECORDS))
+
+
+def test_the_first_replica_leads_again_when_it_is_asked_for(cluster: KstoreCluster) -> None:
+    cluster.create_topic("led", replicas={0: [2, 3, 4]})
+    write(cluster, "led", 0)
+    cluster.kill(2)
+    assert cluster.wait_for_leader("led", not_=2) == 3
+    write(cluster, "led", RECORDS)
+    cluster.start(2)
+    cluster.wait_for_isr("led", [2, 3, 4])
+    assert cluster.leader("led") == 3
+    asked = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="led", partitions=[0])])
+    [topic] = ask(cluster, 1, asked).replica_election_results
+    assert [row.error_code for row in topic.partition_result] == [ErrorCode.NONE]
+    until(lambda: cluster.leader("led") == 2, "broker 2 leads")
+    [topic] = ask(cluster, 4, asked).replica_election_results
+    assert topic.partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
+    assert read(cluster, "led", 2 * RECORDS) == list(range(2 * RECORDS))
+
+
+def test_a_stopping_broker_and_a_killed_controller_leave_every_partition_led(
+    cluster: KstoreCluster,
+) -> None:
+    cluster.create_topic("many", 8, 3)
+    controller = cluster.wait_for_controller()
+    stopping = next(node for node in (1, 2, 3, 4) if node != controller)
+    cluster.stop(stopping)
+
+    def led_without(*gone: int) -> bool:
+        rows = cluster.topic("many").partitions
+        return all(row.leader not in (-1, *gone) for row in rows)
+
+    until(lambda: led_without(stopping), "others lead")
+    cluster.kill(controller)
+    cluster.wait_for_controller(not_=controller)
+    until(lambda: led_without(stopping, controller), "others lead, under another controller")
+    cluster.start(stopping, controller)
+    for partition in range(8):
+        rows = {row.partition: row for row in cluster.topic("many").partitions}
+        cluster.wait_for_isr("many", rows[partition].replicas, partition)
+
+
+def test_a_topic_grows_and_goes_while_brokers_are_away(cluster: KstoreCluster) -> None:
+    cluster.create_topic("t", replicas={0: [1, 2, 3], 1: [2, 3, 1]})
+    write(cluster, "t", 0)
+    cluster.kill(3)
+    with cluster.admin() as admin:
+        admin.create_partitions("t", 4)
+    assert len(cluster.topic("t").partitions) == 4
+    cluster.start(3)
+    cluster.wait_for_isr("t", [1, 2, 3])
+    assert read(cluster, "t", RECORDS) == list(range(RECORDS))
+    cluster.kill(3)
+    with cluster.admin() as admin:
+        admin.delete_topics(["t"])
+    cluster.create_topic("t", replicas={0: [1, 2]})
+    write(cluster, "t", 5000)
+    cluster.start(3)
+    until(
+        lambda: not (cluster.folder / "broker3" / "data" / "t-0").exists(),
+        "broker 3 has deleted what was deleted while it was away",
+    )
+    assert read(cluster, "t", RECORDS) == list(range(5000, 5000 + RECORDS))
