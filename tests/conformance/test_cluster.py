@@ -4,8 +4,10 @@ whoever is killed, and any broker can be asked for anything.
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -19,7 +21,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kstore.errors import ErrorCode
+from kstore.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
 from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.wire import read_frame
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
@@ -103,6 +116,15 @@ def read(cluster: KstoreCluster, topic: str, count: int, partition: int = 0) -> 
     finally:
         consumer.close()
     return found
+
+
+def ask(cluster: KstoreCluster, node_id: int, request: Any) -> Any:
+    """One broker's answer to a request that the clients here have no call for."""
+    api = APIS[request.API_KEY]
+    host, _, port = cluster.brokers[node_id].bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(encode_request(request, api.max_version, 1, "test"))
+        return decode_response(read_frame(connection), api.response, api.max_version)[1]
 
 
 def test_what_is_written_to_three_brokers_outlives_its_leader(whole: KstoreCluster) -> None:
@@ -218,3 +240,61 @@ def test_a_stopped_cluster_comes_back_with_everything(whole: KstoreCluster) -> N
         assert read(whole, "comes-back", 20, partition) == [f"{partition}-{i}" for i in range(20)]
     produce(whole, "comes-back", ["more"])
     assert read(whole, "comes-back", 21)[-1] == "more"
+
+
+def test_a_topic_deleted_while_a_broker_is_down_is_gone_when_it_is_back(
+    whole: KstoreCluster,
+) -> None:
+    whole.create_topic("deleted", 2, 3)
+    produce(whole, "deleted", ["of the first"])
+    gone = next(i for i in whole.brokers if i != whole.leader("deleted"))
+    whole.kill(gone)
+    until(lambda: gone not in whole.broker_ids(), "it is gone")
+    admin = AdminClient({"bootstrap.servers": whole.bootstrap})
+    admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_S)
+    whole.create_topic("deleted", 1, 2)
+    produce(whole, "deleted", ["of the second"])
+    whole.start(gone)
+    until(lambda: whole.broker_ids() == {1, 2, 3}, "it is back")
+    logs = whole.brokers[gone].log_dir
+    until(lambda: not list(logs.glob("deleted-1*")), "its logs of the first topic are deleted")
+    assert read(whole, "deleted", 1) == ["of the second"]
+
+
+def test_any_broker_hands_admin_requests_on_to_the_controller(whole: KstoreCluster) -> None:
+    whole.create_topic("handed-on", 1, 3)
+    controller = whole.controller_id()
+    for node_id in whole.brokers:
+        elected = ask(
+            whole, node_id,
+            ElectLeadersRequest(
+                election_type=0,
+                topic_partitions=[TopicPartitions(topic="handed-on", partitions=[0])],
+                timeout_ms=TIMEOUT_S * 1000,
+            ),
+        )  # fmt: skip
+        (row,) = elected.replica_election_results[0].partition_result
+        assert row.error_code == ErrorCode.ELECTION_NOT_NEEDED, (node_id, controller)
+        listed = ask(whole, node_id, ListPartitionReassignmentsRequest(topics=None))
+        assert (listed.error_code, listed.topics) == (0, [])
+
+
+def test_a_replica_that_is_moved_takes_its_log_along(whole: KstoreCluster) -> None:
+    whole.create_topic("moved", replicas={0: [1, 2]})
+    produce(whole, "moved", [str(number) for number in range(100)])
+    not_controller = next(i for i in whole.brokers if i != whole.controller_id())
+    row = ReassignablePartition(partition_index=0, replicas=[3, 2])
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="moved", partitions=[row])], timeout_ms=TIMEOUT_S * 1000
+    )
+    answer = ask(whole, not_controller, request)
+    assert answer.responses[0].partitions[0].error_code == 0
+
+    def done() -> bool:
+        (partition,) = whole.topic("moved").partitions
+        return set(partition.replicas) == set(partition.isr) == {2, 3}
+
+    until(done, "the partition is on brokers 2 and 3")
+    until(lambda: not list(whole.brokers[1].log_dir.glob("moved-0*")), "broker 1 has no log")
+    assert read(whole, "moved", 100) == [str(number) for number in range(100)]
+    produce(whole, "moved", ["100"])
