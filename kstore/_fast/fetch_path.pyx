@@ -203,9 +203,12 @@ cdef class FetchRequest(Slot):
             self.path.waiting.pop(self, None)
         if self.session is not None and self.session.parked is self:
             self.session.parked = None
+        if self.replica_id >= 0:
+            self.path.table.followers.pop(self, None)
+            return 0
         for part in self.parts:
             if part.partition is not None:
-                waiters_of(part.partition, self.replica_id).pop(self, None)
+                part.partition.waiters.pop(self, None)
         return 0
 
 
@@ -303,6 +306,8 @@ cdef class FetchPath:
         request.found_bytes = 0
         request.urgent = False
         for part in request.parts:
+            if part.follower is not None and part.is_unchanged():
+                continue
             self.look_part(request, part, left, min_one)
             if part.error != NONE or part.diverging_epoch >= 0 or part.preferred_replica >= 0:
                 request.urgent = True
@@ -319,6 +324,7 @@ cdef class FetchPath:
         cdef int64_t end
         cdef bint out_of_range = False
         part.file = None
+        part.follower = None
         part.slice.size_bytes = 0
         part.diverging_epoch = part.preferred_replica = -1
         part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
@@ -338,6 +344,9 @@ cdef class FetchPath:
             return 0
         if request.replica_id >= 0:
             end = partition.core.log_end_offset
+            if part.fetch_offset >= end:
+                part.set_unchanged(partition.admit_follower(
+                    request.replica_id, request.replica_epoch))
         elif request.isolation_level == READ_COMMITTED:
             end = part.last_stable_offset
         if request.rack is not None:
@@ -414,9 +423,12 @@ cdef class FetchPath:
 
     cdef int park(self, FetchRequest request) except -1:
         cdef FetchPart part
-        for part in request.parts:
-            if part.partition is not None:
-                waiters_of(part.partition, request.replica_id)[request] = None
+        if request.replica_id >= 0:
+            self.table.followers[request] = None
+        else:
+            for part in request.parts:
+                if part.partition is not None:
+                    part.partition.waiters[request] = None
         self.waiting[request] = None
         if request.session is not None:
             request.session.parked = request
@@ -514,11 +526,6 @@ cdef class FetchPath:
         if flexible:
             write_part_tags(part, out)
         return 0
-
-
-cdef dict waiters_of(Partition partition, int32_t replica_id):
-    """Who waits as this reader does: followers for the log's end, others for the high watermark."""
-    return partition.waiters if replica_id < 0 else partition.followers_waiting
 
 
 cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.log_view cimport Slice
 from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.replica_state cimport Follower
 from kstore._fast.segment_file cimport SegmentFile
 
 cdef class FetchPart:
@@ -29,8 +30,14 @@ cdef class FetchPart:
     cdef int32_t diverging_epoch            # -1: none
     cdef int64_t diverging_end_offset
     cdef int32_t preferred_replica          # where a consumer had better read (KIP-392), or -1
+    # of a follower, where a look found nothing for it: what it looked at
+    cdef Follower follower                  # None: look again
+    cdef int64_t seen_end_offset
+    cdef int32_t seen_epoch
     cdef SegmentFile file
     cdef Slice slice                        # size_bytes 0: nothing to read
+    cdef bint is_unchanged(self) noexcept
+    cdef int set_unchanged(self, Follower follower) except -1
     cdef int resolve(self, PartitionTable table) except -1
     cdef bint has_news(self) noexcept
     cdef int told(self) noexcept

@@ -30,6 +30,26 @@ cdef class FetchPart:
             self.partition = entry.partitions[self.index]
         return 0
 
+    cdef bint is_unchanged(self) noexcept:
+        """Whether a look would find, as the last one did, that there is nothing for this follower;
+        what is to be told stands here already. One that is out of the ISR may join: look at it.
+        """
+        cdef Partition partition = self.partition
+        return (
+            self.follower is not None and self.follower.in_isr
+            and partition.online and not partition.deleted
+            and partition.leader_epoch == self.seen_epoch
+            and partition.core.log_end_offset == self.seen_end_offset
+            and partition.core.high_watermark == self.high_watermark
+            and partition.core.log_start_offset == self.log_start_offset)
+
+    cdef int set_unchanged(self, Follower follower) except -1:
+        """There is nothing to read: until something changes, no look is needed."""
+        self.follower = follower
+        self.seen_epoch = self.partition.leader_epoch
+        self.seen_end_offset = self.partition.core.log_end_offset
+        return 0
+
     cdef bint has_news(self) noexcept:
         """Whether an incremental answer has to name this partition."""
         return (
@@ -75,6 +95,7 @@ cdef class FetchSession:
             if known is None:
                 self.parts[part.topic, part.index] = part
             else:
+                known.follower = None
                 known.fetch_offset = part.fetch_offset
                 known.max_bytes = part.max_bytes
                 known.current_leader_epoch = part.current_leader_epoch

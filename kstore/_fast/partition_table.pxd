@@ -7,12 +7,6 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from kstore._fast.log_core cimport AppendResult, LogCore
 from kstore._fast.replica_state cimport Follower, ReplicaState, ReplicationContext
 
-# Whom a wake is for: those who read to the log end offset (followers), those who read to the high
-# watermark.
-cdef enum:
-    WAKE_FOLLOWERS = 1
-    WAKE_READERS = 2
-
 # Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
 # wake.
 cdef class Waiter:
@@ -38,8 +32,7 @@ cdef class Partition:
     cdef readonly tuple proposed_isr        # that the controller is asked for; None: none
     cdef PartitionTable table
     cdef dict waiters                       # Waiter -> None, in order of arrival
-    cdef dict followers_waiting             # the same, for the log end offset
-    cdef int woken                          # WAKE_... that are scheduled
+    cdef bint woken
     cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
     cdef readonly int stored_level          # of that codec; -1: its own default
     cdef public int32_t insync_replicas     # how many there are
@@ -71,9 +64,15 @@ cdef class PartitionTable:
     # callable(node id, listener) -> bytes of a NodeEndpoint, or None; None: nobody is told
     cdef public object node_endpoint
     cdef public bint rack_aware             # consumers are sent to a replica of their rack
+    # Fetches of followers that wait, for whatever is new: each has parts of most partitions, and finds
+    # those that have changed quicker than it could wait for each of them.
+    cdef dict followers                     # Waiter -> None
+    cdef bint followers_woken
     cdef list woken
     cdef bint scheduled
     cdef TopicEntry last                    # of the last look-up by name
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
     cdef TopicEntry find_id(self, const uint8_t* topic_id)
-    cdef int schedule(self, Partition partition, int whom) except -1
+    cdef int schedule(self, Partition partition) except -1
+    cdef int schedule_followers(self) except -1
+    cdef int wake_soon(self) except -1

@@ -12,9 +12,6 @@ from kstore._fast.log_core cimport ORIGIN_COORDINATOR
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.replica_state cimport CommitWait
 
-cdef enum:
-    WAKE_ALL = 3
-
 
 cdef class Waiter:
     """Whoever waits for a partition to grow; check() is called once per wake."""
@@ -54,21 +51,21 @@ cdef class Partition:
         self.partition_epoch = partition_epoch
         self.online = log is not None
         self.waiters = {}
-        self.followers_waiting = {}
         self.replicas = self.isr = (leader_id,)
         self.stored_codec = self.stored_level = -1
         self.insync_replicas = self.min_insync_replicas = 1
 
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
+        cdef int64_t end = self.core.log_end_offset
         self.core.append(data, size, self.leader_epoch, origin, out)
         if out.error_code != NONE or out.duplicate:
             return 0
         if self.replication is None:
             if self.waiters:
-                self.table.schedule(self, WAKE_READERS)
+                self.table.schedule(self)
             return 0
-        if self.followers_waiting:
-            self.table.schedule(self, WAKE_FOLLOWERS)
+        self.replication.note_append(end)
+        self.table.schedule_followers()
         if self.replication.alone:
             self.moved()
         return 0
@@ -86,20 +83,17 @@ cdef class Partition:
 
     cdef int wake(self) except -1:
         cdef Waiter waiter
-        cdef int whom = self.woken
-        self.woken = 0
-        if whom & WAKE_FOLLOWERS:
-            for waiter in list(self.followers_waiting):
-                waiter.check()
-        if whom & WAKE_READERS:
-            for waiter in list(self.waiters):
-                waiter.check()
+        self.woken = False
+        for waiter in list(self.waiters):
+            waiter.check()
         return 0
 
     def notify(self):
         """Wake those who wait for this partition: something that they can see has changed."""
-        if self.table is not None and (self.waiters or self.followers_waiting):
-            self.table.schedule(self, WAKE_ALL)
+        if self.table is not None:
+            self.table.schedule_followers()
+            if self.waiters:
+                self.table.schedule(self)
 
     # -- leading and following
 
@@ -167,8 +161,10 @@ cdef class Partition:
         """Wake who reads up to it; followers only where consumers read from them (KIP-392), as all
         others hear of it soon enough.
         """
-        if self.waiters or self.table.rack_aware:
-            self.table.schedule(self, WAKE_ALL if self.table.rack_aware else WAKE_READERS)
+        if self.waiters:
+            self.table.schedule(self)
+        if self.table.rack_aware:
+            self.table.schedule_followers()
         return 0
 
     def advance(self):
@@ -344,8 +340,8 @@ cdef class Partition:
 
     @property
     def waiting(self):
-        """How many fetches wait for this partition."""
-        return len(self.waiters) + len(self.followers_waiting)
+        """How many fetches wait for this partition; those of followers wait for all."""
+        return len(self.waiters)
 
 
 cdef class TopicEntry:
@@ -373,6 +369,7 @@ cdef class PartitionTable:
         self.call_soon = call_soon
         self.replication = ReplicationContext()
         self.woken = []
+        self.followers = {}
 
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size):
         cdef TopicEntry last = self.last
@@ -387,21 +384,36 @@ cdef class PartitionTable:
     cdef TopicEntry find_id(self, const uint8_t* topic_id):
         return self.by_id.get((<const char*>topic_id)[:16])
 
-    cdef int schedule(self, Partition partition, int whom) except -1:
+    cdef int schedule(self, Partition partition) except -1:
         if not partition.woken:
+            partition.woken = True
             self.woken.append(partition)
-            if not self.scheduled:
-                self.scheduled = True
-                self.call_soon(self.run_woken)
-        partition.woken |= whom
+            self.wake_soon()
+        return 0
+
+    cdef int schedule_followers(self) except -1:
+        if self.followers and not self.followers_woken:
+            self.followers_woken = True
+            self.wake_soon()
+        return 0
+
+    cdef int wake_soon(self) except -1:
+        if not self.scheduled:
+            self.scheduled = True
+            self.call_soon(self.run_woken)
         return 0
 
     def run_woken(self):
         """Wake the waiters of every partition that grew in this turn of the loop."""
         cdef Partition partition
+        cdef Waiter waiter
         woken = self.woken
         self.woken = []
         self.scheduled = False
+        if self.followers_woken:
+            self.followers_woken = False
+            for waiter in list(self.followers):
+                waiter.check()
         for partition in woken:
             partition.wake()
 

@@ -49,6 +49,7 @@ cdef class ReplicaState:
     cdef int note_fetch(
         self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
     ) except -1
+    cdef int note_append(self, int64_t end_offset) except -1
     cdef bint may_join(self, Follower follower) except -1
     cdef bint holds_back(self, Follower follower, int64_t now_ms) except -1
     cdef bint advance(self, int64_t now_ms) except -1

@@ -132,6 +132,17 @@ cdef class ReplicaState:
         follower.last_fetch_ms = now_ms
         return 0
 
+    cdef int note_append(self, int64_t end_offset) except -1:
+        """The log has grown from this end: who had come there was up to date until now. Where
+        nothing is new a follower need not say so.
+        """
+        cdef Follower follower
+        cdef int64_t now_ms = self.context.now_ms()
+        for follower in self.followers:
+            if follower.log_end_offset == end_offset:
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+        return 0
+
     cdef bint may_join(self, Follower follower) except -1:
         """Whether a follower that is out of the ISR has come far enough to be in it."""
         return (

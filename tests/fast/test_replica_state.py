@@ -239,6 +239,12 @@ class Model:
         self.seen_ms = dict.fromkeys(FOLLOWERS, -(10**9))
         self.near_ms = dict.fromkeys(FOLLOWERS, 50_000)
 
+    def append(self, count: int, now_ms: int) -> None:
+        for node in FOLLOWERS:
+            if self.offsets[node] == self.end:
+                self.near_ms[node] = now_ms
+        self.end += count
+
     def fetch(self, node: int, offset: int, now_ms: int) -> None:
         if offset >= self.end:
             self.near_ms[node] = now_ms
@@ -267,7 +273,7 @@ def test_it_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
         if what == "append":
             count = rng.randrange(1, 4)
             leader.append(count)
-            model.end += count
+            model.append(count, leader.now_ms)
         elif what == "fetch":
             node = rng.choice(FOLLOWERS)
             low = max(0, model.offsets[node] - rng.choice([0, 0, 0, 2]))
