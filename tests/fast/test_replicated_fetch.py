@@ -4,6 +4,7 @@ parts, and who is sent to another broker.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +304,102 @@ def test_followers_that_are_read_from_hear_of_the_high_watermark_at_once(plane: 
     plane.loop.turn()
     [(_, response)] = client.answers()
     assert only(response).high_watermark == 1
+
+
+# ---- sessions ----
+
+
+class Session:
+    """A follower's fetch session over all partitions, and what it must be told."""
+
+    def __init__(self, plane: Plane, partitions: int) -> None:
+        self.plane, self.client = plane, plane.client()
+        self.offsets = dict.fromkeys(range(partitions), 0)
+        self.told = dict.fromkeys(range(partitions), -1)
+        self.session_id = self.epoch = 0
+        self.named = set(self.offsets)
+
+    def fetch(self) -> set[int]:
+        """Fetch once and take what comes; which partitions were in the answer."""
+        parts = [
+            FetchPartition(
+                partition=index, fetch_offset=self.offsets[index], partition_max_bytes=1 << 20
+            )
+            for index in sorted(self.named)
+        ]
+        asked = FetchRequest(
+            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=parts)] if parts else [],
+            max_wait_ms=0, session_id=self.session_id, session_epoch=self.epoch,
+            replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1),
+        )  # fmt: skip
+        response = self.client.call(FETCH, 16, asked)
+        assert response.error_code == 0
+        self.session_id, self.epoch = response.session_id, self.epoch + 1
+        answered = {p.partition_index: p for topic in response.responses for p in topic.partitions}
+        self.named = set()
+        for index, part in answered.items():
+            self.told[index] = part.high_watermark if part.error_code == 0 else -1
+            if part.records:
+                self.offsets[index] = self.plane.partition(index).log_end_offset
+                self.named.add(index)
+        return set(answered)
+
+    def expected(self) -> set[int]:
+        """The partitions of which something is to be told."""
+        news = set()
+        for index, offset in self.offsets.items():
+            partition = self.plane.partition(index)
+            if (
+                not partition.online
+                or offset != partition.log_end_offset
+                or self.told[index] != partition.high_watermark
+            ):
+                news.add(index)
+        return news
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_followers_session_tells_all_that_changes_and_nothing_else(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    plane = Plane(tmp_path, partitions=5)
+    epochs = dict.fromkeys(range(5), 3)
+    for index in range(5):
+        plane.partition(index).lead(3, 1, REPLICAS, (NODE_ID, FAR))
+    session = Session(plane, 5)
+    session.fetch()
+    for _ in range(200):
+        index = rng.randrange(5)
+        partition = plane.partition(index)
+        match rng.choice(["append", "append", "other", "join", "epoch", "away", "fetch", "fetch"]):
+            case "append" if partition.online:
+                partition.append_batches(bytearray(build_batch([b"v"], timestamp=1)))
+            case "other" if partition.online:
+                part = FetchPartition(
+                    partition=index, fetch_offset=partition.log_end_offset,
+                    partition_max_bytes=1 << 20,
+                )  # fmt: skip
+                asked = FetchRequest(
+                    topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])], max_wait_ms=0,
+                    replica_state=ReplicaState(replica_id=FAR, replica_epoch=-1),
+                )  # fmt: skip
+                plane.client().call(FETCH, 16, asked)
+            case "join":
+                isr = rng.choice([(NODE_ID,), (NODE_ID, NEAR), (NODE_ID, FAR), REPLICAS])
+                partition.isr_applied(isr, partition.isr_version + 1, epochs[index])
+            case "epoch":
+                epochs[index] += 1
+                partition.lead(epochs[index], partition.isr_version + 1, REPLICAS, REPLICAS)
+            case "away":
+                partition.follow(FAR, epochs[index])
+            case "fetch":
+                # What the fetch itself commits is told by it.
+                before, answered = session.expected(), session.fetch()
+                assert before <= answered
+                high = {i for i in answered - before if session.told[i] > 0}
+                assert answered - before <= high
+                assert session.expected() - session.named <= {
+                    i for i in range(5) if not plane.partition(i).online
+                }
+    plane.close()
