@@ -263,6 +263,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self.settings = _settings(broker.config)
         self.internal_topics: Any = None
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
+        self._gates: Any = None
+        """What holds partitions back (runtime/expansion_gates.py), once a topic wants that."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -286,7 +288,17 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
         """Let the group's shard answer; KafkaError where it can't, in Kafka's terms."""
         partition = await self.partition(group_id)
+        if self.broker.image.ordered:
+            await self._refresh_gates()
         return await partition.handle(request, ctx)
+
+    async def _refresh_gates(self) -> None:
+        """Let groups see as much of topics with ordered expansion as they may (KIP-253)."""
+        if self._gates is None:
+            from kstore.broker.runtime.expansion_gates import ExpansionGates
+
+            self._gates = ExpansionGates(self.broker, self.spawn)
+        await self._gates.refresh()
 
     async def read(self, group_id: str, view: Callable[[GroupShard], T]) -> T:
         """What the group's shard shows now, once it can't be lost any more; KafkaError."""

@@ -37,6 +37,7 @@ FEATURES: dict[str, Feature] = {
         Feature("transaction.version", 0, 2, 2, needs=(26, 5)),
         Feature("eligible.leader.replicas.version", 0, 1, 1),
         Feature("kstore.kip232", 1, 1, 0),
+        Feature("kstore.kip253", 1, 1, 0),
         Feature("kstore.kip359", 1, 1, 0),
         Feature("kstore.kip391", 1, 1, 0),
     )

@@ -15,6 +15,7 @@ from kstore.config.group_configs import GROUP_CONFIGS
 if TYPE_CHECKING:
     from kstore.broker.state.group_contract import Group
     from kstore.broker.state.image import MetadataImage
+    from kstore.broker.state.positions import Report
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -197,6 +198,8 @@ class Result(NamedTuple):
     """The producer id and epoch in whose transaction the records are written."""
     marks: tuple[tuple[str, str, Any], ...] = ()
     """Soft state that no record holds: (group id, attribute, value), set after the append."""
+    reports: tuple[str, dict[str, Report]] | None = None
+    """What a group's members say of their positions (KIP-253), from now on."""
 
 
 def heartbeat_key(group_id: str, member_id: str) -> TimerKey:

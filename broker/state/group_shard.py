@@ -31,11 +31,18 @@ from kstore.broker.state.group_tables import (
     resolve,
 )
 from kstore.broker.state.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
+from kstore.broker.state.ordered_expansion import as_seen_by
+from kstore.broker.state.positions import Positions, exchange
 from kstore.protocol.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
 from kstore.protocol.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kstore.protocol.schema import Message
 
 __all__ = ["GroupShard"]
+
+BEATS = frozenset(("HeartbeatRequest", "ConsumerGroupHeartbeatRequest"))
+"""The requests through which positions are told."""
+GATED = BEATS | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
+"""The requests that may change who is to have which partitions."""
 
 
 class GroupShard:
@@ -46,6 +53,7 @@ class GroupShard:
         self.groups: dict[str, Any] = {}
         """Group id to group: see group_contract.Group."""
         self.offsets = Offsets()
+        self.positions = Positions()
 
     def handle(self, request: Message, ctx: GroupContext) -> Result:
         """Decide on a request that may change a group. Changes nothing: give the result to
@@ -56,11 +64,14 @@ class GroupShard:
         else:
             group_id = request.group_id  # type: ignore[attr-defined]
         group: Group | None = self.groups.get(group_id)
-        rows = REQUESTS[type(request).__name__]
+        name = type(request).__name__
+        if name in GATED:
+            ctx = as_seen_by(self, group_id, ctx)
+        rows = REQUESTS[name]
         kind = NO_GROUP if group is None else group.kind
         row = rows.get(kind) or rows[OTHERS]
         result: Result = resolve(row)(self, group, request, ctx)
-        return result
+        return exchange(self, self.positions, request, result, ctx) if name in BEATS else result
 
     def expire(self, event: TimerEvent, ctx: GroupContext) -> Result:
         """Decide what a fired timer leads to."""
@@ -68,7 +79,7 @@ class GroupShard:
         row = None if group is None else TIMERS[type(event).__name__].get(group.kind)
         if row is None:
             return Result()
-        result: Result = resolve(row)(self, group, event, ctx)
+        result: Result = resolve(row)(self, group, event, as_seen_by(self, event.group_id, ctx))
         return result
 
     def commit(self, result: Result, base_offset: int = -1) -> None:
@@ -82,6 +93,8 @@ class GroupShard:
         for group_id, attribute, value in result.marks:
             if group_id in self.groups:
                 setattr(self.groups[group_id], attribute, value)
+        if result.reports is not None:
+            self.positions.replace(*result.reports)
         if self.settings.check_invariants and result.records:
             self._check()
 

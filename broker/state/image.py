@@ -7,8 +7,15 @@ grows with every change, and `on_change` is told, so that pre-encoded answers ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
+from zlib import crc32
+
+from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
+
+if TYPE_CHECKING:
+    from kstore.broker.state.ordered_expansion import TopicGates
 
 __all__ = ["BrokerImage", "Endpoint", "MetadataImage", "PartitionImage", "TopicImage"]
 
@@ -78,6 +85,10 @@ class MetadataImage:
         self.controller_id = -1
         self.max_partition_epoch = -1
         """KIP-232: of all that were given out; a smaller one is older news than a larger."""
+        self.ordered: set[str] = set()
+        """The topics with kstore.ordered.expansion."""
+        self.gates: Mapping[str, TopicGates] = {}
+        """What is known of their expansions (runtime/expansion_gates.py)."""
         self.version = 0
         self.topics: dict[str, TopicImage] = {}
         self.brokers: dict[int, BrokerImage] = {}
@@ -103,6 +114,10 @@ class MetadataImage:
             self._by_id.pop(known.topic_id, None)
         self.topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic.name
+        if is_on(topic.configs, ORDERED_EXPANSION):
+            self.ordered.add(topic.name)
+        else:
+            self.ordered.discard(topic.name)
         self._changed()
 
     def remove_topic(self, name: str) -> None:
@@ -110,6 +125,7 @@ class MetadataImage:
         known = self.topics.pop(name, None)
         if known is not None:
             self._by_id.pop(known.topic_id, None)
+            self.ordered.discard(name)
             self._changed()
 
     def raise_partition_epoch(self, epoch: int) -> None:
@@ -137,6 +153,19 @@ class MetadataImage:
         """A broker is gone; nothing happens if it is not known."""
         if self.brokers.pop(node_id, None) is not None:
             self._changed()
+
+    def cut(self, counts: Mapping[str, int]) -> MetadataImage:
+        """A view on which topics have only their first so many partitions. Its version is its own:
+        of another cut, and of none, it is another.
+        """
+        view = copy(self)
+        view.topics = dict(self.topics)
+        for name, count in counts.items():
+            topic = self.topics[name]
+            view.topics[name] = topic._replace(partitions=topic.partitions[:count])
+        mark = crc32(repr(sorted(counts.items())).encode()) & 0x7FFFFFFF
+        view.version = self.version + ((mark or 1) << 32)
+        return view
 
     def _changed(self) -> None:
         self.version += 1

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kstore.broker.state.image import MetadataImage
 from kstore.broker.state.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
-from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES
+from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES, is_on
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -164,11 +164,6 @@ def topic_row(name: str) -> ConfigDef | None:
     return (
         INTERNAL_SEGMENT_BYTES if name == INTERNAL_SEGMENT_BYTES.name else TOPIC_CONFIGS.get(name)
     )
-
-
-def is_on(configs: Mapping[str, str], name: str) -> bool:
-    """Whether a topic config that is off by default is set to true."""
-    return configs.get(name, "").strip().lower() == "true"
 
 
 def _check_together(configs: Mapping[str, str]) -> None:

@@ -7,6 +7,8 @@ The broker configs that do nothing are in no_effect.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kstore.config.definition import (
     MAX_INT,
     MAX_LONG,
@@ -21,7 +23,8 @@ from kstore.config.definition import (
     replica_list,
 )
 
-__all__ = ["COUNT_REQUIRED", "INTERNAL_SEGMENT_BYTES", "ORDERED_EXPANSION", "TOPIC_CONFIGS"]
+__all__ = ["COUNT_REQUIRED", "INTERNAL_SEGMENT_BYTES", "ORDERED_EXPANSION", "TOPIC_CONFIGS",
+           "is_on"]  # fmt: skip
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
@@ -232,3 +235,8 @@ INTERNAL_SEGMENT_BYTES = ConfigDef(
     "As segment.bytes, which it overrides, without its lower bound.",
     Importance.LOW, between(14, MAX_INT),
 )  # fmt: skip
+
+
+def is_on(configs: Mapping[str, str], name: str) -> bool:
+    """Whether a topic config that is off by default is set to true for a topic."""
+    return configs.get(name, "").strip().lower() == "true"

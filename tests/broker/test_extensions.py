@@ -146,7 +146,8 @@ def test_the_extensions_that_are_served_are_listed_as_features(topic: Topic) -> 
             feature.name: (feature.min_version, feature.max_version)
             for feature in topic.wire.call(request, version).supported_features
         }
-        assert found["kstore.kip232"] == found["kstore.kip359"] == found["kstore.kip391"] == (1, 1)
+        assert found["kstore.kip232"] == found["kstore.kip253"] == (1, 1)
+        assert found["kstore.kip359"] == found["kstore.kip391"] == (1, 1)
         assert found["metadata.version"] == (7, 30)
         assert ("kraft.version" in found) == (version == 4), "a minimum of 0 is for version 4"
     response = topic.wire.call(request, 4)

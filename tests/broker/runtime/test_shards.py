@@ -74,6 +74,7 @@ class Host:
         self.groups: Any = None
         self.cluster = None
         self.image = self
+        self.ordered: set[str] = set()
         self.topics = _Topics(self)
         self.logs: dict[TopicPartition, Any] = {}
         self.failure: OSError | int | None = None

@@ -1,0 +1,177 @@
+"""What a group has to have read before it is given a partition that was added to a topic with
+`kstore.ordered.expansion`: for each prior partition, the end offset of its last leader epoch under
+the old count. Found out here, from the store and from the leaders; state/ordered_expansion.py says
+what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kstore.broker.runtime.partition_nodes import PartitionNode, read_node
+from kstore.broker.state.ordered_expansion import UNKNOWN, TopicGates
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.list_offsets import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.image import TopicImage
+
+__all__ = ["ExpansionGates"]
+
+RETRY_S = 0.2
+"""How long after a leader did not answer it is asked again."""
+ASK_S = 5.0
+DEBUGGING_CONSUMER = -2
+"""As replica id: whoever is no replica."""
+Priors: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
+"""Of each partition that was added: (prior partition, its leader epoch)."""
+
+
+class ExpansionGates:
+    """The gates of all topics with ordered expansion, kept in the image."""
+
+    def __init__(
+        self, broker: Broker, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> None:
+        """``spawn`` starts what goes on beside requests, and ends with the broker."""
+        self._broker = broker
+        self._spawn = spawn
+        self._priors: dict[str, Priors] = {}
+        self._gates: dict[str, TopicGates] = {}
+        self._reading = asyncio.Lock()
+        self._asking: asyncio.Task[None] | None = None
+
+    async def refresh(self) -> None:
+        """Return once the image's gates are those of its topics. Thresholds that other brokers know
+        are asked for meanwhile; until they are known they hold their partitions back.
+        """
+        if self._stale():
+            async with self._reading:
+                await self._read()
+        if self._unknown() and (self._asking is None or self._asking.done()):
+            self._asking = self._spawn(self._ask())
+
+    def _stale(self) -> list[TopicImage]:
+        """The topics of which something else, or less, is known."""
+        image = self._broker.image
+        found = []
+        for name in image.ordered:
+            topic, gates = image.topics[name], self._gates.get(name)
+            known = gates is not None and gates.topic_id == topic.topic_id
+            if gates is None or not known or gates.partitions != len(topic.partitions):
+                found.append(topic)
+        return found
+
+    async def _read(self) -> None:
+        """Read the nodes of what is not known; what this broker leads is looked up at once."""
+        broker = self._broker
+        stale = self._stale()
+        read: dict[str, list[PartitionNode | None]] = await broker.run_blocking(
+            lambda: {
+                topic.name: [
+                    read_node(broker.store, topic.name, index)
+                    for index in range(len(topic.partitions))
+                ]
+                for topic in stale
+            }
+        )
+        for topic in stale:
+            priors = {
+                index: node.prior_leader_epochs
+                for index, node in enumerate(read[topic.name])
+                if node is not None and node.prior_leader_epochs
+            }
+            ends = {
+                prior: self._own_end(topic.name, *prior)
+                for prior in {prior for row in priors.values() for prior in row}
+            }
+            self._priors[topic.name] = priors
+            self._gates[topic.name] = TopicGates(
+                topic.topic_id,
+                len(topic.partitions),
+                {
+                    index: tuple((prior[0], ends[prior]) for prior in row)
+                    for index, row in priors.items()
+                },
+            )
+        ordered = broker.image.ordered
+        self._gates = {name: gates for name, gates in self._gates.items() if name in ordered}
+        broker.image.gates = self._gates
+
+    def _own_end(self, topic: str, index: int, epoch: int) -> int:
+        """Where a leader epoch ended, if this broker leads in a later one."""
+        partition = self._broker.table.partition(topic.encode(), index)
+        if partition is None or not partition.online or partition.leader_epoch <= epoch:
+            return UNKNOWN
+        end: int = partition.end_offset_for_epoch(epoch)[1]
+        return end
+
+    def _unknown(self) -> dict[str, set[tuple[int, int]]]:
+        """The priors whose end is not known, by topic."""
+        found: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        for name, gates in self._gates.items():
+            if name not in self._broker.image.ordered:
+                continue  # deleted since
+            for index, row in gates.thresholds.items():
+                for place, (_, end) in enumerate(row):
+                    if end == UNKNOWN:
+                        found[name].add(self._priors[name][index][place])
+        return found
+
+    async def _ask(self) -> None:
+        """Ask the leaders until all is known."""
+        while unknown := self._unknown():
+            for name, priors in unknown.items():
+                ends = {prior: self._own_end(name, *prior) for prior in priors}
+                left = [prior for prior, end in ends.items() if end == UNKNOWN]
+                self._learn(name, ends | await self._ask_leaders(name, left))
+            if self._unknown():
+                await asyncio.sleep(RETRY_S)
+
+    async def _ask_leaders(
+        self, name: str, priors: list[tuple[int, int]]
+    ) -> dict[tuple[int, int], int]:
+        broker = self._broker
+        by_leader: dict[int, dict[int, int]] = defaultdict(dict)
+        for index, epoch in priors:
+            image = broker.image.partition(name, index)
+            if image is not None and image.leader not in (-1, broker.node_id):
+                by_leader[image.leader][index] = epoch
+        found: dict[tuple[int, int], int] = {}
+        for leader, epochs in by_leader.items():
+            asked = [
+                OffsetForLeaderPartition(partition=i, leader_epoch=e) for i, e in epochs.items()
+            ]
+            request = OffsetForLeaderEpochRequest(
+                replica_id=DEBUGGING_CONSUMER,
+                topics=[OffsetForLeaderTopic(topic=name, partitions=asked)],
+            )
+            try:
+                answer = await broker.peers.ask(leader, request, ASK_S)
+            except KafkaError:
+                continue  # asked again soon, or another leader is
+            for row in answer.topics[0].partitions:
+                if row.error_code == ErrorCode.NONE:
+                    found[row.partition, epochs[row.partition]] = row.end_offset
+        return found
+
+    def _learn(self, name: str, ends: dict[tuple[int, int], int]) -> None:
+        gates, priors = self._gates.get(name), self._priors.get(name)
+        if gates is None or priors is None:
+            return
+        thresholds = {
+            index: tuple(
+                (prior, ends.get(priors[index][place], UNKNOWN) if end == UNKNOWN else end)
+                for place, (prior, end) in enumerate(row)
+            )
+            for index, row in gates.thresholds.items()
+        }
+        self._gates[name] = gates._replace(thresholds=thresholds)

@@ -1,0 +1,147 @@
+"""Positions through heartbeats (KIP-253): what a group's members say of where they are, and whose
+positions somebody in the group needs. Soft state, by each member's last heartbeat; the step that
+decides on a heartbeat reads it, `commit` of the shard takes it over.
+
+Who waits for a prior partition to be read is told the larger of the last heartbeat's position and
+the committed offset: a partition that nobody owns, or that has just moved, can't block for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kstore.broker.state.group_contract import ShardState
+from kstore.broker.state.group_result import GroupContext, Result
+from kstore.broker.state.image import MetadataImage
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import NeedPositionTopic, PositionPartition, PositionTopic
+from kstore.protocol.schema import ZERO_UUID
+
+__all__ = ["Positions", "Report", "committed_offset", "exchange"]
+
+Place = tuple[str, int]
+NO_POSITION = -1
+
+
+class Report(NamedTuple):
+    """What one member's last heartbeat said."""
+
+    needed: frozenset[Place] = frozenset()
+    positions: Mapping[Place, int] = {}
+
+
+class Positions:
+    """The reports of the groups of one shard that use this; a group that doesn't has none."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, Report]] = {}
+
+    def of(self, group_id: str, members: Iterable[str]) -> dict[str, Report]:
+        """The reports of those who are members."""
+        reports = self._groups.get(group_id)
+        if not reports:
+            return {}
+        return {member: reports[member] for member in members if member in reports}
+
+    def replace(self, group_id: str, reports: dict[str, Report]) -> None:
+        """Remember a group's reports instead of those that were known."""
+        if reports:
+            self._groups[group_id] = reports
+        else:
+            self._groups.pop(group_id, None)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+def exchange(
+    shard: ShardState, positions: Positions, request: Any, result: Result, ctx: GroupContext
+) -> Result:
+    """Add to a heartbeat's answer the positions that it asks for, and the partitions that anybody
+    in the group asks for; the result says what is to be remembered.
+    """
+    response: Any = result.response
+    if response is None or response.error_code != ErrorCode.NONE:
+        return result
+    group_id: str = request.group_id
+    group: Any = shard.groups.get(group_id)
+    members = () if group is None else group.members
+    known = positions.of(group_id, members)
+    if not (request.need_position or request.position or known):
+        return result
+    report = _report(request, ctx.image)
+    member_id: str = getattr(response, "member_id", None) or request.member_id
+    reports = {name: each for name, each in known.items() if name != member_id}
+    if (report.needed or report.positions) and getattr(response, "member_epoch", 0) >= 0:
+        reports[member_id] = report
+    response.need_position = _need(reports.values())
+    response.position = _answer(shard, group_id, report.needed, reports.values(), ctx.image)
+    return result._replace(reports=(group_id, reports))
+
+
+def committed_offset(
+    shard: ShardState, group_id: str, topic: str, index: int, image: MetadataImage | None
+) -> int:
+    """What the group has committed for this very partition, not for one of a deleted topic of the
+    same name; -1: nothing.
+    """
+    stored = shard.offsets.get(group_id, topic, index)
+    if stored is None:
+        return NO_POSITION
+    known = None if image is None else image.topics.get(topic)
+    if known is not None:
+        if stored.topic_id not in (ZERO_UUID, known.topic_id):
+            return NO_POSITION
+        now = image.partition(topic, index) if image is not None else None
+        if now is not None and NO_POSITION != stored.partition_epoch < now.partition_epoch:
+            return NO_POSITION
+    return stored.offset
+
+
+def _report(request: Any, image: MetadataImage | None) -> Report:
+    """What the request says of partitions that exist: memory is for no others."""
+
+    def exists(topic: str, index: int) -> bool:
+        return image is None or image.partition(topic, index) is not None
+
+    needed = frozenset(
+        (topic.topic, index)
+        for topic in request.need_position
+        for index in topic.partitions
+        if exists(topic.topic, index)
+    )
+    told = {
+        (topic.topic, row.partition): row.position
+        for topic in request.position
+        for row in topic.partitions
+        if row.position >= 0 and exists(topic.topic, row.partition)
+    }
+    return Report(needed, told)
+
+
+def _need(reports: Iterable[Report]) -> list[NeedPositionTopic]:
+    wanted = sorted(set().union(*(report.needed for report in reports)))
+    topics: dict[str, NeedPositionTopic] = {}
+    for topic, index in wanted:
+        row = topics.setdefault(topic, NeedPositionTopic(topic=topic, partitions=[]))
+        row.partitions.append(index)
+    return list(topics.values())
+
+
+def _answer(
+    shard: ShardState,
+    group_id: str,
+    needed: Iterable[Place],
+    reports: Iterable[Report],
+    image: MetadataImage | None,
+) -> list[PositionTopic]:
+    told = [report.positions for report in reports]
+    topics: dict[str, PositionTopic] = {}
+    for topic, index in sorted(needed):
+        best = committed_offset(shard, group_id, topic, index, image)
+        for positions in told:
+            best = max(best, positions.get((topic, index), NO_POSITION))
+        row = topics.setdefault(topic, PositionTopic(topic=topic, partitions=[]))
+        row.partitions.append(PositionPartition(partition=index, position=best))
+    return list(topics.values())

@@ -1,0 +1,140 @@
+"""Positions through heartbeats (KIP-253): who asks is told the larger of the last heartbeat's
+position and the committed offset; everybody is told what is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    NeedPositionTopic,
+    PositionPartition,
+    PositionTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.reference.consumer_driver import ConsumerDriver
+
+
+@pytest.fixture
+def driver() -> ConsumerDriver:
+    driver = ConsumerDriver()
+    driver.topic("t", 3)
+    return driver
+
+
+def need(*partitions: int, topic: str = "t") -> list[NeedPositionTopic]:
+    return [NeedPositionTopic(topic=topic, partitions=list(partitions))]
+
+
+def at(topic: str = "t", **positions: int) -> list[PositionTopic]:
+    """``at(p0=5)``"""
+    rows = [PositionPartition(partition=int(p[1:]), position=n) for p, n in positions.items()]
+    return [PositionTopic(topic=topic, partitions=rows)]
+
+
+def told(response: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.topic, row.partition): row.position
+        for topic in response.position
+        for row in topic.partitions
+    }
+
+
+def asked(response: Any) -> dict[str, list[int]]:
+    return {topic.topic: topic.partitions for topic in response.need_position}
+
+
+def commit(driver: ConsumerDriver, index: int, offset: int, **fields: Any) -> None:
+    part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+    topic_id = driver.image.topics["t"].topic_id
+    topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[part])
+    answer = driver.send(OffsetCommitRequest(group_id="g", topics=[topic], **fields), version=9)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def test_a_consumer_learns_where_another_one_is(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    driver.enter("b", "t")
+    response = driver.beat("b", 3, need_position=need(0, 1))
+    assert told(response) == {("t", 0): -1, ("t", 1): -1}
+    assert asked(response) == {"t": [0, 1]}
+    response = driver.beat("a", 2)
+    assert asked(response) == {"t": [0, 1]}
+    assert told(response) == {}, "it has asked for none"
+    driver.beat("a", 2, position=at(p0=7))
+    assert told(driver.beat("b", 3, need_position=need(0, 1))) == {("t", 0): 7, ("t", 1): -1}
+
+
+def test_who_never_speaks_of_positions_is_told_of_none(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    response = driver.beat("a", 2)
+    assert (response.need_position, response.position) == ([], [])
+    assert len(driver.shard.positions) == 0
+
+
+def test_the_committed_offset_counts_where_it_is_ahead(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    commit(driver, 0, 5, member_id="a", generation_id_or_member_epoch=2)
+    asking: dict[str, Any] = {"need_position": need(0)}
+    assert told(driver.beat("a", 2, position=at(p0=3), **asking)) == {("t", 0): 5}
+    assert told(driver.beat("a", 2, position=at(p0=8), **asking)) == {("t", 0): 8}
+    assert told(driver.beat("a", 2, **asking)) == {("t", 0): 5}, "it no longer says where it is"
+
+
+def test_who_left_is_not_believed_any_more(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    driver.enter("b", "t")
+    driver.beat("a", 2, position=at(p0=9), need_position=need(2))
+    assert told(driver.beat("b", 3, need_position=need(0))) == {("t", 0): 9}
+    driver.beat("a", -1)
+    response = driver.beat("b", 3, need_position=need(0))
+    assert (told(response), asked(response)) == ({("t", 0): -1}, {"t": [0]})
+
+
+def test_a_need_ends_with_the_heartbeat_that_has_none(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    driver.beat("a", 2, need_position=need(0))
+    response = driver.beat("a", 2)
+    assert asked(response) == {}
+    assert len(driver.shard.positions) == 0
+
+
+def test_partitions_that_do_not_exist_are_not_remembered(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    response = driver.beat("a", 2, need_position=need(3), position=at(topic="gone", p0=1))
+    assert (told(response), asked(response)) == ({}, {})
+    assert len(driver.shard.positions) == 0
+
+
+def test_a_refused_heartbeat_changes_nothing(driver: ConsumerDriver) -> None:
+    driver.enter("a", "t")
+    driver.beat("a", 2, position=at(p0=3))
+    refused = driver.beat("a", 99, position=at(p0=50))
+    assert refused.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert told(driver.beat("a", 2, position=at(p0=4), need_position=need(0))) == {("t", 0): 4}
+
+
+def test_the_classic_protocol_has_them_too(driver: ConsumerDriver) -> None:
+    joined = driver.join(member_id="", version=3)
+    driver.advance(3000)
+    generation, member = joined.response.generation_id, joined.response.member_id
+    driver.sync(member, generation, {member: b""})
+    commit(driver, 0, 5, member_id=member, generation_id_or_member_epoch=generation)
+    request = HeartbeatRequest(
+        group_id="g",
+        member_id=member,
+        generation_id=generation,
+        need_position=need(0, 1),
+        position=at(p1=4),
+    )
+    response = driver.send(request)
+    assert told(response) == {("t", 0): 5, ("t", 1): 4}
+    assert asked(response) == {"t": [0, 1]}
