@@ -76,6 +76,11 @@ class RenewableStore(Store):
         """See Store."""
         return self._session.session_id
 
+    @property
+    def over(self) -> bool:
+        """See Store."""
+        return self._session.over
+
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
         return self._session.get(path)
@@ -83,6 +88,10 @@ class RenewableStore(Store):
     def stat(self, path: str) -> Stat | None:
         """See Store."""
         return self._session.stat(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """See Store."""
+        return self._session.read_many(paths)
 
     def children(self, path: str) -> list[str]:
         """See Store."""

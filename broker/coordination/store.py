@@ -162,6 +162,14 @@ class Store(ABC):
     def session_id(self) -> int:
         """This session's id, never used before on this tree, and never 0."""
 
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether the session is known here to be over: closed, or ended by others. Blocks never.
+
+        Watches are told once to look when it has become true.
+        """
+
     @abstractmethod
     def get(self, path: str) -> tuple[bytes, int]:
         """The node's data and version; NoNodeError."""
@@ -229,6 +237,19 @@ class Store(ABC):
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a childless node; NoNodeError, BadVersionError, NotEmptyError."""
         self.multi([Delete(path, version)])
+
+    def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Data and stat of each node, None for those that do not exist; each as it is at some
+        moment of the call.
+        """
+        found: list[tuple[bytes, Stat] | None] = []
+        for path in paths:
+            try:
+                stat, (data, version) = self.stat(path), self.get(path)
+            except NoNodeError:
+                stat = None
+            found.append(None if stat is None else (data, stat._replace(version=version)))
+        return found
 
     def exists(self, path: str) -> bool:
         """Whether there is such a node."""

@@ -231,9 +231,13 @@ class SharedTree:
             self._pending.append(_MISSED)
             self._deliver()
 
+    def is_lost(self, session_id: int) -> bool:
+        """Whether others have ended the session, as far as is known."""
+        return session_id in self._lost_sessions
+
     def check_not_lost(self, session_id: int) -> None:
         """StoreClosedError where others have ended the session."""
-        if session_id in self._lost_sessions:
+        if self.is_lost(session_id):
             raise StoreClosedError(
                 f"session {session_id} of the store has expired: its process did not show up in "
                 "time; open a new one"
@@ -292,6 +296,11 @@ class TreeStore(Store):
         """See Store."""
         return self._session_id
 
+    @property
+    def over(self) -> bool:
+        """See Store."""
+        return self._closed or self._tree.is_lost(self._session_id)
+
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
         node = self._node(path)
@@ -302,9 +311,14 @@ class TreeStore(Store):
     def stat(self, path: str) -> Stat | None:
         """See Store."""
         node = self._node(path)
-        if node is None:
-            return None
-        return Stat(node.czxid, node.mzxid, node.version, node.ephemeral_owner)
+        return None if node is None else _stat(node)
+
+    def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """See Store."""
+        self._check_open()
+        with self._tree.backend.read() as txn:
+            nodes = [txn.get(validate_path(path)) for path in paths]
+        return [None if node is None else (node.data, _stat(node)) for node in nodes]
 
     def children(self, path: str) -> list[str]:
         """See Store."""
@@ -351,6 +365,10 @@ class TreeStore(Store):
                 f"session {self._session_id} of the store is closed; open a new one"
             )
         self._tree.check_not_lost(self._session_id)
+
+
+def _stat(node: Node) -> Stat:
+    return Stat(node.czxid, node.mzxid, node.version, node.ephemeral_owner)
 
 
 def _apply_all(

@@ -64,6 +64,10 @@ RULES: dict[type[Exception], type[StoreError]] = {
 }
 
 
+UNDER_WAY = 500
+"""Reads that are asked for before the first answer."""
+
+
 class _WatchRequest(NamedTuple):
     """AddWatch (106) and RemoveWatches (18): a path and a number."""
 
@@ -170,6 +174,11 @@ class ZooKeeperStore(Store):
         """See Store."""
         return self._session_id
 
+    @property
+    def over(self) -> bool:
+        """See Store."""
+        return self._closed or self._lost
+
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
         data, stat = self._read(self._client.get_async, path)
@@ -178,9 +187,28 @@ class ZooKeeperStore(Store):
     def stat(self, path: str) -> Stat | None:
         """See Store."""
         found = self._read(self._client.exists_async, path)
-        if found is None:
-            return None
-        return Stat(found.czxid, found.mzxid, found.version, found.ephemeralOwner)
+        return None if found is None else _stat(found)
+
+    def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """See Store. Many requests are under way at a time."""
+        found: list[tuple[bytes, Stat] | None] = []
+        for first in range(0, len(paths), UNDER_WAY):
+            some = paths[first : first + UNDER_WAY]
+            self._check_open()
+            asked = [self._client.get_async(validate_path(path)) for path in some]
+            for path, answer in zip(some, asked, strict=True):
+                try:
+                    data, stat = answer.get(timeout=self._patience_s)
+                except errors.NoNodeError:
+                    found.append(None)
+                except errors.ConnectionLoss:
+                    found += super().read_many([path])  # a read may be repeated
+                except Exception:
+                    with self._translated(path):
+                        raise
+                else:
+                    found.append((data, _stat(stat)))
+        return found
 
     def children(self, path: str) -> list[str]:
         """See Store."""
@@ -285,7 +313,7 @@ class ZooKeeperStore(Store):
                     time.sleep(RETRY_S)
 
     def _check_open(self) -> None:
-        if self._closed or self._lost:
+        if self.over:
             raise StoreClosedError(
                 f"the ZooKeeper session {self._session_id:#x} is over; open a new one"
             )
@@ -321,6 +349,10 @@ def _add(transaction: Any, index: int, op: Op) -> None:
     else:
         assert isinstance(op, Check)
         transaction.check(op.path, op.version)
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(found.czxid, found.mzxid, found.version, found.ephemeralOwner)
 
 
 def _result(op: Op, result: Any) -> str | int | None:

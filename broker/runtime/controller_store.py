@@ -24,6 +24,7 @@ from kstore.broker.coordination.store import (
     NoNodeError,
     Op,
     Set,
+    Stat,
     StoreError,
 )
 from kstore.broker.runtime import znodes
@@ -97,74 +98,57 @@ class ControllerStore:
             self._store.ensure(folder)
         self._write([])
         marks = znodes.read_deletions(self._store)
+        priors = self._load_expansions()
         found = Found(
             self.brokers(), [], self._partition_epoch(), [], self._load_deletions(), [], {}
         )
-        self._known |= {f"{EXPANSIONS}/{name}" for name in self._store.children(EXPANSIONS)}
-        for name in self._store.children(znodes.TOPICS):
-            self._load_topic(found, name, deleted=name in marks)
+        names = self._store.children(znodes.TOPICS)
+        nodes = self._store.read_many([f"{znodes.TOPICS}/{name}" for name in names])
+        configs = self._store.read_many([f"{znodes.TOPIC_CONFIGS}/{name}" for name in names])
+        topics = []
+        for name, node, config in zip(names, nodes, configs, strict=True):
+            if name in marks:
+                found.half_deleted.append(name)
+            elif node is not None:
+                read = json.loads(node[0])
+                topics.append((name, read, {} if config is None else json.loads(config[0])))
+        states = self._load_partitions(
+            (name, index) for name, read, _ in topics for index in range(len(read["partitions"]))
+        )
+        for name, read, settings in topics:
+            topic = _topic_image(name, read, settings.get("config", {}), states)
+            _note_topic(found, topic, read, priors, states)
         return found
 
     def _partition_epoch(self) -> int:
         epoch: int = json.loads(self._store.get(PARTITION_EPOCH)[0])["partition_epoch"]
         return epoch
 
-    def _load_topic(self, found: Found, name: str, *, deleted: bool) -> None:
-        path = f"{znodes.TOPICS}/{name}"
-        node = json.loads(self._store.get(path)[0])
-        if deleted:
-            found.half_deleted.append(name)
-            return
-        replicas = [tuple(node["partitions"][str(i)]) for i in range(len(node["partitions"]))]
-        coming, going = node.get("adding_replicas", {}), node.get("removing_replicas", {})
-        partitions: list[PartitionImage] = []
-        for index, assigned in enumerate(replicas):
-            read = self._load_partition(f"{path}/partitions/{index}", assigned)
-            if read is None:
-                break
-            image, found.written[name, index] = read
-            key = str(index)
-            partitions.append(
-                image._replace(
-                    adding=tuple(coming.get(key, ())), removing=tuple(going.get(key, ()))
-                )
-            )
-        topic = TopicId(name, znodes.decode_id(node["topic_id"]))
-        configs = self.topic_configs(name)
-        found.topics.append(TopicImage(name, topic.topic_id, tuple(partitions), configs))
-        priors = self._load_priors(topic)
-        if priors is not None or len(partitions) < len(replicas):
-            added = tuple(replicas[len(partitions) :])
-            found.expansions.append(Expansion(topic, added, priors or ()))
+    def _load_partitions(
+        self, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], tuple[PartitionImage, int]]:
+        """The partitions that are made, without their replicas, and the transactions that wrote
+        their states.
+        """
+        wanted = list(places)
+        folders = [f"{znodes.TOPICS}/{name}/partitions/{index}" for name, index in wanted]
+        own = self._store.read_many(folders)
+        states = self._store.read_many([f"{folder}/state" for folder in folders])
+        found = {}
+        for place, mine, state in zip(wanted, own, states, strict=True):
+            if mine is not None and state is not None:
+                found[place] = _partition_image(json.loads(mine[0]), *state), state[1].mzxid
+        return found
 
-    def _load_partition(
-        self, folder: str, replicas: tuple[int, ...]
-    ) -> tuple[PartitionImage, int] | None:
-        try:
-            own = json.loads(self._store.get(folder)[0])
-            stat = self._store.stat(f"{folder}/state")
-            data, version = self._store.get(f"{folder}/state")
-        except NoNodeError:
-            return None
-        state = json.loads(data)
-        image = PartitionImage(
-            state["leader"],
-            state["leader_epoch"],
-            replicas,
-            tuple(state["isr"]),
-            own["partition_epoch"],
-            version,
-            prior_leader_epochs=_numbers(own.get("prior_leader_epochs", {})),
-        )
-        return image, 0 if stat is None else stat.mzxid
-
-    def _load_priors(self, topic: TopicId) -> tuple[tuple[int, int], ...] | None:
-        try:
-            node = json.loads(self._store.get(f"{EXPANSIONS}/{topic.name}")[0])
-        except NoNodeError:
-            return None
-        same = node["topic_id"] == znodes.encode_id(topic.topic_id)
-        return _numbers(node["prior_leader_epochs"]) if same else None
+    def _load_expansions(self) -> dict[TopicId, tuple[tuple[int, int], ...]]:
+        """Prior leader epochs of the topics that are to grow."""
+        found = {}
+        for name in self._store.children(EXPANSIONS):
+            self._known.add(f"{EXPANSIONS}/{name}")
+            node = json.loads(self._store.get(f"{EXPANSIONS}/{name}")[0])
+            topic = TopicId(name, znodes.decode_id(node["topic_id"]))
+            found[topic] = _numbers(node["prior_leader_epochs"])
+        return found
 
     def _load_deletions(self) -> dict[TopicId, dict[int, frozenset[int]]]:
         found: dict[TopicId, dict[int, frozenset[int]]] = {}
@@ -380,6 +364,61 @@ class ControllerStore:
                     f"the controller of epoch {self._epoch} was replaced"
                 ) from problem
             raise
+
+
+def _partition_image(own: Mapping[str, Any], data: bytes, stat: Stat) -> PartitionImage:
+    """A partition by its two nodes, without its replicas."""
+    state = json.loads(data)
+    return PartitionImage(
+        state["leader"],
+        state["leader_epoch"],
+        (),
+        tuple(state["isr"]),
+        own["partition_epoch"],
+        stat.version,
+        prior_leader_epochs=_numbers(own.get("prior_leader_epochs", {})),
+    )
+
+
+def _topic_image(
+    name: str,
+    node: Mapping[str, Any],
+    configs: Mapping[str, str],
+    states: Mapping[tuple[str, int], tuple[PartitionImage, int]],
+) -> TopicImage:
+    """A topic with its partitions up to the first that is not made."""
+    coming, going = node.get("adding_replicas", {}), node.get("removing_replicas", {})
+    partitions = []
+    for index in range(len(node["partitions"])):
+        if (name, index) not in states:
+            break
+        key = str(index)
+        partitions.append(
+            states[name, index][0]._replace(
+                replicas=tuple(node["partitions"][key]),
+                adding=tuple(coming.get(key, ())),
+                removing=tuple(going.get(key, ())),
+            )
+        )
+    return TopicImage(name, znodes.decode_id(node["topic_id"]), tuple(partitions), configs)
+
+
+def _note_topic(
+    found: Found,
+    topic: TopicImage,
+    node: Mapping[str, Any],
+    priors: Mapping[TopicId, tuple[tuple[int, int], ...]],
+    states: Mapping[tuple[str, int], tuple[PartitionImage, int]],
+) -> None:
+    """Take a topic to what was found, and its expansion, if partitions are still to be made."""
+    found.topics.append(topic)
+    have, count = len(topic.partitions), len(node["partitions"])
+    for index in range(have):
+        found.written[topic.name, index] = states[topic.name, index][1]
+    topic_id = TopicId(topic.name, topic.topic_id)
+    if topic_id in priors or have < count:
+        added = tuple(tuple(node["partitions"][str(index)]) for index in range(have, count))
+        found.expansions.append(Expansion(topic_id, added, priors.get(topic_id, ())))
 
 
 def _with_deletion(

@@ -130,6 +130,17 @@ def test_what_does_not_exist_is_said_so(store: Store) -> None:
     assert store.stat("/nothing") is None
 
 
+def test_many_nodes_are_read_at_once_with_what_is_known_of_them(store: Store) -> None:
+    store.create("/a", b"1")
+    store.create("/b", b"2")
+    store.set("/b", b"3")
+    first, missing, second = store.read_many(["/a", "/missing", "/b"])
+    assert first == (b"1", store.stat("/a"))
+    assert missing is None
+    assert second == (b"3", store.stat("/b"))
+    assert store.read_many([]) == []
+
+
 def test_the_root_is_there_from_the_start_and_stays(store: Store) -> None:
     assert store.exists("/")
     assert store.children("/") == []
