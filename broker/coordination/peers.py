@@ -56,6 +56,10 @@ class PeerWatcher:
         while not self._stopping:
             now = time.monotonic()
             if now >= next_beat:
+                if now - next_beat > self._timeout_s / 2:
+                    # It is this thread that stood still, maybe with the whole machine: the others
+                    # have all their time from now on.
+                    self._seen.clear()
                 next_beat = now + self._timeout_s / BEATS_PER_TIMEOUT
                 self._files.touch()
                 self._expire_silent(now)

@@ -140,7 +140,12 @@ class ClusterMember:
     def _on_watch(self, event: WatchEvent) -> None:
         """Runs on a thread of the store's."""
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
-            self._broker.loop.call_soon_threadsafe(self._changed.set)
+            self._broker.loop.call_soon_threadsafe(self._note)
+
+    def _note(self) -> None:
+        if self._store.over:
+            self._fence()  # now, and not after what waits in the store's thread
+        self._changed.set()
 
     async def _follow(self) -> None:
         """Look whenever something has changed; begin a new session when this one is over."""
@@ -238,6 +243,8 @@ class ClusterMember:
                 await asyncio.sleep(RETRY_S)
 
     def _fence(self) -> None:
+        if not self.registered:
+            return
         self.broker_epoch, self.registered = self.broker_epoch + 1, False
         for tell in self.on_session_lost:
             tell()

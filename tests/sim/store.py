@@ -116,6 +116,11 @@ class SimStore(Store):
         """See Store."""
         return self._inner.session_id
 
+    @property
+    def over(self) -> bool:
+        """See Store: who can't reach the store does not know."""
+        return self._inner.over and self.host not in self._server.unreachable
+
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
         self.check_reachable()

@@ -35,10 +35,13 @@ def test_calls_go_to_the_present_session_and_ephemerals_end_with_it() -> None:
     store = RenewableStore(sessions)
     first = store.session_id
     store.create("/broker", b"1", ephemeral=True)
+    assert not store.over
     sessions.given[0].close()
+    assert store.over
     with pytest.raises(StoreClosedError):
         store.get("/broker")
     store.renew()
+    assert not store.over
     assert store.session_id != first
     assert not store.exists("/broker")
     store.create("/broker", b"2", ephemeral=True)

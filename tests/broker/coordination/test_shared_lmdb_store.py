@@ -159,7 +159,9 @@ def test_a_closed_session_ends_for_all(tmp_path: Path, start: Callable[..., Chil
     assert child.does("ephemeral /ids/2") == "done"
     assert child.does("close /") == "done"
     changes.wait_for(WatchEvent("deleted", "/ids/2"))
+    assert not store.over
     store.close()
+    assert store.over
     with pytest.raises(StoreClosedError):
         store.get("/ids")
 

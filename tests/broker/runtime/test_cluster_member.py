@@ -211,6 +211,27 @@ def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) ->
     run(story())
 
 
+def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machine) -> None:
+    async def story() -> None:
+        (first,) = await started(machine, 1)
+        gate = asyncio.Event()
+
+        async def stuck(call: Callable[[], Any]) -> Any:
+            await gate.wait()
+            return call()
+
+        first._broker.run_blocking = stuck  # type: ignore[method-assign]
+        machine.expire(1)
+        await until(lambda: machine.fenced == [1])
+        assert not first.registered
+        gate.set()
+        await until(lambda: first.registered)
+        assert machine.fenced == [1]
+        await first.close()
+
+    run(story())
+
+
 def test_a_controller_that_can_not_start_gives_way(machine: Machine) -> None:
     async def story() -> None:
         FakeController.fails = 1
