@@ -331,11 +331,23 @@ class ReplicaManager:
         self._stop(place)
         if row.delete_partition:
             try:
-                replicas.delete(topic.topic_name, row.partition_index)
+                self._delete(place)
             except (LogError, OSError) as problem:
                 self._broker.report(f"the log of {place} can't be deleted: {problem}")
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    def _delete(self, place: TopicPartition) -> None:
+        """Delete a log; its files go a little later, off the loop: large ones take their time."""
+        remove = self._broker.replicas.take_away(place.topic, place.partition)
+        if remove is not None:
+            removal = asyncio.ensure_future(self._broker.run_blocking(remove))
+            removal.add_done_callback(lambda done: self._note_removal(place, done))
+
+    def _note_removal(self, place: TopicPartition, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and (problem := done.exception()) is not None:
+            why = f"files of {place}, which is deleted, stay until a restart: {problem}"
+            self._broker.report(why)
 
     def _forget_if_deleted(self, topic: StopReplicaTopic) -> None:
         if not any(row.leader_epoch == TOPIC_DELETED for row in topic.partition_states):
@@ -363,7 +375,7 @@ class ReplicaManager:
             topic_id = broker.replicas.topic_id(place)
             try:
                 if topic_id is not None and deleted.get(place.topic) == topic_id:
-                    broker.replicas.delete(place.topic, place.partition)
+                    self._delete(place)
                 else:
                     broker.replicas.put_aside(place.topic, place.partition)
             except (LogError, OSError) as problem:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -156,6 +157,17 @@ class LocalReplicas:
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             log_dir.delete(key)
+
+    def take_away(self, topic: str, index: int) -> Callable[[], None] | None:
+        """Let one partition's log be gone, but for its files: what is returned removes them, in any
+        thread; None where there are none.
+        """
+        key = TopicPartition(topic, index)
+        log_dir = self._homes.pop(key, None)
+        taken = None if log_dir is None else log_dir.take_away(key)
+        if log_dir is None or taken is None:
+            return None
+        return partial(log_dir.remove_taken, taken)
 
     def put_aside(self, topic: str, index: int) -> None:
         """Rename a partition's folder that belongs to no topic that is known: it may hold data."""

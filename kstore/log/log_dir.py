@@ -134,7 +134,7 @@ class LogDir:
         """Remove the directories of partitions that a crash left half deleted."""
         for name in self.env.fs.listdir(self.path):
             if name.endswith(REMOVED_SUFFIX):
-                self._remove_directory(os.path.join(self.path, name))
+                self.remove_taken(os.path.join(self.path, name))
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
@@ -245,8 +245,16 @@ class LogDir:
 
     def delete(self, key: TopicPartition) -> None:
         """Delete a partition's log with all its files; nothing happens where there is none."""
+        with self._mutex:
+            taken = self.take_away(key)
+            if taken is not None:
+                self.remove_taken(taken)
+
+    def take_away(self, key: TopicPartition) -> str | None:
+        """The quick part of `delete`: there is no such log from now on. Returns the folder that is
+        left for `remove_taken`; what nobody removes goes at the next start. None if there was none.
+        """
         path = os.path.join(self.path, directory_name(key))
-        fs = self.env.fs
         with self._mutex:
             log = self._logs.pop(key, None)
             if log is not None:
@@ -257,10 +265,19 @@ class LogDir:
             # A new log of this name may come at once: the files go under another name.
             removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
             try:
-                fs.replace(path, removed)
+                self.env.fs.replace(path, removed)
             except FileNotFoundError:
-                return
-            self._remove_directory(removed)
+                return None
+            return removed
+
+    def remove_taken(self, path: str) -> None:
+        """Remove the files of a log that `take_away` has taken; large ones take their time, and any
+        thread may do it.
+        """
+        fs = self.env.fs
+        for name in fs.listdir(path):
+            fs.unlink(os.path.join(path, name))
+        fs.rmdir(path)
 
     def put_aside(self, key: TopicPartition) -> str:
         """Rename a partition's folder, whose log is closed first; returns its new path. Nothing
@@ -276,12 +293,6 @@ class LogDir:
             stray = f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
             self.env.fs.replace(path, stray)
             return stray
-
-    def _remove_directory(self, path: str) -> None:
-        fs = self.env.fs
-        for name in fs.listdir(path):
-            fs.unlink(os.path.join(path, name))
-        fs.rmdir(path)
 
     def flush(self) -> None:
         """Put everything in all open logs on the disk."""
