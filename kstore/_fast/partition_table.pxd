@@ -64,8 +64,8 @@ cdef class PartitionTable:
     # callable(node id, listener) -> bytes of a NodeEndpoint, or None; None: nobody is told
     cdef public object node_endpoint
     cdef public bint rack_aware             # consumers are sent to a replica of their rack
-    # Fetches of followers that wait, for whatever is new: each has parts of most partitions, and finds
-    # those that have changed quicker than it could wait for each of them.
+    # Fetches of followers that wait, for whatever is new: each has parts of most partitions, and
+    # finds those that have changed quicker than it could wait for each of them.
     cdef dict followers                     # Waiter -> None
     cdef bint followers_woken
     cdef list woken
