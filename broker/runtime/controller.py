@@ -23,6 +23,7 @@ from kstore.broker.runtime.controller_topics import ControllerTopics
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state import controller_events as events
 from kstore.broker.state.controller_state import ControllerState, PartitionChange, TopicId
+from kstore.broker.state.topic_rules import TopicError
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.cluster_control import (
     AlteredPartition,
@@ -43,6 +44,10 @@ __all__ = ["Controller"]
 
 LOGGER = logging.getLogger("kstore.controller")
 RETRY_S = 0.1
+SETTINGS_S = 1.0
+HANDED_OVER_S = 2.0
+"""How long a controlled shutdown waits for brokers to hear whom they lead and follow now."""
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 T = TypeVar("T")
 
 
@@ -68,7 +73,7 @@ class Controller:
         self._brokers_changed = asyncio.Event()
         self._changed_configs: set[str] = set()
         self._watches: list[Watch] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # ---- life ----
 
@@ -80,6 +85,7 @@ class Controller:
         async with self._one_at_a_time:
             await self._load()
         self.spawn(self._follow())
+        self.spawn(self._follow_settings())
         self.spawn(self.moves.balance_leaders())
 
     async def close(self) -> None:
@@ -130,7 +136,7 @@ class Controller:
         for name in found.half_deleted:
             await self.in_store(self.store.remove_topic_nodes, name)
         self.state = _state_of(found, self.state.leaving)
-        self.state.allow_unclean = self.broker.config["unclean.leader.election.enable"]
+        self.state.allow_unclean = self.broker.config[UNCLEAN_ELECTION]
         self._stale = False
         self.generation += 1
         self.channels.close()
@@ -148,16 +154,31 @@ class Controller:
     # ---- one decision at a time ----
 
     async def exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run a step that reads the state, decides, and commits, while nothing else does.
+        """Run a step that reads the state, decides, and commits, while nothing else does. It goes
+        on when whoever waits for it is cancelled: what is written has to be taken over.
 
         KafkaError: NOT_CONTROLLER where this is over; REQUEST_TIMED_OUT where the store failed, and
         what was asked for may or may not happen.
         """
+        task = asyncio.get_running_loop().create_task(self._run_alone(step, args))
+        self._tasks.add(task)
+        task.add_done_callback(self._step_done)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and not self.active:  # by close
+                raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}") from None
+            raise
+
+    def _step_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its waiter has it, if there still is one
+
+    async def _run_alone(self, step: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
         async with self._one_at_a_time:
             if not self.active:
-                raise error_for(
-                    ErrorCode.NOT_CONTROLLER, f"this is not the controller: {self._over}"
-                )
+                raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}")
             try:
                 if self._stale:
                     await self._load()
@@ -166,10 +187,19 @@ class Controller:
                 self.deposed(str(problem))
                 raise error_for(ErrorCode.NOT_CONTROLLER, str(problem)) from problem
             except StoreError as problem:
-                self._stale = True
-                self._brokers_changed.set()  # which will read everything anew
+                self._read_anew()
                 LOGGER.warning("a write of the controller failed: %s", problem)
                 raise error_for(ErrorCode.REQUEST_TIMED_OUT, str(problem)) from problem
+            except (KafkaError, TopicError):
+                raise  # a refusal, before anything was written
+            except Exception:
+                self._read_anew()  # a defect: nobody knows how far it came
+                raise
+
+    def _read_anew(self) -> None:
+        """What the store says is not known any more."""
+        self._stale = True
+        self._brokers_changed.set()  # whoever follows that comes first
 
     async def commit(self, changes: Sequence[PartitionChange]) -> None:
         """Write changes, take them over, tell whom they concern. Only within `exclusively`."""
@@ -284,6 +314,18 @@ class Controller:
                 changed.append(name)
         await self.commit(await self._changes(changed))
 
+    async def _follow_settings(self) -> None:
+        """Unclean elections may be allowed, or forbidden, for all topics at run time."""
+        while self.active:
+            await asyncio.sleep(SETTINGS_S)
+            if self.broker.config[UNCLEAN_ELECTION] != self.state.allow_unclean:
+                with suppress(KafkaError):  # the next look tries again
+                    await self.exclusively(self._take_settings)
+
+    async def _take_settings(self) -> None:
+        self.state.allow_unclean = self.broker.config[UNCLEAN_ELECTION]
+        await self.commit(await self._changes(self.state.topics))
+
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         """A broker can't open replicas: for them it counts as dead, until its next life."""
         self.spawn(self.exclusively(self._take_failed, broker, failed))
@@ -364,8 +406,15 @@ class Controller:
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Move what a broker leads to others; returns what it still leads though another replica
         is alive. KafkaError: STALE_BROKER_EPOCH for another life of it.
+
+        Live brokers have heard of it before the answer, if they don't take long: clients find the
+        new leaders ready.
         """
-        return await self.exclusively(self._shut_down, broker_id, broker_epoch)
+        left = await self.exclusively(self._shut_down, broker_id, broker_epoch)
+        waited_for = self.channels.told()
+        if waited_for:
+            await asyncio.wait(waited_for, timeout=HANDED_OVER_S)
+        return left
 
     async def _shut_down(self, node: int, epoch: int) -> list[TopicPartition]:
         state = self.state

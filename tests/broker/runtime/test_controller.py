@@ -501,3 +501,29 @@ def test_a_large_topic_takes_several_writes_and_few_messages() -> None:
         assert len(cluster.nodes[1].deleted) == 600
 
     run(story)
+
+
+def test_what_is_written_is_taken_over_though_nobody_waits_for_it_any_more() -> None:
+    async def story(cluster: Cluster) -> None:
+        asking = asyncio.ensure_future(cluster.controller.create_topic(NewTopic("t", 1, 3)))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await until(lambda: "t" in cluster.controller.state.topics)
+        await cluster.settle()
+        assert ("t", 0) in cluster.nodes[0].metadata
+
+    run(story)
+
+
+def test_a_controller_that_ends_tells_who_waits_that_it_is_none() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        cluster.nodes[1].mute = True
+        growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
+        await until(lambda: cluster.controller.state.count("t") == 2)
+        await cluster.controller.close()
+        with pytest.raises(TopicError) as caught:
+            await growing
+        assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+    run(story)
