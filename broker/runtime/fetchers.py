@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kstore._fast.replica_fetcher import ReplicaFetcher
 from kstore._fast.replica_session import Followed
 from kstore.broker.runtime.leader_link import LeaderLink
+from kstore.broker.runtime.replica_throttles import ReplicaThrottles
 from kstore.broker.state.follower import BackOff, Cut, cut_at_divergence, cut_out_of_range
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log.errors import LogError
@@ -70,6 +71,7 @@ class Fetchers:
         self._followed: dict[TopicPartition, Followed] = {}
         self._repairs: deque[tuple[Followed, Callable[[], None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
+        self._throttles = ReplicaThrottles(broker)
         self._longest_s: float = max(broker.config["replica.fetch.backoff.ms"] / 1000, 0.01)
 
     # ---- what the controller wants ----
@@ -92,6 +94,7 @@ class Fetchers:
         link.fetcher.broker_epoch = -1 if cluster is None else cluster.broker_epoch
         followed = Followed(partition, tp, leader_epoch)
         followed.state = _Progress(link, self._longest_s)
+        followed.throttled = self._throttles.applies(followed)
         self._followed[tp] = followed
         link.fetcher.add(followed)
         link.connect()
@@ -115,12 +118,13 @@ class Fetchers:
     def close(self) -> None:
         """The broker stops."""
         self.stop_all()
+        self._throttles.close()
         for task in self._asking:
             task.cancel()
 
-    def followed(self) -> list[TopicPartition]:
+    def copies(self) -> list[Followed]:
         """The partitions that are copied."""
-        return list(self._followed)
+        return list(self._followed.values())
 
     def _close_unused_soon(self, link: LeaderLink) -> None:
         # Not at once: the controller's next words may give it partitions again.
@@ -202,6 +206,7 @@ class Fetchers:
 
     def count_throttled(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
         """So many bytes of throttled partitions have come."""
+        self._throttles.received(fetcher, size_bytes)
 
     def wait_for_disk(self, fetcher: ReplicaFetcher, behind: list[tuple[Any, int]]) -> None:
         """Let the leader hear of what was copied when it is on the disk."""

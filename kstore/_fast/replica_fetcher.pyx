@@ -305,6 +305,7 @@ cdef class ReplicaFetcher(ReplicaSession):
             return 0
         if part.records_size > 0 and not self.append_records(followed, part):
             return 0
+        followed.leader_high_watermark = part.high_watermark
         high_watermark = min(part.high_watermark, core.log_end_offset)
         if high_watermark > core.high_watermark:
             (<object>followed.partition).take_high_watermark(high_watermark)

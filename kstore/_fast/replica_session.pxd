@@ -13,6 +13,7 @@ cdef class Followed:
     cdef public object state                # whatever the owner keeps with it
     cdef public bint throttled              # its bytes count for the follower's throttle
     cdef readonly bint held                 # it is not fetched until it is released
+    cdef readonly int64_t leader_high_watermark     # as the leader last told it
     cdef bytes topic_id
     cdef int32_t index
     cdef bint asked                         # the leader has it in the session

@@ -15,6 +15,8 @@ class Followed:
     """Whatever the owner keeps with it."""
     throttled: bool
     """Its bytes count for the follower's throttle."""
+    leader_high_watermark: int
+    """As the leader last told it."""
     held: bool
     """It is not fetched until it is released."""
     def __init__(

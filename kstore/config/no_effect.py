@@ -490,26 +490,31 @@ REFUSED: dict[str, tuple[ConfigDef, str]] = {
     for instead, row in _REFUSED
 }
 
-_NO_REPLICATION = "it throttles replication between brokers, which comes with the cluster"
-
 # Kafka has these only as settings of a running broker; they are shown only where they are set.
 DYNAMIC_ONLY: dict[str, ConfigDef] = {
     name: ConfigDef(
         name,
         _LONG,
         MAX_LONG,
-        f"No effect here: {why}.",
+        documentation,
         Importance.MEDIUM,
         at_least(0),
         (),
         _CLUSTER_WIDE,
     )
-    for name, why in (
-        ("leader.replication.throttled.rate", _NO_REPLICATION),
-        ("follower.replication.throttled.rate", _NO_REPLICATION),
+    for name, documentation in (
+        (
+            "follower.replication.throttled.rate",
+            "How many bytes per second are copied of the replicas that are named in"
+            " follower.replication.throttled.replicas, while they are behind.",
+        ),
+        (
+            "leader.replication.throttled.rate",
+            "No effect here: replication is throttled where it arrives.",
+        ),
         (
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "moves between log dirs run unthrottled",
+            "No effect here: moves between log dirs run unthrottled.",
         ),
     )
 }

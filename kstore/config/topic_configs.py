@@ -34,9 +34,6 @@ COUNT_REQUIRED = "kstore.partition.count.required"
 ORDERED_EXPANSION = "kstore.ordered.expansion"
 
 _NO_REMOTE = "No effect here: there is no tiered storage."
-_NO_REPLICATION = (
-    "No effect here: it throttles replication between brokers, which comes with the cluster."
-)
 
 _ROWS = (
     ConfigDef(
@@ -185,11 +182,14 @@ _ROWS = (
         Importance.MEDIUM, None, (("unclean.leader.election.enable", 1),),
     ),
     ConfigDef(
-        "leader.replication.throttled.replicas", _LIST, (), _NO_REPLICATION,
+        "leader.replication.throttled.replicas", _LIST, (),
+        "No effect here: replication is throttled where it arrives.",
         Importance.MEDIUM, replica_list(),
     ),
     ConfigDef(
-        "follower.replication.throttled.replicas", _LIST, (), _NO_REPLICATION,
+        "follower.replication.throttled.replicas", _LIST, (),
+        "The replicas, each partition:broker, or * for all, that are copied within"
+        " follower.replication.throttled.rate while they are behind.",
         Importance.MEDIUM, replica_list(),
     ),
     ConfigDef(

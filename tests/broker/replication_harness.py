@@ -43,9 +43,6 @@ CONFIG: dict[str, Any] = {
     "replica.fetch.backoff.ms": 100,
     "replica.socket.timeout.ms": 30_000,
     "kstore.flush.policy": "interval",
-    "follower.replication.throttled.rate": (1 << 63) - 1,
-    "replication.quota.window.num": 11,
-    "replication.quota.window.size.seconds": 1,
 }
 
 
@@ -127,6 +124,7 @@ class Node:
             self.partition(index).online = False
         self.commits = GroupCommit(self.loop, self.report)
         self.peers = Peers(self.as_broker)
+        self.configs = SimpleNamespace(cluster={}, brokers={})
         self.fetchers = Fetchers(self.as_broker)
         protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
         self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from kstore._fast.builder import build_batch
+from kstore.broker.state.image import TopicImage
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
-from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
+from tests.broker.replication_harness import TOPIC, TOPIC_ID, Node, new_image, run, until
 from tests.reference.fault_fs import FaultyFileSystem
 
 
@@ -296,6 +297,33 @@ def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Pat
             await caught_up(a, b)
             told = a.partition().high_watermark
             assert b.partition().log.core.durable_offset >= told
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
+def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
+    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LONGEST_PAUSE_S", 0.01)
+
+    async def story() -> None:
+        a, b = await pair(tmp_path, 2, replica_fetch_max_bytes=50_000)
+        throttle = {"follower.replication.throttled.replicas": "0:2"}
+        a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
+        b.configs.cluster["follower.replication.throttled.rate"] = "1000"
+        for index in range(2):
+            a.lead(0, 0, (1, 2), (1,), index)
+            for _ in range(10):
+                a.append(bytes(20_000), index=index)
+            b.follow(1, 0, index)
+        await until(lambda: b.partition(0).log_end_offset > 0)
+        await until(lambda: b.partition(1).log_end_offset == 10)  # the others are not slowed down
+        assert b.partition(0).log_end_offset < 10
+        b.configs.cluster.clear()
+        await until(lambda: b.partition(0).log_end_offset == 10)
         a.stop()
         b.stop()
 

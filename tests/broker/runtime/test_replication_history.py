@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,10 @@ class Controller:
             ]
             base = leader.append(*values)
             leader.partition().when_committed(
-                base + len(values), lambda code, base=base, v=values: self.committed(code, base, v)
+                base + len(values), partial(self.committed, base, values)
             )
 
-    def committed(self, code: int, base: int, values: list[bytes]) -> None:
+    def committed(self, base: int, values: list[bytes], code: int) -> None:
         if code == 0:
             for offset, value in enumerate(values, base):
                 assert self.acknowledged.setdefault(offset, value) == value
