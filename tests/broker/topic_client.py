@@ -1,0 +1,151 @@
+"""A few calls on topics over one socket, with kstore's own fields: for tests of partition epochs
+and ordered expansion, on one broker and in a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kstore._fast.builder import build_batch
+from kstore.protocol.consumer_groups import ConsumerGroupHeartbeatRequest
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.leader_epoch_for_partition import (
+    LeaderEpochForPartitionRequest,
+    LeaderEpochForPartitionTopic,
+)
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.broker.test_api import Wire
+
+__all__ = ["TopicClient", "held", "until_true"]
+
+TIMEOUT_S = 60.0
+
+
+class TopicClient(Wire):
+    """Creates, grows, deletes, produces, fetches, commits. Errors are the caller's to look at."""
+
+    def create(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
+        new = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+        new.configs = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        answer = self.call(CreateTopicsRequest(topics=[new], timeout_ms=30_000)).topics[0]
+        assert answer.error_code == 0, answer
+        return answer
+
+    def grow(self, name: str, count: int) -> None:
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
+        answer = self.call(request).results[0]
+        assert answer.error_code == 0, answer
+
+    def delete(self, name: str) -> None:
+        topic = DeleteTopicState(name=name)
+        answer = self.call(DeleteTopicsRequest(topics=[topic], timeout_ms=30_000)).responses[0]
+        assert answer.error_code == 0, answer
+
+    def metadata(self, name: str) -> Any:
+        """The whole answer about one topic."""
+        topic = MetadataRequestTopic(name=name)
+        return self.call(MetadataRequest(topics=[topic], allow_auto_topic_creation=False))
+
+    def epochs(self, name: str) -> list[int]:
+        """The partition epochs, by partition."""
+        [topic] = self.metadata(name).topics
+        found = {row.partition_index: row.partition_epoch for row in topic.partitions}
+        return [found[index] for index in sorted(found)]
+
+    def produce(self, name: str, index: int = 0, records: int = 1, *, count: int = -1) -> Any:
+        data = build_batch([b"v"] * records, timestamp=1_700_000_000_000)
+        part = PartitionProduceData(index=index, records=data)
+        topic = TopicProduceData(name=name, partition_data=[part], partition_count=count)
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+        return self.call(request, 12).responses[0].partition_responses[0]
+
+    def fetch(self, name: str, index: int = 0, version: int = 12, **fields: Any) -> Any:
+        """By name; the whole answer."""
+        part = FetchPartition(partition=index, partition_max_bytes=1 << 20)
+        topics = [FetchTopic(topic=name, partitions=[part])]
+        said: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics}
+        return self.call(FetchRequest(**(said | fields)), version)
+
+    def list_offsets(self, name: str, index: int = 0, version: int = 8) -> Any:
+        part = ListOffsetsPartition(partition_index=index, timestamp=-1)
+        topic = ListOffsetsTopic(name=name, partitions=[part])
+        answer = self.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), version)
+        return answer.topics[0].partitions[0]
+
+    def priors(self, name: str, index: int) -> Any:
+        topic = LeaderEpochForPartitionTopic(name=name, partitions=[index])
+        answer = self.call(LeaderEpochForPartitionRequest(topics=[topic]), 0)
+        return answer.topics[0].partitions[0]
+
+    def epoch_end(self, name: str, index: int, epoch: int) -> Any:
+        part = OffsetForLeaderPartition(partition=index, leader_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic=name, partitions=[part])
+        return self.call(OffsetForLeaderEpochRequest(topics=[topic])).topics[0].partitions[0]
+
+    def commit(
+        self, name: str, offsets: dict[int, int], partition_epoch: int = -1, **fields: Any
+    ) -> list[int]:
+        """The error codes; of the group g, and of nobody in it unless ``fields`` say who."""
+        rows = [
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, partition_epoch=partition_epoch
+            )
+            for index, offset in offsets.items()
+        ]
+        topic = OffsetCommitRequestTopic(name=name, partitions=rows)
+        request = OffsetCommitRequest(**({"group_id": "g", "topics": [topic]} | fields))
+        return [row.error_code for row in self.call(request, 9).topics[0].partitions]
+
+    def beat(self, member: str, epoch: int, **fields: Any) -> Any:
+        """A heartbeat of the group g by the consumer protocol."""
+        if epoch == 0:
+            fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": []} | fields
+        return self.call(
+            ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id=member, member_epoch=epoch, **fields
+            )
+        )
+
+
+def held(answer: Any) -> list[int] | None:
+    """The partitions that a heartbeat's answer assigns; None: as before."""
+    if answer.assignment is None:
+        return None
+    return sorted(i for row in answer.assignment.topic_partitions for i in row.partitions)
+
+
+def until_true(condition: Callable[[], object], what: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:g} s: {what}"
+        time.sleep(0.01)
