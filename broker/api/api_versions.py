@@ -29,6 +29,8 @@ __all__ = ["finalized_features", "handle_api_versions", "unsupported_version"]
 FIRST_FEATURES = 3
 FIRST_ZERO_MINIMUM = 4
 """Older clients take a feature's minimum of 0 for an error, so Kafka does not show them those."""
+NEED_EPOCHS = ("kstore.kip232", "kstore.kip253")
+"""Features that the older inter.broker.protocol.version does not have."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
@@ -51,7 +53,10 @@ def finalized_features(broker: Broker) -> FinalizedFeatures:
     """The cluster's feature levels, read at the first call."""
     if broker.features is None:
         served = {key: row.max_version for key, row in API_TABLE.items()}
-        broker.features = FinalizedFeatures(broker.store, supported_features(served))
+        supported = supported_features(served)
+        if not broker.config.tells_epochs:
+            supported = {n: each for n, each in supported.items() if n not in NEED_EPOCHS}
+        broker.features = FinalizedFeatures(broker.store, supported)
     features: FinalizedFeatures = broker.features
     return features
 

@@ -239,6 +239,7 @@ class Channels:
         self._when_offline = controller.replicas_failed
         self._controller = controller
         self._ask = ask
+        self._epochs_told = controller.broker.config.tells_epochs
         self._channels: dict[int, Channel] = {}
 
     @property
@@ -248,6 +249,8 @@ class Channels:
 
     async def ask(self, broker: BrokerImage, request: Message) -> Any:
         """A broker's answer, at the address that it registered under."""
+        if not self._epochs_told:
+            messages.without_epochs(request)
         end = broker.endpoints[0]
         return await self._ask(end.host, end.port, request, REQUEST_TIMEOUT_S)
 

@@ -220,6 +220,7 @@ class ReplicaManager:
         )  # fmt: skip
         if known is not None and new[:3] == known[:3]:
             self._take_isr(place, new, known)
+            self._take_epoch(place, state.partition_epoch)
             return ErrorCode.NONE
         try:
             partition = self._open(entry, topic, state.partition_index, config)
@@ -249,6 +250,14 @@ class ReplicaManager:
         partition = self._find(place)
         if partition is not None and new.leader == self._broker.node_id:
             partition.isr_applied(new.isr, new.state_version, new.leader_epoch)
+
+    def _take_epoch(self, place: TopicPartition, partition_epoch: int) -> None:
+        """A controller that tells partition epochs may come after one that does not (or the other
+        way round, in the middle of a migration: what is known stays).
+        """
+        partition = self._find(place)
+        if partition is not None and partition_epoch != NO_EPOCH:
+            partition.partition_epoch = partition_epoch
 
     def _open(
         self, entry: TopicEntry, topic: LeaderAndIsrTopic, index: int, config: LogConfig

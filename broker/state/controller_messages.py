@@ -10,6 +10,7 @@ from kstore.broker.state.controller_state import ControllerState, TopicId
 from kstore.broker.state.election import NO_LEADER
 from kstore.protocol.cluster_control import (
     LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
     LeaderAndIsrTopic,
     LiveLeader,
     StopReplicaPartition,
@@ -17,8 +18,10 @@ from kstore.protocol.cluster_control import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartition,
+    UpdateMetadataRequest,
     UpdateMetadataTopic,
 )
+from kstore.protocol.schema import Message
 
 __all__ = [
     "DELETED",
@@ -28,10 +31,12 @@ __all__ = [
     "live_leaders",
     "metadata",
     "stops",
+    "without_epochs",
 ]
 
 DELETED = -2
 """The leader, in UpdateMetadata, and the leader epoch, in StopReplica, of what is deleted."""
+NOT_TOLD = -1
 
 
 def leaderships(
@@ -164,3 +169,19 @@ def live_leaders(state: ControllerState, topics: Iterable[LeaderAndIsrTopic]) ->
         for node in sorted(leaders - {NO_LEADER})
         if (broker := state.brokers.get(node)) is not None
     ]
+
+
+def without_epochs(request: Message) -> None:
+    """Take out what the older inter.broker.protocol.version does not have: partition epochs
+    (KIP-232) and the count of partitions (KIP-253).
+    """
+    if isinstance(request, LeaderAndIsrRequest):
+        for topic in request.topic_states:
+            topic.partition_count = NOT_TOLD
+            for state in topic.partition_states:
+                state.partition_epoch = NOT_TOLD
+    elif isinstance(request, UpdateMetadataRequest):
+        request.max_partition_epoch = NOT_TOLD
+        for known in request.topic_states:
+            for row in known.partition_states:
+                row.partition_epoch = NOT_TOLD

@@ -103,6 +103,13 @@ class BrokerConfig:
         """Whether this broker is one of a cluster, whose metadata is in a store that they share."""
         return bool(self["kstore.coordination.dir"] or self["zookeeper.connect"])
 
+    @property
+    def tells_epochs(self) -> bool:
+        """Whether partition epochs (KIP-232) and counts (KIP-253) are told: by a broker that is
+        alone, and in a cluster whose protocol has them.
+        """
+        return not self.clustered or bool(self["inter.broker.protocol.version"] != "4.2")
+
     @classmethod
     def load(
         cls,

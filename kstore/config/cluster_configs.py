@@ -5,9 +5,11 @@ One part of the table in broker_configs.py, apart from it because tables are lon
 
 from __future__ import annotations
 
-from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least
+from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, one_of
 
 __all__ = ["CLUSTER_CONFIGS"]
+
+PROTOCOL_VERSIONS = ("4.2", "4.3")
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING = ConfigType.STRING
@@ -46,6 +48,13 @@ CLUSTER_CONFIGS = (
         "The listener on which brokers reach each other; by default the first of"
         " advertised.listeners.",
         _MEDIUM,
+    ),
+    ConfigDef(
+        "inter.broker.protocol.version", _STRING, PROTOCOL_VERSIONS[-1],
+        "What brokers say to each other: 4.2 is without partition epochs (KIP-232) and partition"
+        " counts (KIP-253). To migrate a running cluster, restart its brokers one by one with new"
+        " code and 4.2, then one by one with 4.3.",
+        _MEDIUM, one_of(*PROTOCOL_VERSIONS),
     ),
     ConfigDef(
         "replica.fetch.wait.max.ms", _INT, 500,

@@ -1,0 +1,77 @@
+"""A running cluster takes up KIP-232 and KIP-253 as the documents ask: brokers with new code that
+speak the older inter.broker.protocol.version are restarted one by one with the newer one, under
+load.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kstore.protocol.registry import decode_response, encode_request
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.wire import exchange
+from tests.faults.histories import Producer, Reader, all_records, check_records
+from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PROTOCOL = "inter.broker.protocol.version"
+EXTENSIONS = {"kstore.kip232", "kstore.kip253"}
+
+
+def asked(cluster: KstoreCluster, node_id: int, frame: bytes) -> bytes:
+    """One broker's answer to one request."""
+    broker = cluster.brokers[node_id]
+    with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
+        return exchange(connection, frame)
+
+
+def extensions(cluster: KstoreCluster, node_id: int) -> set[str]:
+    """Which of the two features a broker lists."""
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    answer = asked(cluster, node_id, encode_request(request, 4, 1, "t"))
+    _, found = decode_response(answer, ApiVersionsResponse, 4)
+    return {feature.name for feature in found.supported_features} & EXTENSIONS
+
+
+def partition_epochs(cluster: KstoreCluster, node_id: int) -> list[int]:
+    """Those of the topic's partitions, by a broker's Metadata."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    answer = asked(cluster, node_id, encode_request(request, 12, 1, "t"))
+    _, found = decode_response(answer, MetadataResponse, 12)
+    rows = sorted(found.topics[0].partitions, key=lambda row: row.partition_index)
+    return [row.partition_epoch for row in rows]
+
+
+def test_two_bounces_take_the_documents_up_and_nothing_is_lost(tmp_path: Path):
+    with KstoreCluster(tmp_path, overrides=SETTINGS | {PROTOCOL: "4.2"}) as cluster:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        producers = [Producer(f"p{n}", cluster.bootstrap, "orders", PARTITIONS) for n in range(2)]
+        reader = Reader(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        for worker in (*producers, reader):
+            worker.start()
+        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+        for node_id in cluster.brokers:
+            assert extensions(cluster, node_id) == set()
+            assert partition_epochs(cluster, node_id) == [-1] * PARTITIONS
+
+        for protocol in ("4.2", "4.3"):
+            for node_id, broker in cluster.brokers.items():
+                broker.overrides[PROTOCOL] = protocol
+                cluster.restart(node_id)
+                until(lambda: in_sync(cluster, "orders"), f"{node_id} is back", 120)
+
+        epochs = list(range(1, PARTITIONS + 1))
+        for node_id in cluster.brokers:
+            assert extensions(cluster, node_id) == EXTENSIONS
+            until(lambda n=node_id: partition_epochs(cluster, n) == epochs, "epochs are told")
+        for worker in (*producers, reader):
+            worker.finish()
+        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        check_records(stored, producers, reader.seen)
+        assert not any(producer.failed for producer in producers)
