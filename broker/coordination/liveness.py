@@ -15,18 +15,23 @@ __all__ = ["SessionFiles"]
 
 
 class SessionFiles:
-    """The folder with the sessions' files. Safe to use from several threads."""
+    """The folder with the sessions' files. Safe to use from several threads.
 
-    def __init__(self, folder: str) -> None:
+    ``timeout_ms``: how long sessions of this process live while it stands still, which their files
+    tell the others.
+    """
+
+    def __init__(self, folder: str, timeout_ms: int) -> None:
         os.makedirs(folder, exist_ok=True)
         self._folder = folder
+        self._timeout_ms = timeout_ms
         self._held: dict[int, int] = {}
 
     def hold(self, session_id: int) -> None:
         """Say that this process is alive, for a session of its own."""
         descriptor = os.open(self._path(session_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        os.pwrite(descriptor, b"%d %d\n" % (os.getpid(), self._timeout_ms), 0)
         self._held[session_id] = descriptor
 
     def release(self, session_id: int) -> None:
@@ -49,10 +54,17 @@ class SessionFiles:
 
     def process(self, session_id: int) -> int | None:
         """The process that holds a session; None if there is no such file."""
+        return self._written(session_id, 0)
+
+    def timeout_s(self, session_id: int) -> float:
+        """How long a session lives while its process stands still."""
+        return (self._written(session_id, 1) or self._timeout_ms) / 1000
+
+    def _written(self, session_id: int, place: int) -> int | None:
         try:
             with open(self._path(session_id), "rb") as file:
-                return int(file.read(20) or b"0") or None
-        except (FileNotFoundError, ValueError):
+                return int(file.read(40).split()[place])
+        except (FileNotFoundError, ValueError, IndexError):
             return None
 
     def touched_ns(self, session_id: int) -> int:

@@ -152,10 +152,13 @@ class _LmdbTransaction(WriteTransaction):
 
 
 class _LmdbBackend(Backend):
-    def __init__(self, path: str, *, shared: bool) -> None:
+    def __init__(self, path: str, shared_timeout_ms: int = 0) -> None:
+        """``shared_timeout_ms``: 0 for a store that this process has to itself."""
+        shared = shared_timeout_ms > 0
         os.makedirs(path, exist_ok=True)
         self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        self.files = SessionFiles(os.path.join(path, SESSIONS)) if shared else None
+        sessions = os.path.join(path, SESSIONS)
+        self.files = SessionFiles(sessions, shared_timeout_ms) if shared else None
         self.peers: PeerWatcher | None = None
         self.on_close: Callable[[], object] | None = None
         try:
@@ -224,14 +227,14 @@ class LmdbStore(TreeStore):
     ) -> None:
         folder = os.path.realpath(path)
         if not shared:
-            super().__init__(_opened(_LmdbBackend(folder, shared=False)))
+            super().__init__(_opened(_LmdbBackend(folder)))
             return
         from kstore.broker.coordination.peers import PeerWatcher
 
         with _SHARED_LOCK:  # LMDB allows one environment per process
             tree = _SHARED_TREES.get(folder)
             if tree is None:
-                backend = _LmdbBackend(folder, shared=True)
+                backend = _LmdbBackend(folder, session_timeout_ms)
                 tree = _SHARED_TREES[folder] = _opened(backend)
                 backend.on_close = lambda: _SHARED_TREES.pop(folder)
                 assert backend.files is not None

@@ -28,7 +28,7 @@ CANT_SEE_MS = 50
 
 
 class PeerWatcher:
-    """Watches until `stop`. ``timeout_ms``: how long a stopped process keeps its sessions."""
+    """Watches until `stop`. ``timeout_ms``: how long others wait for this process to show up."""
 
     def __init__(self, folder: str, tree: SharedTree, files: SessionFiles, timeout_ms: int) -> None:
         self._tree = tree
@@ -114,7 +114,7 @@ class PeerWatcher:
             last, since = self._seen.get(session_id, (-1, now))
             if touched != last:
                 self._seen[session_id] = (touched, now)
-            elif now - since >= self._timeout_s:
+            elif now - since >= self._files.timeout_s(session_id):
                 self._tree.expire(session_id)
         for session_id in self._seen.keys() - set(sessions):
             del self._seen[session_id]

@@ -137,6 +137,20 @@ def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
     store.close()
 
 
+def test_a_session_has_the_timeout_that_its_process_gave_it(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=200)
+    patient = start(60_000)
+    assert patient.does("ephemeral /ids/2") == "done"
+    os.kill(patient.process.pid, signal.SIGSTOP)
+    time.sleep(1)  # far longer than the watcher's own
+    assert store.exists("/ids/2")
+    os.kill(patient.process.pid, signal.SIGCONT)
+    assert patient.does("create /ids/late") == "done"
+    store.close()
+
+
 def test_a_process_that_dies_while_nobody_looks_is_found_dead_at_opening(
     tmp_path: Path, start: Callable[..., Child]
 ) -> None:
