@@ -121,7 +121,8 @@ def alter_partition(
 
     One that asks for what is there is granted whatever version it names: it is a retry whose first
     answer was lost. A change that completes a reassignment takes the replicas that go along with
-    it, which starts another leader epoch: NEW_LEADER_ELECTED then, although the ISR was taken.
+    it, which starts another leader epoch: NEW_LEADER_ELECTED then, although the ISR was taken. So
+    does a leader that is not in the ISR that it asks for: it can't write, and resigns.
     """
     partition = state.partition(topic, index)
     if partition is None:
@@ -130,6 +131,12 @@ def alter_partition(
     if error != ErrorCode.NONE or set(proposal.isr) == set(partition.isr):
         return IsrAnswer(error)
     new = partition._replace(isr=proposal.isr)
+    if node not in proposal.isr:
+        able = state.alive(topic, index) - {node}
+        led = election.after_change(new, able, state.leaving.keys())
+        if led is None or led.leader == election.NO_LEADER:
+            return IsrAnswer(ErrorCode.INELIGIBLE_REPLICA)
+        return IsrAnswer(ErrorCode.NEW_LEADER_ELECTED, _change(state, topic, index, partition, led))
     completed = reassignment_steps.complete(new, state.alive(topic, index), state.leaving.keys())
     if completed is None:
         return IsrAnswer(ErrorCode.NONE, PartitionChange(topic, index, new, told=False))
@@ -158,7 +165,8 @@ def _refuse_proposal(
         return ErrorCode.NOT_CONTROLLER
     if proposal.state_version < partition.state_version:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if len(isr) != len(proposal.isr) or node not in isr or not isr <= set(partition.replicas):
+    able = partition.replicas if node in isr else partition.isr
+    if not isr or len(isr) != len(proposal.isr) or not isr <= set(able):
         return ErrorCode.INVALID_REQUEST
     alive = state.alive(topic, index)
     for each in isr:

@@ -117,6 +117,9 @@ class Partition:
         (False).
         """
 
+    def resign(self) -> None:
+        """This broker can't write: let the controller choose a leader among the others in sync."""
+
     def isr_refused(self) -> None:
         """What was proposed has not come, and will not: the ISR stays as it was."""
 

@@ -57,7 +57,11 @@ cdef class Partition:
 
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
         cdef int64_t end = self.core.log_end_offset
-        self.core.append(data, size, self.leader_epoch, origin, out)
+        try:
+            self.core.append(data, size, self.leader_epoch, origin, out)
+        except OSError:
+            self.resign()
+            raise
         if out.error_code != NONE or out.duplicate:
             return 0
         if self.replication is None:
@@ -244,6 +248,16 @@ cdef class Partition:
         self.table.on_isr_change(self, isr)
         return True
 
+    def resign(self):
+        """This broker can't write: let the controller choose a leader among the others in sync.
+
+        Nothing happens where there is none, or where an ISR is asked for already: the next append
+        that fails comes here again.
+        """
+        others = tuple([each for each in self.isr if each != self.leader_id])
+        if self.replication is not None and others:
+            self.propose_isr(others)
+
     def isr_applied(self, tuple isr not None, int32_t state_version, int32_t leader_epoch):
         """The controller has written an ISR; older news, and those of another epoch, change nothing
         (False).
@@ -310,12 +324,18 @@ cdef class Partition:
         """Serve the partition from another log that holds the same: it has moved. Or from its log,
         which has come here; or from none (None), since this broker has no replica any more.
         """
+        cdef LogCore old = self.core
         self.log = log
         self.core = None if log is None else log.core
         if log is None:
             self.follows = False
-        elif self.replication is not None:
-            self.core.follows_end = False
+            return
+        if old is not None:
+            self.core.follows_end = old.follows_end
+            self.core.high_watermark = max(
+                self.core.high_watermark, min(old.high_watermark, self.core.log_end_offset))
+            self.core.note_end()
+        if self.replication is not None:
             self.replication.core = self.core
 
     @property

@@ -140,6 +140,27 @@ class Controller(RuleBasedStateMachine):
             self.complete[place] |= isr
             self._take([answer.change])
 
+    @rule(place=places, isr=st.sets(nodes, max_size=4))
+    def resign(self, place: tuple[str, int], isr: set[int]) -> None:
+        """A leader that can't write asks for an ISR without itself: only of those in sync."""
+        before = self._partition(place)
+        others = tuple(sorted((isr & {*before.replicas}) - {before.leader}))
+        if before.leader == -1:
+            return
+        answer = events.alter_partition(
+            self.state, before.leader, *place,
+            events.Proposal(before.leader_epoch, before.state_version, others),
+        )  # fmt: skip
+        if answer.change is None:
+            assert answer.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.INELIGIBLE_REPLICA)
+            return
+        assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+        self._take([answer.change])
+        after = self._partition(place)
+        assert after.leader in others
+        assert set(after.isr) <= set(others) <= set(before.isr)
+        assert after.leader_epoch == before.leader_epoch + 1
+
     @rule(place=places, node=nodes, epoch=st.integers(-1, 1))
     def propose_without_right(self, place: tuple[str, int], node: int, epoch: int) -> None:
         partition = self._partition(place)

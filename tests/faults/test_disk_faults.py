@@ -1,0 +1,71 @@
+"""Three real brokers, one of them on a small disk that becomes full: the others go on, nothing
+acknowledged is lost, and it catches up once there is room.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.faults.histories import Producer, all_records, check_records
+from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DISK_MB = 64
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can't be mounted by this user here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
+    tmp_path: Path, small_disk: Path
+):
+    settings = SETTINGS | {"log.segment.bytes": str(4 << 20)}
+    cluster = KstoreCluster(tmp_path, 2, overrides=settings)
+    cluster.add(3, {"log.dirs": str(small_disk / "logs")})
+    with cluster:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        producer = Producer("p", cluster.bootstrap, "orders", PARTITIONS)
+        producer.start()
+        until(lambda: len(producer.acknowledged) > 100, "records are acknowledged")
+        filler = small_disk / "filler"
+        with open(filler, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError:
+                pass
+            # To the last byte: what was reserved ahead is used up by the records that come.
+            full = len(producer.acknowledged)
+
+        def goes_on_without() -> bool:
+            rows = cluster.topic("orders", 1).partitions
+            return all(3 not in row.isr and row.leader in (1, 2) for row in rows)
+
+        until(
+            goes_on_without, "the broker with the full disk is out of sync and leads nothing", 120
+        )
+        until(lambda: len(producer.acknowledged) > full + 100, "the others go on", 120)
+        filler.unlink()
+        until(lambda: in_sync(cluster, "orders"), "it has caught up", 120)
+        producer.finish()
+        assert not producer.failed
+        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        check_records(stored, [producer], [])
