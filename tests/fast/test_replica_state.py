@@ -224,6 +224,23 @@ def test_waits_are_answered_in_the_order_of_their_offsets(leader: Leader) -> Non
     assert told[5:] == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
+def test_a_partition_that_moves_keeps_its_high_watermark(leader: Leader) -> None:
+    """To another log dir: what is copied there has none of its own."""
+    leader.append(4)
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 3)
+    copy = leader.dir.log("copy", 0)
+    copy.core.follows_end = False
+    for _ in range(4):
+        copy.append(b"v")
+    assert copy.high_watermark == 0
+    leader.led.replace_log(copy)
+    assert leader.led.high_watermark == 3
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 4)
+    assert copy.high_watermark == 4
+
+
 # ---- against the model ----
 
 
