@@ -161,10 +161,12 @@ class Server:
         return found
 
     def _in_cluster(self, api_key: int, row: ApiRow, handler: Handler) -> Handler:
-        from kstore.broker.api.forwarding import to_controller, when_ready
+        from kstore.broker.api.forwarding import configs_to_controller, to_controller, when_ready
 
         if row.controller_only:
             handler = to_controller(handler)
+        elif row.shared_configs:
+            handler = configs_to_controller(handler)
         return handler if row.internal or api_key == API_VERSIONS else when_ready(handler)
 
     # ---- the end ----

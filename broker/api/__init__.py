@@ -61,6 +61,8 @@ class ApiRow(NamedTuple):
     """Between the brokers of a cluster: served only there, and not advertised."""
     controller_only: bool = False
     """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
+    shared_configs: bool = False
+    """The same, but for what is one broker's own."""
 
 
 FAST = "fast"
@@ -99,25 +101,25 @@ API_TABLE: dict[int, ApiRow] = {
     27: ApiRow("transaction_admin:handle_write_txn_markers", 1, 2),
     28: ApiRow("transactions:handle_txn_offset_commit", 0, 5),
     32: ApiRow("configs:handle_describe_configs", 1, 4),
-    33: ApiRow("alter_configs:handle_alter_configs", 0, 2),
+    33: ApiRow("alter_configs:handle_alter_configs", 0, 2, shared_configs=True),
     34: ApiRow("log_dirs:handle_alter_replica_log_dirs", 1, 2),
     35: ApiRow("log_dirs:handle_describe_log_dirs", 1, 5),
     36: ApiRow("sasl:handle_sasl_authenticate", 0, 2),
     37: ApiRow("topics:handle_create_partitions", 0, 3, controller_only=True),
     42: ApiRow("groups:handle_delete_groups", 0, 2),
     43: ApiRow("reassignments:handle_elect_leaders", 0, 2, controller_only=True),
-    44: ApiRow("alter_configs:handle_incremental_alter_configs", 0, 1),
+    44: ApiRow("alter_configs:handle_incremental_alter_configs", 0, 1, shared_configs=True),
     45: ApiRow("reassignments:handle_alter_partition_reassignments", 0, 1, controller_only=True),
     46: ApiRow("reassignments:handle_list_partition_reassignments", 0, 0, controller_only=True),
     47: ApiRow("offsets:handle_offset_delete", 0, 0),
     48: ApiRow("quotas:handle_describe_client_quotas", 0, 1),
-    49: ApiRow("quotas:handle_alter_client_quotas", 0, 1),
+    49: ApiRow("quotas:handle_alter_client_quotas", 0, 1, controller_only=True),
     50: ApiRow("scram:handle_describe_user_scram_credentials", 0, 0),
-    51: ApiRow("scram:handle_alter_user_scram_credentials", 0, 0),
+    51: ApiRow("scram:handle_alter_user_scram_credentials", 0, 0, controller_only=True),
     55: ApiRow("quorum:handle_describe_quorum", 0, 2),
     56: ApiRow("cluster_control:handle_alter_partition", 2, 3, internal=True),
     58: ApiRow("cluster_control:handle_envelope", 0, 0, internal=True),
-    57: ApiRow("features:handle_update_features", 0, 2),
+    57: ApiRow("features:handle_update_features", 0, 2, controller_only=True),
     60: ApiRow("cluster:handle_describe_cluster", 0, 2),
     64: ApiRow("quorum:handle_unregister_broker", 0, 0),
     61: ApiRow("transaction_admin:handle_describe_producers", 0, 0),

@@ -113,7 +113,7 @@ async def handle_envelope(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     key, version = header.request_api_key, header.request_api_version
     row = API_TABLE.get(key)
-    if row is None or not row.controller_only:
+    if row is None or not (row.controller_only or row.shared_configs):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     asked = RequestContext(
         key,

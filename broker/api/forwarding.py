@@ -9,43 +9,25 @@ in the form of its request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
+from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kstore.broker.api.without_controller import failed
+from kstore.broker.runtime.config_watch import TOPICS, reload
+from kstore.broker.runtime.features import FEATURE_NODE
 from kstore.broker.runtime.to_controller import ask_controller
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    PartitionResult,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    ReplicaElectionResult,
-)
-from kstore.protocol.topics import (
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["to_controller", "when_ready"]
+__all__ = ["configs_to_controller", "to_controller", "when_ready"]
 
+CHANGED_BY = {49: {"/config/clients"}, 57: {FEATURE_NODE}}
+"""What APIs change that brokers keep: who has asked here finds it changed here."""
+FOLDERS = {TOPIC: TOPICS, BROKER: "brokers", GROUP: "groups", CLIENT_METRICS: "client-metrics"}
 LONGEST_S = 30.0
 """A client's timeout above this is not waited for: most clients give up after 30 s."""
 AT_LEAST_S = 1.0
@@ -57,38 +39,80 @@ def to_controller(handler: Handler) -> Handler:
     """The handler where this broker is the controller; elsewhere the request is handed on."""
 
     async def hand_on(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
-        try:
-            response = await ask_controller(
-                broker,
-                request,
-                timeout_s=min(max(timeout_s, AT_LEAST_S), LONGEST_S),
-                version=ctx.api_version,
-                client_id=ctx.client_id,
-                principal=ctx.principal,
-                client_host=ctx.client_host,
-            )
-        except KafkaError as problem:
-            return failed(request, ctx.api_version, _told(problem), str(problem))
+        response = await _ask(broker, request, ctx)
         wait_ms = getattr(response, "throttle_time_ms", 0)
         if wait_ms and broker.throttles is not None and ctx.connection is not None:
             broker.throttles.hold(ctx.connection, wait_ms)
+        if ctx.api_key in CHANGED_BY:
+            await reload(broker, CHANGED_BY[ctx.api_key])
         return response
-
-    async def decide(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        try:
-            response = handler(broker, request, ctx)
-            return await response if isawaitable(response) else response
-        except KafkaError as problem:  # it is the controller no more, or the store has failed
-            return failed(request, ctx.api_version, _told(problem), str(problem))
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         cluster = broker.cluster
-        if cluster is None:
+        if cluster is None or cluster.is_controller:
             return handler(broker, request, ctx)
-        return (decide if cluster.is_controller else hand_on)(broker, request, ctx)
+        return hand_on(broker, request, ctx)
 
     return route
+
+
+def configs_to_controller(handler: Handler) -> Handler:
+    """As `to_controller`, but for what is this broker's own: that it changes itself."""
+
+    async def share(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        shared = [row for row in request.resources if not _is_own(row)]
+        own = [row for row in request.resources if _is_own(row)]
+        form = type(request)
+        answers: dict[tuple[int, str], Any] = {}
+        for part in (own, shared):
+            if part:
+                asked = form(resources=part, validate_only=request.validate_only)
+                here = part is own
+                response = await (handler if here else _ask)(broker, asked, ctx)
+                answers |= {(a.resource_type, a.resource_name): a for a in response.responses}
+        if not request.validate_only:
+            await reload(broker, {_node(row) for row in shared})
+        response.responses = [
+            answers[row.resource_type, row.resource_name] for row in request.resources
+        ]
+        return response
+
+    def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        cluster = broker.cluster
+        if cluster is None or cluster.is_controller or all(map(_is_own, request.resources)):
+            return handler(broker, request, ctx)
+        return share(broker, request, ctx)
+
+    return route
+
+
+def _is_own(resource: Any) -> bool:
+    """Whether it is one broker's, which alone changes it."""
+    named_broker = resource.resource_type == BROKER and resource.resource_name
+    return bool(named_broker) or resource.resource_type == BROKER_LOGGER
+
+
+def _node(resource: Any) -> str:
+    """Where what is set for a resource lies; of topics each by itself, of others all together."""
+    kind = FOLDERS.get(resource.resource_type, "")
+    return f"/config/{kind}/{resource.resource_name}"
+
+
+async def _ask(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    """The controller's answer, or what the client is told without it."""
+    timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
+    try:
+        return await ask_controller(
+            broker,
+            request,
+            timeout_s=min(max(timeout_s, AT_LEAST_S), LONGEST_S),
+            version=ctx.api_version,
+            client_id=ctx.client_id,
+            principal=ctx.principal,
+            client_host=ctx.client_host,
+        )
+    except KafkaError as problem:
+        return failed(request, ctx.api_version, _told(problem), str(problem))
 
 
 def when_ready(handler: Handler) -> Handler:
@@ -117,90 +141,3 @@ def _told(problem: KafkaError) -> int:
     if problem.code == ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.NOT_CONTROLLER
-
-
-def failed(request: Any, version: int, code: int, message: str) -> Any:
-    """The response that gives one error for all that was asked."""
-    return FAILURES[type(request)](request, version, code, message)
-
-
-def _create_topics(request: CreateTopicsRequest, version: int, code: int, message: str) -> Any:
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=name, error_code=code, error_message=message)
-            for name in names
-        ]
-    )
-
-
-def _delete_topics(request: DeleteTopicsRequest, version: int, code: int, message: str) -> Any:
-    asked = request.topics
-    if version < 6:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=row.name, topic_id=row.topic_id, error_code=code, error_message=message
-            )
-            for row in asked
-        ]
-    )
-
-
-def _create_partitions(
-    request: CreatePartitionsRequest, version: int, code: int, message: str
-) -> Any:
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
-            for name in names
-        ]
-    )
-
-
-def _elect_leaders(request: ElectLeadersRequest, version: int, code: int, message: str) -> Any:
-    response = ElectLeadersResponse()
-    if version >= 1:
-        response.error_code = code
-    for topic in request.topic_partitions or ():
-        rows = [
-            PartitionResult(partition_id=index, error_code=code, error_message=message)
-            for index in topic.partitions
-        ]
-        response.replica_election_results.append(
-            ReplicaElectionResult(topic=topic.topic, partition_result=rows)
-        )
-    return response
-
-
-def _alter_reassignments(
-    request: AlterPartitionReassignmentsRequest, version: int, code: int, message: str
-) -> Any:
-    response = AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-    for topic in request.topics:
-        rows = [
-            ReassignablePartitionResponse(
-                partition_index=row.partition_index, error_code=code, error_message=message
-            )
-            for row in topic.partitions
-        ]
-        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
-    return response
-
-
-def _list_reassignments(
-    request: ListPartitionReassignmentsRequest, version: int, code: int, message: str
-) -> Any:
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
-FAILURES: dict[type, Callable[[Any, int, int, str], Any]] = {
-    CreateTopicsRequest: _create_topics,
-    DeleteTopicsRequest: _delete_topics,
-    CreatePartitionsRequest: _create_partitions,
-    ElectLeadersRequest: _elect_leaders,
-    AlterPartitionReassignmentsRequest: _alter_reassignments,
-    ListPartitionReassignmentsRequest: _list_reassignments,
-}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Set
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from kstore.broker.runtime.features import FEATURE_NODE
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["ConfigWatch"]
+__all__ = ["TOPICS", "ConfigWatch", "reload"]
 
 log = logging.getLogger("kstore.broker")
 CONFIG = "/config"
@@ -53,7 +54,7 @@ class ConfigWatch:
         while self._changed:
             paths, self._changed = self._changed, set()
             try:
-                await self._act(paths)
+                await reload(self._broker, paths)
             except StoreClosedError:
                 return  # the next session's watch begins with a look at everything
             except StoreError as problem:
@@ -63,37 +64,43 @@ class ConfigWatch:
             except Exception:
                 log.exception("what was set in the cluster does not act here: %s", sorted(paths))
 
-    async def _act(self, paths: set[str]) -> None:
-        if FEATURE_NODE in paths:
-            paths = paths - {FEATURE_NODE}
-            if self._broker.features is not None:
-                await self._broker.run_blocking(self._broker.features.reload)
-                self._broker.plane.forget_answers()
-        if paths:
-            await self._act_on_configs(paths)
 
-    async def _act_on_configs(self, paths: set[str]) -> None:
-        parts = [path.split("/") for path in paths]
-        if any(len(part) < 3 for part in parts):  # a new session: anything may have changed
-            kinds = DYNAMIC | QUOTAS
-            topics = None
+async def reload(broker: Broker, paths: Set[str]) -> None:
+    """Read again what lies at these paths, or below, and let what has changed act."""
+    if FEATURE_NODE in paths:
+        paths = paths - {FEATURE_NODE}
+        if broker.features is not None:
+            await broker.run_blocking(broker.features.reload)
+            broker.plane.forget_answers()
+    if paths:
+        await _reload_configs(broker, paths)
+
+
+async def _reload_configs(broker: Broker, paths: Set[str]) -> None:
+    parts = [path.split("/", 3) for path in paths]
+    topics: set[str] | None = None
+    kinds = DYNAMIC | QUOTAS
+    if all(len(part) > 2 for part in parts):
+        kinds = frozenset(part[2] for part in parts)
+        topics = {part[3] for part in parts if part[2] == TOPICS and len(part) > 3}
+    # Else it is a new session: anything may have changed.
+    for kind in sorted(kinds & DYNAMIC):
+        await broker.configs.reload(kind)
+    if kinds & QUOTAS:
+        quotas = broker.quotas
+        if quotas is None:
+            _find_quotas(broker)
         else:
-            kinds = frozenset(part[2] for part in parts)
-            topics = {part[3] for part in parts if part[2] == TOPICS and len(part) > 3}
-        for kind in sorted(kinds & DYNAMIC):
-            await self._broker.configs.reload(kind)
-        if kinds & QUOTAS and self._broker.quotas is not None:
-            await self._broker.run_blocking(self._broker.quotas.reload)
-            self._broker.quotas.tell()
-        elif kinds & QUOTAS:
-            self._find_quotas()
-        if topics is None or topics:
-            in_cluster = self._broker.topics
-            assert isinstance(in_cluster, ClusterTopics)
-            await in_cluster.reload_configs(topics)
+            await broker.run_blocking(quotas.reload)
+            quotas.tell()
+    if topics is None or topics:
+        in_cluster = broker.topics
+        assert isinstance(in_cluster, ClusterTopics)
+        await in_cluster.reload_configs(topics)
 
-    def _find_quotas(self) -> None:
-        """The first quota of the cluster: from here on they are kept."""
-        from kstore.broker.runtime.client_throttles import quotas_of
 
-        quotas_of(self._broker)
+def _find_quotas(broker: Broker) -> None:
+    """The first quota of the cluster: from here on they are kept."""
+    from kstore.broker.runtime.client_throttles import quotas_of
+
+    quotas_of(broker)

@@ -10,10 +10,10 @@ from typing import Any
 from kstore.broker.api import API_TABLE, RequestContext
 from kstore.broker.api.delete_records import handle_delete_records
 from kstore.broker.api.epochs import handle_offset_for_leader_epoch
-from kstore.broker.api.forwarding import failed
 from kstore.broker.api.list_offsets import handle_list_offsets
 from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
 from kstore.broker.api.transaction_admin import handle_describe_producers
+from kstore.broker.api.without_controller import failed
 from kstore.errors import ErrorCode
 from kstore.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -176,7 +176,7 @@ async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
 
 def test_whatever_only_the_controller_answers_can_be_refused_in_all_its_versions() -> None:
     for key, row in API_TABLE.items():
-        if row.controller_only:
+        if row.controller_only or row.shared_configs:
             for version in range(row.min_version, row.max_version + 1):
                 request = APIS[key].request()
                 response = failed(request, version, ErrorCode.NOT_CONTROLLER, "no controller")

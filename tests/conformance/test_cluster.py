@@ -7,14 +7,14 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -22,6 +22,11 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kstore.protocol.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -36,6 +41,7 @@ from tests.conformance.wire import read_frame
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
+NUMBERS = count(1)
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
@@ -61,6 +67,12 @@ def whole(cluster: KstoreCluster) -> KstoreCluster:
     cluster.start()
     until(lambda: cluster.broker_ids() == {1, 2, 3}, "all brokers are alive")
     return cluster
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no test before has used, nor this one when it ran before."""
+    return f"t{next(NUMBERS)}"
 
 
 def kcat(*arguments: str, given: bytes = b"") -> bytes:
@@ -127,28 +139,32 @@ def ask(cluster: KstoreCluster, node_id: int, request: Any) -> Any:
         return decode_response(read_frame(connection), api.response, api.max_version)[1]
 
 
-def test_what_is_written_to_three_brokers_outlives_its_leader(whole: KstoreCluster) -> None:
-    whole.create_topic("outlives", 1, 3)
+def test_what_is_written_to_three_brokers_outlives_its_leader(
+    whole: KstoreCluster, topic: str
+) -> None:
+    whole.create_topic(topic, 1, 3)
     kcat(
-        "-P", "-b", whole.bootstrap, "-t", "outlives", "-p", "0", "-X", "acks=all",
+        "-P", "-b", whole.bootstrap, "-t", topic, "-p", "0", "-X", "acks=all",
         given=b"a\nb\nc\n",
     )  # fmt: skip
-    assert kcat("-C", "-b", whole.bootstrap, "-t", "outlives", "-e", "-q") == b"a\nb\nc\n"
-    first = whole.leader("outlives")
+    assert kcat("-C", "-b", whole.bootstrap, "-t", topic, "-e", "-q") == b"a\nb\nc\n"
+    first = whole.leader(topic)
     whole.kill(first)
-    produce(whole, "outlives", ["d", "e"])
-    assert read(whole, "outlives", 5) == ["a", "b", "c", "d", "e"]
-    assert whole.leader("outlives") != first
+    produce(whole, topic, ["d", "e"])
+    assert read(whole, topic, 5) == ["a", "b", "c", "d", "e"]
+    assert whole.leader(topic) != first
     whole.start(first)
-    whole.wait_for_isr("outlives", {1, 2, 3})
-    second = whole.leader("outlives")
+    whole.wait_for_isr(topic, {1, 2, 3})
+    second = whole.leader(topic)
     whole.kill(second)
-    produce(whole, "outlives", ["f"])
-    assert read(whole, "outlives", 6) == ["a", "b", "c", "d", "e", "f"]
+    produce(whole, topic, ["f"])
+    assert read(whole, topic, 6) == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_a_producer_that_goes_on_loses_and_doubles_nothing(whole: KstoreCluster) -> None:
-    whole.create_topic("goes-on", 1, 3)
+def test_a_producer_that_goes_on_loses_and_doubles_nothing(
+    whole: KstoreCluster, topic: str
+) -> None:
+    whole.create_topic(topic, 1, 3)
     acknowledged: list[str] = []
     producer = Producer(
         {
@@ -166,9 +182,9 @@ def test_a_producer_that_goes_on_loses_and_doubles_nothing(whole: KstoreCluster)
         assert error is None, error
         acknowledged.append(message.value().decode())  # type: ignore[attr-defined]
 
-    killed = whole.leader("goes-on")
+    killed = whole.leader(topic)
     for number in range(600):
-        producer.produce("goes-on", str(number), partition=0, on_delivery=done)
+        producer.produce(topic, str(number), partition=0, on_delivery=done)
         if number % 10 == 0:
             producer.poll(0.005)
         if number == 300:
@@ -176,13 +192,13 @@ def test_a_producer_that_goes_on_loses_and_doubles_nothing(whole: KstoreCluster)
             whole.kill(killed)
     assert producer.flush(TIMEOUT_S) == 0
     assert acknowledged == [str(number) for number in range(600)]
-    assert read(whole, "goes-on", 600) == acknowledged
+    assert read(whole, topic, 600) == acknowledged
 
 
-def test_any_broker_makes_grows_and_deletes_topics(whole: KstoreCluster) -> None:
+def test_any_broker_makes_grows_and_deletes_topics(whole: KstoreCluster, topic: str) -> None:
     controller = whole.controller_id()
     for node_id in whole.brokers:
-        name = f"made-by-{node_id}"
+        name = f"{topic}-{node_id}"
         admin = AdminClient({"bootstrap.servers": whole.brokers[node_id].bootstrap})
         admin.create_topics([NewTopic(name, 2, 3)])[name].result(TIMEOUT_S)
         admin.create_partitions([NewPartitions(name, 4)])[name].result(TIMEOUT_S)
@@ -199,76 +215,106 @@ def test_any_broker_makes_grows_and_deletes_topics(whole: KstoreCluster) -> None
                 .list_topics(timeout=TIMEOUT_S)
                 .topics
             )
-    until(lambda: not list(whole.folder.glob("broker*/kstore-logs/made-by-*")), "no log is left")
+    until(lambda: not list(whole.folder.glob(f"broker*/kstore-logs/{topic}-*")), "no log is left")
 
 
-def test_a_topic_config_set_on_one_broker_holds_on_all(whole: KstoreCluster) -> None:
-    whole.create_topic("configured", 1, 3)
-    entry = ConfigEntry("retention.ms", "123456", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, "configured", incremental_configs=[entry])
-    one = AdminClient({"bootstrap.servers": whole.brokers[1].bootstrap})
-    one.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+def set_config(
+    cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str, value: str
+) -> None:
+    """By hand: librdkafka looks for a broker of its own choice, and can't set what is all brokers'."""
+    resource = AlterConfigsResource(
+        resource_type=kind.value,
+        resource_name=of,
+        configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+    )
+    answer = ask(cluster, node_id, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert [row.error_code for row in answer.responses] == [0], answer.responses
 
-    def told_by(node_id: int) -> str:
-        admin = AdminClient({"bootstrap.servers": whole.brokers[node_id].bootstrap})
-        asked = ConfigResource(ResourceType.TOPIC, "configured")
-        value = admin.describe_configs([asked])[asked].result(TIMEOUT_S)["retention.ms"].value
-        return str(value)
 
+def config(cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str) -> str:
+    admin = AdminClient({"bootstrap.servers": cluster.brokers[node_id].bootstrap})
+    asked = ConfigResource(kind, of)
+    return str(admin.describe_configs([asked])[asked].result(TIMEOUT_S)[name].value)
+
+
+def wait_for_config(cluster: KstoreCluster, kind: Any, of: str, name: str, value: str) -> None:
+    for node_id in cluster.brokers:
+        until(
+            partial(lambda node: config(cluster, node, kind, of, name) == value, node_id),
+            f"broker {node_id} knows that {name} is {value}",
+        )
+
+
+def test_what_is_set_on_one_broker_holds_on_all(whole: KstoreCluster, topic: str) -> None:
+    whole.create_topic(topic, 1, 3)
+    of_topic, broker = ResourceType.TOPIC, ResourceType.BROKER
+    for node_id, name in ((1, "segment.ms"), (2, "segment.bytes"), (3, "segment.jitter.ms")):
+        value = str(20_000_000 + node_id)
+        set_config(whole, node_id, of_topic, topic, name, value)
+        assert config(whole, node_id, of_topic, topic, name) == value, "it acts here at once"
+    wait_for_config(whole, of_topic, topic, "segment.ms", "20000001")
+    wait_for_config(whole, of_topic, topic, "segment.bytes", "20000002")
+    wait_for_config(whole, of_topic, topic, "segment.jitter.ms", "20000003")
     for node_id in whole.brokers:
-        until(lambda: told_by(node_id) == "123456", f"broker {node_id} knows")  # noqa: B023
+        value = str(1_000_000 + node_id)
+        set_config(whole, node_id, broker, "", "log.retention.ms", value)
+        wait_for_config(whole, of_topic, topic, "retention.ms", value)
+    set_config(whole, 2, broker, "2", "log.cleaner.threads", "2")
+    assert config(whole, 2, broker, "2", "log.cleaner.threads") == "2"
 
 
-def test_metadata_tells_which_replicas_are_offline(whole: KstoreCluster) -> None:
-    whole.create_topic("offline", 1, 3)
-    gone = next(i for i in whole.brokers if i != whole.leader("offline"))
+def test_metadata_tells_which_replicas_are_offline(whole: KstoreCluster, topic: str) -> None:
+    whole.create_topic(topic, 1, 3)
+    gone = next(i for i in whole.brokers if i != whole.leader(topic))
     whole.kill(gone)
     until(lambda: whole.broker_ids() == {1, 2, 3} - {gone}, "it is gone")
-    (partition,) = whole.topic("offline").partitions
+    (partition,) = whole.topic(topic).partitions
     assert set(partition.replicas) == {1, 2, 3}
     assert partition.offline_replicas == (gone,)
 
 
-def test_a_stopped_cluster_comes_back_with_everything(whole: KstoreCluster) -> None:
-    whole.create_topic("comes-back", 3, 3)
+def test_a_stopped_cluster_comes_back_with_everything(whole: KstoreCluster, topic: str) -> None:
+    whole.create_topic(topic, 3, 3)
     for partition in range(3):
-        produce(whole, "comes-back", [f"{partition}-{i}" for i in range(20)], partition)
+        produce(whole, topic, [f"{partition}-{i}" for i in range(20)], partition)
     assert whole.stop() == [0, 0, 0]
     whole.start()
     for partition in range(3):
-        assert read(whole, "comes-back", 20, partition) == [f"{partition}-{i}" for i in range(20)]
-    produce(whole, "comes-back", ["more"])
-    assert read(whole, "comes-back", 21)[-1] == "more"
+        assert read(whole, topic, 20, partition) == [f"{partition}-{i}" for i in range(20)]
+    produce(whole, topic, ["more"])
+    assert read(whole, topic, 21)[-1] == "more"
 
 
 def test_a_topic_deleted_while_a_broker_is_down_is_gone_when_it_is_back(
-    whole: KstoreCluster,
+    whole: KstoreCluster, topic: str
 ) -> None:
-    whole.create_topic("deleted", 2, 3)
-    produce(whole, "deleted", ["of the first"])
-    gone = next(i for i in whole.brokers if i != whole.leader("deleted"))
+    whole.create_topic(topic, 2, 3)
+    produce(whole, topic, ["of the first"])
+    gone = next(i for i in whole.brokers if i != whole.leader(topic))
     whole.kill(gone)
     until(lambda: gone not in whole.broker_ids(), "it is gone")
     admin = AdminClient({"bootstrap.servers": whole.bootstrap})
-    admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_S)
-    whole.create_topic("deleted", 1, 2)
-    produce(whole, "deleted", ["of the second"])
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    whole.create_topic(topic, 1, 2)
+    produce(whole, topic, ["of the second"])
     whole.start(gone)
     until(lambda: whole.broker_ids() == {1, 2, 3}, "it is back")
     logs = whole.brokers[gone].log_dir
-    until(lambda: not list(logs.glob("deleted-1*")), "its logs of the first topic are deleted")
-    assert read(whole, "deleted", 1) == ["of the second"]
+    until(lambda: not list(logs.glob(f"{topic}-1*")), "its logs of the first topic are deleted")
+    assert read(whole, topic, 1) == ["of the second"]
 
 
-def test_any_broker_hands_admin_requests_on_to_the_controller(whole: KstoreCluster) -> None:
-    whole.create_topic("handed-on", 1, 3)
+def test_any_broker_hands_admin_requests_on_to_the_controller(
+    whole: KstoreCluster, topic: str
+) -> None:
+    whole.create_topic(topic, 1, 3)
     controller = whole.controller_id()
     for node_id in whole.brokers:
         elected = ask(
             whole, node_id,
             ElectLeadersRequest(
                 election_type=0,
-                topic_partitions=[TopicPartitions(topic="handed-on", partitions=[0])],
+                topic_partitions=[TopicPartitions(topic=topic, partitions=[0])],
                 timeout_ms=TIMEOUT_S * 1000,
             ),
         )  # fmt: skip
@@ -278,22 +324,22 @@ def test_any_broker_hands_admin_requests_on_to_the_controller(whole: KstoreClust
         assert (listed.error_code, listed.topics) == (0, [])
 
 
-def test_a_replica_that_is_moved_takes_its_log_along(whole: KstoreCluster) -> None:
-    whole.create_topic("moved", replicas={0: [1, 2]})
-    produce(whole, "moved", [str(number) for number in range(100)])
+def test_a_replica_that_is_moved_takes_its_log_along(whole: KstoreCluster, topic: str) -> None:
+    whole.create_topic(topic, replicas={0: [1, 2]})
+    produce(whole, topic, [str(number) for number in range(100)])
     not_controller = next(i for i in whole.brokers if i != whole.controller_id())
     row = ReassignablePartition(partition_index=0, replicas=[3, 2])
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="moved", partitions=[row])], timeout_ms=TIMEOUT_S * 1000
+        topics=[ReassignableTopic(name=topic, partitions=[row])], timeout_ms=TIMEOUT_S * 1000
     )
     answer = ask(whole, not_controller, request)
     assert answer.responses[0].partitions[0].error_code == 0
 
     def done() -> bool:
-        (partition,) = whole.topic("moved").partitions
+        (partition,) = whole.topic(topic).partitions
         return set(partition.replicas) == set(partition.isr) == {2, 3}
 
     until(done, "the partition is on brokers 2 and 3")
-    until(lambda: not list(whole.brokers[1].log_dir.glob("moved-0*")), "broker 1 has no log")
-    assert read(whole, "moved", 100) == [str(number) for number in range(100)]
-    produce(whole, "moved", ["100"])
+    until(lambda: not list(whole.brokers[1].log_dir.glob(f"{topic}-0*")), "broker 1 has no log")
+    assert read(whole, topic, 100) == [str(number) for number in range(100)]
+    produce(whole, topic, ["100"])
