@@ -200,6 +200,10 @@ class _LmdbBackend(Backend):
         if self.files is not None:
             self.files.release(session_id)
 
+    def has_ended(self, session_id: int) -> bool:
+        """See Backend."""
+        return self.files is not None and self.files.is_dead(session_id)
+
     def close(self) -> None:
         """See Backend."""
         if self.on_close is not None:

@@ -97,6 +97,10 @@ class RenewableStore(Store):
         """See Store."""
         return self._session.children(path)
 
+    def owner_has_ended(self, path: str) -> bool:
+        """See Store."""
+        return self._session.owner_has_ended(path)
+
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
         """See Store."""
         return self._session.multi(ops)

@@ -182,6 +182,12 @@ class Store(ABC):
     def children(self, path: str) -> list[str]:
         """The names (not paths) of the node's children, sorted; NoNodeError."""
 
+    def owner_has_ended(self, path: str) -> bool:
+        """Whether an ephemeral node is still there though its owner's process has surely ended: the
+        store is about to delete it. Never waits for anybody; False where that can't be known.
+        """
+        return False
+
     @abstractmethod
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
         """Do all operations in order as one durable transaction, or none of them.

@@ -131,6 +131,10 @@ class Backend(ABC):
     def session_ended(self, session_id: int) -> None:  # noqa: B027
         """Undo what `session_begins` did."""
 
+    def has_ended(self, session_id: int) -> bool:
+        """Whether the session's process has surely ended."""
+        return False
+
 
 _MISSED = WatchEvent("changed", "")
 """Stands for changes that are no longer known one by one: every watch is told to look."""
@@ -319,6 +323,12 @@ class TreeStore(Store):
         with self._tree.backend.read() as txn:
             nodes = [txn.get(validate_path(path)) for path in paths]
         return [None if node is None else (node.data, _stat(node)) for node in nodes]
+
+    def owner_has_ended(self, path: str) -> bool:
+        """See Store."""
+        node = self._node(path)
+        owner = 0 if node is None else node.ephemeral_owner
+        return owner != 0 and self._tree.backend.has_ended(owner)
 
     def children(self, path: str) -> list[str]:
         """See Store."""

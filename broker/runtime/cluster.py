@@ -185,7 +185,20 @@ class ClusterMember:
         gone = self._brokers - view.broker_ids
         self._brokers = view.broker_ids
         for node_id in gone:
-            self._broker.peers.forget(node_id)
+            self._forget(node_id)
+
+    def suspect(self, node_id: int) -> None:
+        """A connection to a broker has ended. Where its process has, clients are told at once: who
+        asks for the leader before another is elected asks again soon, and not after seconds.
+        """
+        path = f"{znodes.BROKER_IDS}/{node_id}"
+        with suppress(StoreError):
+            if self._store.owner_has_ended(path):
+                self._forget(node_id)
+
+    def _forget(self, node_id: int) -> None:
+        self._broker.image.remove_broker(node_id)
+        self._broker.peers.forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
         """Try to become the controller; a claim whose answer was lost is seen by the next look."""

@@ -52,6 +52,8 @@ class LeaderLink:
 
     def lost(self) -> None:
         """The connection has ended: make another one."""
+        if not self._closed and self._broker.cluster is not None:
+            self._broker.cluster.suspect(self.leader_id)
         if not self._closed and self._connecting is None:
             pause_s = self._pauses.pause_s(self._broker.loop.time())
             self._connecting = self._broker.loop.create_task(self._connect(pause_s))

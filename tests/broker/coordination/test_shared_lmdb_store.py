@@ -151,6 +151,21 @@ def test_a_session_has_the_timeout_that_its_process_gave_it(
     store.close()
 
 
+def test_a_dead_owner_is_known_before_its_node_is_gone(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    child = start()
+    assert child.does("ephemeral /ids/2") == "done"
+    store = LmdbStore(tmp_path, shared=True)
+    assert not store.owner_has_ended("/ids/2")
+    assert not store.owner_has_ended("/ids")
+    assert not store.owner_has_ended("/nothing")
+    os.kill(child.process.pid, signal.SIGKILL)
+    child.process.wait()
+    assert store.owner_has_ended("/ids/2") or not store.exists("/ids/2")
+    store.close()
+
+
 def test_a_process_that_dies_while_nobody_looks_is_found_dead_at_opening(
     tmp_path: Path, start: Callable[..., Child]
 ) -> None:

@@ -17,7 +17,7 @@ from kstore.broker.coordination.renewable import RenewableStore
 from kstore.broker.coordination.store import Store, StoreError
 from kstore.broker.runtime import cluster, controller, registration, znodes
 from kstore.broker.runtime.cluster import ClusterMember
-from kstore.broker.state.image import BrokerImage, Endpoint
+from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
 from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
 
 SETTINGS = {
@@ -75,6 +75,9 @@ class Machine:
 
         ready = asyncio.Event()
         ready.set()
+        image = MetadataImage("cluster", lambda: None)
+        for each in (1, 2, 3):
+            image.put_broker(BrokerImage(each, ()))
         broker: Any = SimpleNamespace(
             node_id=node_id,
             config=SETTINGS,
@@ -82,11 +85,12 @@ class Machine:
             now_ms=lambda: 1000,
             report=lambda sentence: None,
             run_blocking=run_blocking,
+            image=image,
             peers=SimpleNamespace(forget=lambda node: None, ask=self._ask),
             replica_manager=SimpleNamespace(ready=ready),
         )
-        image = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
-        member = ClusterMember(broker, image, RenewableStore(session))
+        myself = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
+        member = ClusterMember(broker, myself, RenewableStore(session))
         member.on_session_lost.append(lambda: self.fenced.append(node_id))
         return member
 
@@ -228,6 +232,24 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
         await until(lambda: first.registered)
         assert machine.fenced == [1]
         await first.close()
+
+    run(story())
+
+
+def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -> None:
+    async def story() -> None:
+        first, second, third = await started(machine, 1, 2, 3)
+        image = first._broker.image
+        await until(lambda: knows(first, {1, 2, 3}))
+        machine.sessions[3][0].close()
+        await until(lambda: 3 not in image.brokers)
+        first.suspect(2)
+        assert 2 in image.brokers  # it may only have closed a connection
+        first._store.owner_has_ended = lambda path: path == "/brokers/ids/2"  # type: ignore[method-assign]
+        first.suspect(2)
+        assert 2 not in image.brokers
+        for member in (third, second, first):
+            await member.close()
 
     run(story())
 
