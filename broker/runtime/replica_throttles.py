@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kstore._fast.replica_fetcher import ReplicaFetcher
     from kstore._fast.replica_session import Followed
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.leader_throttle import LeaderThrottle
 
-__all__ = ["ReplicaThrottles"]
+__all__ = ["NO_RATE", "ReplicaThrottles", "named_replica", "rate_set"]
 
-RATE = "follower.replication.throttled.rate"
-REPLICAS = "follower.replication.throttled.replicas"
+SIDE = "follower"
 NO_RATE = -1
 LOOK_S = 1.0
 LONGEST_PAUSE_S = 1.0
@@ -35,6 +35,7 @@ class ReplicaThrottles:
         self._broker = broker
         self._rate = NO_RATE
         self._measured = SampledRate()
+        self._leader: LeaderThrottle | None = None
         self._timer: asyncio.TimerHandle | None = broker.loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
@@ -45,7 +46,7 @@ class ReplicaThrottles:
 
     def applies(self, followed: Followed) -> bool:
         """Whether what comes of a partition counts."""
-        self._rate = self._find_rate()
+        self._rate = rate_set(self._broker, SIDE)
         return self._rate != NO_RATE and self._is_named(followed)
 
     def received(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
@@ -86,20 +87,35 @@ class ReplicaThrottles:
 
     def _look(self) -> None:
         self._timer = self._broker.loop.call_later(LOOK_S, self._look)
-        before, self._rate = self._rate, self._find_rate()
+        self._look_as_leader()
+        before, self._rate = self._rate, rate_set(self._broker, SIDE)
         if before == self._rate == NO_RATE:
             return
         for each in self._broker.fetchers.copies():
             each.throttled = self.applies(each)
 
-    def _find_rate(self) -> int:
-        configs = self._broker.configs
-        mine = configs.brokers.get(str(self._broker.node_id), {})
-        text = mine.get(RATE, configs.cluster.get(RATE))
-        return NO_RATE if text is None else int(text)
+    def _look_as_leader(self) -> None:
+        if self._leader is None and rate_set(self._broker, "leader") != NO_RATE:
+            from kstore.broker.runtime.leader_throttle import LeaderThrottle
+
+            self._leader = LeaderThrottle(self._broker)
+        if self._leader is not None:
+            self._leader.look()
 
     def _is_named(self, followed: Followed) -> bool:
-        topic = self._broker.image.topics.get(followed.key.topic)
-        text = "" if topic is None else topic.configs.get(REPLICAS, "")
-        words = [word.strip() for word in text.split(",")]
-        return names_replica(words, followed.key.partition, self._broker.node_id)
+        return named_replica(self._broker, SIDE, followed.key.topic, followed.key.partition)
+
+
+def rate_set(broker: Broker, side: str) -> int:
+    """The rate of a side ("leader", "follower") in bytes per second, or NO_RATE."""
+    name = f"{side}.replication.throttled.rate"
+    mine = broker.configs.brokers.get(str(broker.node_id), {})
+    text = mine.get(name, broker.configs.cluster.get(name))
+    return NO_RATE if text is None else int(text)
+
+
+def named_replica(broker: Broker, side: str, topic: str, index: int) -> bool:
+    """Whether the topic names this broker's replica of a partition for a side's throttle."""
+    image = broker.image.topics.get(topic)
+    text = "" if image is None else image.configs.get(f"{side}.replication.throttled.replicas", "")
+    return names_replica([word.strip() for word in text.split(",")], index, broker.node_id)

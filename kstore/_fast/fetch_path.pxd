@@ -40,6 +40,9 @@ cdef class FetchPath:
     cdef readonly int64_t max_bytes         # fetch.max.bytes
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_out
+    # may_send(partition, node id), sent(partition, node id, bytes): holds followers that are behind
+    # to a rate (runtime/leader_throttle.py); None while there is none
+    cdef public object throttle
     cdef dict waiting                       # FetchRequest -> None
     # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
     # request.

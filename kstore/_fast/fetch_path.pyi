@@ -20,6 +20,9 @@ class FetchPath:
     max_bytes: int
     requests: int
     bytes_out: int
+    throttle: Any
+    """Holds followers that are behind to a rate (runtime/leader_throttle.py); None: there is none.
+    """
     def __init__(
         self,
         table: PartitionTable,

@@ -354,6 +354,9 @@ cdef class FetchPath:
         limit = min(limit, <int64_t>part.max_bytes)
         if part.fetch_offset >= end or (limit <= 0 and not min_one) or part.preferred_replica >= 0:
             return 0
+        if self.throttle is not None and request.replica_id >= 0 \
+                and not self.throttle.may_send(partition, request.replica_id):
+            return 0
         try:
             part.file = partition.core.locate(
                 part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
@@ -456,6 +459,10 @@ cdef class FetchPath:
                 self.cache.add(FetchSession(
                     session_id, parts, by_id=request.version >= FIRST_TOPIC_ID,
                     privileged=privileged, now_ms=now_ms()))
+        if self.throttle is not None and request.replica_id >= 0:
+            for part in parts:
+                if part.slice.size_bytes > 0:
+                    self.throttle.sent(part.partition, request.replica_id, part.slice.size_bytes)
         write_head(out, request, NONE, session_id)
         self.write_topics(request, parts, out)
         return 0

@@ -510,7 +510,8 @@ DYNAMIC_ONLY: dict[str, ConfigDef] = {
         ),
         (
             "leader.replication.throttled.rate",
-            "No effect here: replication is throttled where it arrives.",
+            "How many bytes per second are sent of the replicas that are named in"
+            " leader.replication.throttled.replicas, to followers that are behind.",
         ),
         (
             "replica.alter.log.dirs.io.max.bytes.per.second",

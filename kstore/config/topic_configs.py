@@ -183,7 +183,8 @@ _ROWS = (
     ),
     ConfigDef(
         "leader.replication.throttled.replicas", _LIST, (),
-        "No effect here: replication is throttled where it arrives.",
+        "The replicas, each partition:broker, or * for all, that are sent within"
+        " leader.replication.throttled.rate to followers that are behind.",
         Importance.MEDIUM, replica_list(),
     ),
     ConfigDef(

@@ -125,6 +125,7 @@ class Node:
         self.commits = GroupCommit(self.loop, self.report)
         self.peers = Peers(self.as_broker)
         self.configs = SimpleNamespace(cluster={}, brokers={})
+        self.replicas = SimpleNamespace(logs=self._logs)
         self.fetchers = Fetchers(self.as_broker)
         protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
         self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)
@@ -138,6 +139,10 @@ class Node:
     def as_broker(self) -> Any:
         """This, where a Broker is wanted."""
         return self
+
+    def _logs(self) -> list[tuple[Partition, Any]]:
+        found = [self.partition(index) for index in range(self.partitions)]
+        return [(partition, partition.log) for partition in found]
 
     def report(self, sentence: str) -> None:
         self.reports.append(sentence)

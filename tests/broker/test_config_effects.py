@@ -233,11 +233,11 @@ def test_replacing_leaves_only_what_is_given(client: Client) -> None:
 
 
 def test_what_does_nothing_is_said_once(running: KstoreBroker, client: Client) -> None:
-    client.make("inert", leader_replication_throttled_replicas="*")
-    client.make("inert-too", leader_replication_throttled_replicas="*")
+    client.make("inert", remote_log_copy_disable="false")
+    client.make("inert-too", remote_log_copy_disable="false")
     assert client.alter(GROUP, "inert", "share.isolation.level", "read_committed") == (0, None)
     said = (running.folder / "kstore.err").read_text()
-    assert said.count("leader.replication.throttled.replicas was set. No effect here") == 1
+    assert said.count("remote.log.copy.disable was set. No effect here") == 1
     assert said.count("share.isolation.level was set. No effect here: there are no share") == 1
 
 

@@ -330,6 +330,35 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
     run(story)
 
 
+def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
+
+    async def story() -> None:
+        a, b = await pair(tmp_path, 2, replica_fetch_max_bytes=50_000, replica_fetch_wait_max_ms=10)
+        throttle = {"leader.replication.throttled.replicas": "0:1,1:2"}
+        a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
+        a.configs.cluster["leader.replication.throttled.rate"] = "1000"
+        await until(lambda: a.plane.fetch.throttle is not None)
+        for index in range(2):
+            a.lead(0, 0, (1, 2), (1,), index)
+            for _ in range(10):
+                a.append(bytes(20_000), index=index)
+            b.follow(1, 0, index)
+        await until(lambda: b.partition(0).log_end_offset > 0)
+        await until(lambda: b.partition(1).log_end_offset == 10)
+        assert b.partition(0).log_end_offset < 10
+        a.partition(0).isr_applied((1, 2), 1, 0)  # one in sync is not slowed down
+        await until(lambda: b.partition(0).log_end_offset == 10)
+        a.configs.cluster.clear()
+        await until(lambda: a.plane.fetch.throttle is None)
+        a.stop()
+        b.stop()
+
+    run(story)
+
+
 def test_large_answers_in_pieces(tmp_path: Path) -> None:
     async def story() -> None:
         a, b = await pair(tmp_path, 3)
