@@ -81,11 +81,13 @@ class TopicClient(Wire):
         found = {row.partition_index: row.partition_epoch for row in topic.partitions}
         return [found[index] for index in sorted(found)]
 
-    def produce(self, name: str, index: int = 0, records: int = 1, *, count: int = -1) -> Any:
+    def produce(
+        self, name: str, index: int = 0, records: int = 1, *, count: int = -1, acks: int = -1
+    ) -> Any:
         data = build_batch([b"v"] * records, timestamp=1_700_000_000_000)
         part = PartitionProduceData(index=index, records=data)
         topic = TopicProduceData(name=name, partition_data=[part], partition_count=count)
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+        request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
         return self.call(request, 12).responses[0].partition_responses[0]
 
     def fetch(self, name: str, index: int = 0, version: int = 12, **fields: Any) -> Any:

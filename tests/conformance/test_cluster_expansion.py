@@ -23,6 +23,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    # Who is paused stays a member: what waits for it can be looked at.
+    "kstore.coordination.session.timeout.ms": "60000",
 }
 ALL = (1, 2, 3)
 
@@ -136,6 +138,34 @@ def test_who_knows_the_old_number_is_refused_by_every_leader(cluster: KstoreClus
     for index, epoch in epochs.items():
         end = leader_client(cluster, "count", index).epoch_end("count", index, epoch)
         assert end.end_offset == 1, "what was written before"
+
+
+def test_the_old_number_is_refused_before_there_are_new_partitions(cluster: KstoreCluster) -> None:
+    """The controller waits for a broker that stands still; the others have heard already."""
+    controller = cluster.wait_for_controller()
+    client_of(cluster, controller).create("before", 3, 3)
+    shown(cluster, "before", 3)
+    paused = next(node for node in ALL if node != controller)
+    led = [i for i in range(3) if cluster.leader("before", i, controller) != paused]
+    leaders = {index: leader_client(cluster, "before", index) for index in led}
+    asking = client_of(cluster, controller)
+    cluster.pause(paused)
+    try:
+        ask_to_grow(asking, "before", 5)
+        for index, leader in leaders.items():
+            until_true(
+                lambda index=index, leader=leader: (  # type: ignore[misc]
+                    leader.produce("before", index, count=3, acks=1).error_code
+                    == ErrorCode.INVALID_PARTITION_COUNT
+                ),
+                "the old number is refused",
+            )
+            assert leader.produce("before", index, count=5, acks=1).error_code == 0
+            assert len(leader.metadata("before").topics[0].partitions) == 3
+    finally:
+        cluster.resume(paused)
+    asking.answer()
+    shown(cluster, "before", 5)
 
 
 def test_a_new_partition_waits_for_leaders_on_other_brokers(cluster: KstoreCluster) -> None:
