@@ -6,6 +6,7 @@ While no user and no client id has a quota, connections know nothing of this and
 
 from __future__ import annotations
 
+import re
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,8 @@ MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = 2**31 - 1
 MAX_CLIENTS = 10_000
 PERCENT_PER_NS = 100 / 1e9
+BROKER_CLIENT = re.compile(r"broker-([0-9]{1,10})(?:-fetcher)?")
+"""The client ids by which brokers ask each other (peers.py, _fast/replica_session.pyx)."""
 
 
 class _Limit(NamedTuple):
@@ -72,6 +75,7 @@ class ClientThrottles:
     """The rates of clients that have quotas."""
 
     def __init__(self, broker: Broker, quotas: ClientQuotas) -> None:
+        self._broker = broker
         self._loop = broker.loop
         self._config = broker.config
         self._quotas = quotas
@@ -160,6 +164,8 @@ class ClientThrottles:
         """(user, client id) that share a quota with this client, and the quota. A default one holds
         for each client by itself.
         """
+        if self._is_broker(client_id):
+            return None
         quotas = self._quotas.quotas
         for entity in precedence(ANONYMOUS, client_id):
             bound = quotas.get(entity, {}).get(key)
@@ -168,6 +174,13 @@ class ClientThrottles:
                 user = ANONYMOUS if USER in kinds else None
                 return (user, client_id if CLIENT_ID in kinds else None), bound
         return None
+
+    def _is_broker(self, client_id: str) -> bool:
+        """Whether it is another broker of the cluster, whose copying has throttles of its own."""
+        if not self._config.clustered:
+            return False
+        named = BROKER_CLIENT.fullmatch(client_id)
+        return named is not None and int(named[1]) in self._broker.image.brokers
 
     def _new_rate(self) -> SampledRate:
         window_ms = self._config["quota.window.size.seconds"] * 1000

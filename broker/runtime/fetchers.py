@@ -80,9 +80,12 @@ class Fetchers:
         self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
     ) -> None:
         """Copy a partition from that broker as of that epoch, and from no other any more."""
+        cluster = self._broker.cluster
+        broker_epoch = -1 if cluster is None else cluster.broker_epoch
         known = self._followed.get(tp)
         if known is not None:
             link = known.state.link
+            link.fetcher.broker_epoch = broker_epoch
             same = (known.partition, link.leader_id, known.leader_epoch)
             if same == (partition, leader_id, leader_epoch):
                 return
@@ -90,8 +93,7 @@ class Fetchers:
         link = self._links.get(leader_id)
         if link is None:
             link = self._links[leader_id] = LeaderLink(self._broker, self, leader_id)
-        cluster = self._broker.cluster
-        link.fetcher.broker_epoch = -1 if cluster is None else cluster.broker_epoch
+        link.fetcher.broker_epoch = broker_epoch
         followed = Followed(partition, tp, leader_epoch)
         followed.state = _Progress(link, self._longest_s)
         followed.throttled = self._throttles.applies(followed)
