@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from contextlib import suppress
 
 __all__ = ["SessionFiles"]
@@ -89,6 +90,13 @@ class SessionFiles:
         finally:
             os.close(descriptor)
         return True
+
+    def kill(self, session_id: int) -> None:
+        """Kill the process of another's session, if it is still held."""
+        process = self.process(session_id)
+        if process is not None and process != os.getpid() and not self.is_dead(session_id):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
 
     def all_sessions(self) -> list[int]:
         """The sessions that there are files of."""

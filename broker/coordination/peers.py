@@ -1,8 +1,8 @@
-"""The thread by which a process of a shared LMDB store notices the others: what they change, and
-that one of them died or stands still.
+"""The threads by which a process of a shared LMDB store notices the others (what they change, and
+that one of them died or stands still), and shows up itself.
 
-It sleeps in poll(2) on the folder's inotify, on the other processes' descriptors (pidfd) and on the
-time to show up itself: it spins never. What it finds it hands to the tree.
+The first sleeps in poll(2) on the folder's inotify, on the other processes' descriptors (pidfd) and
+on the time to look again: it spins never. What it finds it hands to the tree.
 """
 
 from __future__ import annotations
@@ -40,31 +40,33 @@ class PeerWatcher:
         self._seen: dict[int, tuple[int, float]] = {}  # session -> its last touch, and since when
         self._blind = False
         self._stopping = False
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kstore-peers", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._beat, name="kstore-beat", daemon=True).start()
 
     def stop(self) -> None:
         """End the thread; from any thread, its own included."""
         self._stopping = True
+        self._ended.set()
         os.write(self._wake_write, b"!")
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
-        next_beat = 0.0
+        next_look = 0.0
         exited: set[int] = set()
         while not self._stopping:
             now = time.monotonic()
-            if now >= next_beat:
-                if now - next_beat > self._timeout_s / 2:
+            if now >= next_look:
+                if now - next_look > self._timeout_s / 2:
                     # It is this thread that stood still, maybe with the whole machine: the others
                     # have all their time from now on.
                     self._seen.clear()
-                next_beat = now + self._timeout_s / BEATS_PER_TIMEOUT
-                self._files.touch()
+                next_look = now + self._timeout_s / BEATS_PER_TIMEOUT
                 self._expire_silent(now)
             self._look_at_sessions(exited)
-            wait_ms = max(1, int((next_beat - now) * 1000))
+            wait_ms = max(1, int((next_look - now) * 1000))
             exited = self._sleep(min(wait_ms, CANT_SEE_MS) if self._blind else wait_ms)
             self._watch.drain()
             if not self._stopping:
@@ -91,7 +93,7 @@ class PeerWatcher:
             process = self._files.process(session_id)
             # A child that it forked may still hold the lock of a process that is gone.
             if process in exited or self._files.is_dead(session_id):
-                self._tree.expire(session_id)
+                self._expire(session_id)
                 self._files.remove(session_id)
             elif process is not None:
                 living.add(process)
@@ -115,9 +117,38 @@ class PeerWatcher:
             if touched != last:
                 self._seen[session_id] = (touched, now)
             elif now - since >= self._files.timeout_s(session_id):
-                self._tree.expire(session_id)
+                self._expire(session_id)
         for session_id in self._seen.keys() - set(sessions):
             del self._seen[session_id]
+
+    def _expire(self, session_id: int) -> None:
+        """End a session, which waits for whoever is in a transaction."""
+        done = threading.Event()
+        threading.Thread(target=self._make_way, args=(done,), daemon=True).start()
+        try:
+            self._tree.expire(session_id)
+        finally:
+            done.set()
+
+    def _make_way(self, done: threading.Event) -> None:
+        """Kill a process that stands still in a transaction: nobody could write until it goes on,
+        and then it would find its session ended.
+        """
+        seen: dict[int, tuple[int, float]] = {}
+        while not done.wait(self._timeout_s / BEATS_PER_TIMEOUT):
+            now = time.monotonic()
+            for session_id in self._files.all_sessions():
+                touched = self._files.touched_ns(session_id)
+                last, since = seen.get(session_id, (-1, now))
+                if touched != last:
+                    seen[session_id] = (touched, now)
+                elif now - since >= self._files.timeout_s(session_id):
+                    self._files.kill(session_id)
+
+    def _beat(self) -> None:
+        """Show up, from a thread that never waits for another process."""
+        while not self._ended.wait(self._timeout_s / BEATS_PER_TIMEOUT):
+            self._files.touch()
 
     def _close(self) -> None:
         self._watch.close()

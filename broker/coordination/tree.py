@@ -169,6 +169,8 @@ class SharedTree:
         self._open = 0
         self._lost_sessions: set[int] = set()
         self._write_lock = RLock()
+        # Not the write lock: who holds that may have to wait for another process's transaction.
+        self._telling = Lock()
         self._watches: list[_TreeWatch] = []
         self._pending: deque[WatchEvent] = deque()
         self._delivering = Lock()
@@ -249,7 +251,7 @@ class SharedTree:
 
     def catch_up(self) -> None:
         """Tell the watches what was changed since the last time, by any process."""
-        with self._write_lock:
+        with self._telling:
             with self.backend.read() as txn:
                 last = txn.last_zxid()
                 events = txn.changes_after(self._told_zxid) if last > self._told_zxid else []
@@ -260,13 +262,13 @@ class SharedTree:
     def add(self, path: str, callback: WatchCallback) -> _TreeWatch:
         """Register a watch."""
         watch = _TreeWatch(self, path, callback)
-        with self._write_lock:
+        with self._telling:
             self._watches = [*self._watches, watch]
         return watch
 
     def forget(self, watch: _TreeWatch) -> None:
         """Unregister a watch, if it is registered."""
-        with self._write_lock:
+        with self._telling:
             self._watches = [other for other in self._watches if other is not watch]
 
     def _deliver(self) -> None:

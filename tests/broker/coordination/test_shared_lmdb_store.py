@@ -20,7 +20,7 @@ from tests.reference.store_changes import Changes
 
 # It does what it is told by lines, and says what came of it.
 CHILD = """
-import sys
+import os, signal, sys
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import StoreError
 store = LmdbStore(sys.argv[1], shared=True, session_timeout_ms=int(sys.argv[2]))
@@ -35,6 +35,9 @@ for line in sys.stdin:
             store.create(path, parents=True)
         elif verb == "close":
             store.close()
+        elif verb == "stand-still":
+            with store._tree.backend.write():
+                os.kill(os.getpid(), signal.SIGSTOP)
         print("done", flush=True)
     except StoreError as error:
         print(type(error).__name__, flush=True)
@@ -134,6 +137,20 @@ def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
     assert child.line() == "changed /told"  # its watches are told to look
     assert child.does("create /ids/late") == "StoreClosedError"
     assert store.children("/ids") == []
+    store.close()
+
+
+def test_a_process_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=500)
+    child, other = start(500), start(500)
+    assert child.does("ephemeral /ids/2") == "done"
+    child.tell("stand-still /")
+    os.waitid(os.P_PID, child.process.pid, os.WSTOPPED | os.WNOWAIT)
+    store.create("/written")  # waits until it is gone
+    assert other.does("create /too") == "done"
+    assert child.process.wait(30) == -signal.SIGKILL
     store.close()
 
 
