@@ -34,6 +34,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
     parser.add_argument("--workloads", default="produce,read,copy,group", help="what clients do")
+    parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--json", action="store_true", help="a JSON object per seed")
     parser.add_argument("--trace", action="store_true", help="tell what happened, line by line")
     return parser.parse_args(arguments)
@@ -46,7 +47,10 @@ def main(arguments: list[str]) -> int:
         # Sets of strings have another order in each process otherwise.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *arguments])
+    from tests.sim.mutations import MUTATIONS
     from tests.sim.run import Options, simulate
+
+    plant = MUTATIONS[options.mutation].plant if options.mutation else None
 
     kinds = tuple(k for k in options.faults.split(",") if k and k != "none")
     settings = Options(
@@ -59,7 +63,7 @@ def main(arguments: list[str]) -> int:
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         begun = time.monotonic()
-        report = simulate(seed, settings)
+        report = simulate(seed, settings, plant)
         took = time.monotonic() - begun
         if options.trace:
             print("\n".join(report.trace))

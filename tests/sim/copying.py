@@ -98,7 +98,10 @@ class TransactionalCopy:
             outcome = "committed" if commits else "aborted"
         finally:
             self.history.transaction(name, values, outcome)
-        return after if commits else position
+        await self.client.pause(0.0, 0.04)
+        if commits:
+            return after
+        return max(await committed_offset(self.client, self._name, self.source), 0)
 
     async def _write(self, rows: list[Row], values: list[bytes]) -> None:
         parts: dict[int, list[bytes]] = {}

@@ -41,8 +41,9 @@ class Disk:
         shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*-lock"))
         return copy
 
-    def replace_by(self, copy: str) -> None:
-        """Go back to what a snapshot has: what was written since is gone."""
+    def replace_by(self, copy: str, synced: dict[str, int]) -> None:
+        """Go back to what a snapshot has: what was written and synced since is gone."""
+        self.synced = synced
         shutil.rmtree(self.folder)
         os.rename(copy, self.folder)
 

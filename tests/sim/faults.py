@@ -160,6 +160,30 @@ def _isolate(faults: Faults) -> None:
     faults.later(0.5, 8.0, network.heal)
 
 
+def _leave_behind(faults: Faults) -> None:
+    """A broker falls behind, alone or as the one that all others have lost sight of; then others, or
+    it, are killed as it comes back.
+    """
+    node = faults.victim()
+    if node is None:
+        return
+    world, network = faults.world, faults.world.network
+    world.note(f"{node.host} falls behind")
+    others = [other for other in world.nodes.values() if other is not node]
+    for other in others:
+        network.cut(node.host, other.host)
+
+    def come_back() -> None:
+        network.heal()
+        gone = [node] if faults.random.random() < 0.4 else others
+        for each in gone:
+            if each.life is not None and each.ready:
+                each.kill()
+                faults.start_again(each)
+
+    faults.later(0.5, 4.0, come_back)
+
+
 def _delay(faults: Faults) -> None:
     network = faults.world.network
     one, other = faults.two_hosts()
@@ -224,6 +248,7 @@ FAULTS: dict[str, Fault] = {
     "freeze": Fault(_freeze, 2, False, "SIGSTOP for a while"),
     "partition": Fault(_partition, 3, False, "two hosts do not hear each other, or one the other"),
     "isolate": Fault(_isolate, 2, True, "a broker and all others do not hear each other"),
+    "behind": Fault(_leave_behind, 3, True, "a broker falls behind, and those before it die"),
     "delay": Fault(_delay, 1, False, "packets between two hosts are late"),
     "reset": Fault(_reset, 2, False, "connections between two hosts break"),
     "slow-disk": Fault(_slow_disk, 1, False, "calls that wait for the disk take long"),

@@ -152,7 +152,10 @@ class Member:
     async def _consume_some(self, place: Place) -> None:
         client, epoch = self.client, self._epoch
         if self._owned.get(place, 0) < 0:
-            offset = max(await committed_offset(client, self.group, place), 0)
+            low = self.history.least_commit(self.group, place)
+            offset = await committed_offset(client, self.group, place)
+            self.history.found_commit(self.group, place, offset, low)
+            offset = max(offset, 0)
             if self._owned.get(place, 0) < 0:
                 self._owned[place] = offset
         if place not in self._owned or epoch != self._epoch:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
+MOST_OF_A_RULE = 4
 __all__ = ["RULES", "History", "Place", "Row", "Violation"]
 
 RULES = {
@@ -77,7 +78,7 @@ class History:
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
         assert rule in RULES, rule
-        if len(self.violations) < 50:
+        if sum(each.rule == rule for each in self.violations) < MOST_OF_A_RULE:
             self.violations.append(Violation(rule, sentence))
 
     # ---- producers ----
@@ -167,9 +168,13 @@ class History:
         low, high = self._commits.get((group, place), (-1, -1))
         self._commits[group, place] = (max(low, offset), max(high, offset))
 
-    def found_commit(self, group: str, place: Place, offset: int) -> None:
-        """A group's offset was asked for."""
-        low, high = self._commits.get((group, place), (-1, -1))
+    def least_commit(self, group: str, place: Place) -> int:
+        """What a group's offset is now at least; -1 where nothing was committed."""
+        return self._commits.get((group, place), (-1, -1))[0]
+
+    def found_commit(self, group: str, place: Place, offset: int, low: int) -> None:
+        """A group's offset was asked for, when ``low`` was acknowledged."""
+        high = self._commits.get((group, place), (-1, -1))[1]
         if not low <= offset <= high:
             self.break_rule(
                 "commits", f"{group} has {offset} for {place}; {low} was acknowledged, {high} sent"

@@ -32,6 +32,8 @@ class Network:
         """(from, to): nothing gets through in this direction."""
         self.delay_s: dict[tuple[str, str], float] = {}
         """(from, to): added to each delivery."""
+        self.slowness = random.choice([1, 1, 4, 20])
+        """How many times as long as in the fastest network everything takes."""
         self.give_up_s = 20.0
         """How long a sender's bytes may be stuck before its system gives the connection up."""
         self._listeners: dict[tuple[str, int], _Listener] = {}
@@ -44,7 +46,7 @@ class Network:
             return 0.00002
         slow = self.random.random() < 0.01
         base = self.random.uniform(0.0001, 0.0008) + (self.random.expovariate(50) if slow else 0.0)
-        return base + self.delay_s.get((source, target), 0.0)
+        return base * self.slowness + self.delay_s.get((source, target), 0.0)
 
     # ---- what the loop asks ----
 
@@ -165,6 +167,7 @@ class Endpoint(asyncio.Transport):
         self.protocol: Any = None
         self.closed = False
         self._gone = False
+        self._torn = False
         self._names = {"peername": peer, "sockname": local, "sslcontext": self, "socket": None}
         self._sending: deque[bytes | None] = deque()
         self._sending_bytes = 0
@@ -283,6 +286,8 @@ class Endpoint(asyncio.Transport):
     def _deliver(self, part: bytes | None) -> None:
         """Runs as the other side's process."""
         self._flying -= 1
+        if self._torn:
+            return
         if part is not None:
             self._sending_bytes -= len(part)
             if self._write_paused and self._sending_bytes < HIGH_WATER_BYTES // 2:
@@ -352,6 +357,8 @@ class Endpoint(asyncio.Transport):
         self._gone = self.closed = True
         self.network.forget(self)
         self._sending.clear()
+        # What the kernel had not sent yet, or the other side not read, may be lost with it.
+        self._torn = silently or self.network.random.random() < 0.5
         other = self.other
         problem = ConnectionResetError(104, "connection reset by peer")
         delay = self.network.latency(self.host, self.peer_host)

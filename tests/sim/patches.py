@@ -64,8 +64,12 @@ class _Random:
 
 
 @contextmanager
-def virtual_machine(loop: SimLoop, open_store: Callable[..., Any]) -> Iterator[None]:
-    """While it is entered, kstore's modules see the loop's time and the running life's world."""
+def virtual_machine(
+    loop: SimLoop, open_store: Callable[..., Any], plant: Callable[[Any], None] | None = None
+) -> Iterator[None]:
+    """While it is entered, kstore's modules see the loop's time and the running life's world;
+    ``plant`` may replace more, for mutations.
+    """
     for module in pkgutil.walk_packages(kstore.__path__, "kstore."):
         if not module.name.startswith(NOT_FOR_BROKERS):
             try:
@@ -90,6 +94,8 @@ def virtual_machine(loop: SimLoop, open_store: Callable[..., Any]) -> Iterator[N
     put(log_dir, "boot_id", _boot_id)
     put(log_maintenance.Maintenance, "_start", _start_thread)
     put(log_maintenance.Maintenance, "stop", _stop_threads)
+    if plant is not None:
+        plant(put)
     try:
         yield
     finally:
@@ -136,7 +142,10 @@ def _copy(module: types.ModuleType) -> Any:
 
 def _make_broker(*given: Any) -> Broker:
     broker = Broker(*given)
-    current_life().made.append(broker)  # type: ignore[union-attr]
+    life = current_life()
+    assert life is not None
+    life.made.append(broker)
+    broker.table.replication.clock = lambda: int(life.loop.time() * 1000)
     return broker
 
 

@@ -73,7 +73,7 @@ class IdempotentProducer:
             if not await self._send_window():
                 await self.client.pause()
             elif self.client.random.random() < 0.7:
-                await self.client.pause(0.0, 0.1)
+                await self.client.pause(0.0, 0.2)
         self.done = True
 
     async def _begin(self) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import traceback
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
@@ -58,10 +58,10 @@ class Report(NamedTuple):
     counts: dict[str, int]
 
 
-def simulate(seed: int, options: Options) -> Report:
-    """Run one simulation."""
+def simulate(seed: int, options: Options, plant: Callable[[Any], None] | None = None) -> Report:
+    """Run one simulation; ``plant`` puts a bug into kstore (mutations.py)."""
     history = History()
-    with new_world(seed) as world:
+    with new_world(seed, plant) as world:
         run = _Run(world, history, options)
         driver = world.loop.create_task(run.drive())
         try:
@@ -267,8 +267,9 @@ class _Run:
             )
         if "group" in self.options.workloads:
             for place in self.places:
+                low = self.history.least_commit(GROUP, place)
                 found = await committed_offset(admin, GROUP, place)
-                self.history.found_commit(GROUP, place, found)
+                self.history.found_commit(GROUP, place, found, low)
         for place in (*self.places, *copies):
             replicas = {node.host: local_batches(node, place) for node in self.world.brokers()}
             self.history.check_replicas(place, replicas)
@@ -285,5 +286,5 @@ def cluster_settings(world: World, brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": str(min(brokers, 3)),
         "transaction.state.log.replication.factor": str(min(brokers, 3)),
         "transaction.state.log.min.isr": "2",
-        "replica.lag.time.max.ms": "3000",
+        "replica.lag.time.max.ms": "1000",
     }

@@ -10,7 +10,8 @@ import shutil
 import signal
 import tempfile
 import traceback
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import kstore.broker.app as app
 from kstore.broker.runtime.broker import Broker
 from kstore.config import BrokerConfig
+from kstore.errors import KafkaError
 from tests.sim.disk import Disk
 from tests.sim.loop import Life, SimLoop, current_life
 from tests.sim.network import Network
@@ -80,12 +82,13 @@ class _TraceLog(logging.Handler):
             told += f": {record.exc_info[1]!r}"
             if record.exc_info[2] is not None:
                 told += "".join(traceback.format_tb(record.exc_info[2])[-3:])
-            self._world.loop.problems.append(f"{name} says: {told}")
+            if not isinstance(record.exc_info[1], KafkaError | OSError):
+                self._world.loop.problems.append(f"{name} says: {told}")
         self._world.note(f"{name} says: {told}")
 
 
 @contextmanager
-def new_world(seed: int) -> Iterator[World]:
+def new_world(seed: int, plant: Callable[[Any], None] | None = None) -> Iterator[World]:
     """A world in a folder of its own, in memory where there is some."""
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="kstore-sim-", dir=base)
@@ -95,7 +98,7 @@ def new_world(seed: int) -> Iterator[World]:
     logger.addHandler(handler)
     propagated, logger.propagate = logger.propagate, False
     try:
-        with virtual_machine(world.loop, world.store.open):
+        with virtual_machine(world.loop, world.store.open, plant):
             try:
                 yield world
             finally:
@@ -110,10 +113,12 @@ def new_world(seed: int) -> Iterator[World]:
 
 def _end(world: World) -> None:
     """Let every task go, without a word."""
+    warnings.simplefilter("ignore", RuntimeWarning)
     for life in world.lives:
         life.dead = False
         for task in life.tasks:
             if not task.done():
+                # Their `finally` clauses want to wait for what never comes.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):
                     task.get_coro().close()  # type: ignore[union-attr]
@@ -208,10 +213,10 @@ class Node:
         """
         life = self.life
         assert life is not None
-        copy = self.disk.snapshot()
+        copy, synced = self.disk.snapshot(), dict(self.disk.synced)
         life.dead = True
         _let_go(life)
-        self.disk.replace_by(copy)
+        self.disk.replace_by(copy, synced)
         lost = self.disk.lose_unsynced() if power_loss else 0
         how = f"loses power and {lost} unsynced bytes" if power_loss else "is killed"
         self.world.note(f"{life.name} {how}")
