@@ -1,0 +1,231 @@
+"""Planted bugs: for each rule of the checkers at least one change of kstore's code that breaks it.
+A checker that does not notice its bug is worth nothing; test_mutations.py runs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import kstore.broker.runtime.group_commit as group_commit
+import kstore.broker.runtime.image_updates as image_updates
+import kstore.broker.runtime.markers as markers
+import kstore.broker.runtime.shards as shards
+import kstore.broker.state.consumer_reconcile as consumer_reconcile
+import kstore.broker.state.election as election
+import kstore.broker.state.group_shard as group_shard
+import kstore.broker.state.offsets as offsets
+import kstore.log.log_dir as log_dir
+import kstore.log.recovery as recovery
+from kstore.broker.runtime.controller import Controller
+from kstore.broker.runtime.fetchers import Fetchers
+from kstore.broker.state.follower import Cut
+
+from tests.sim.loop import current_life
+
+__all__ = ["MUTATIONS", "Mutation"]
+
+Put = Callable[[Any, str, Any], None]
+"""Replaces an attribute for the time of a simulation."""
+
+
+class Mutation(NamedTuple):
+    """A planted bug, the rule that it breaks, and the simulation in which that shows."""
+
+    plant: Callable[[Put], None]
+    rule: str
+    arguments: str
+    """Of `python -m tests.sim`."""
+    explanation: str
+
+
+def _commit_alone(put: Put) -> None:
+    class Alone(image_updates.Partition):
+        def lead(self, epoch: int, version: int, nodes: Any, isr: Any, now_ms: Any = None) -> None:
+            life = current_life()
+            me = (int(life.name.removeprefix("broker").partition(".")[0]),) if life else isr
+            super().lead(epoch, version, me, me, now_ms)
+
+        def configure(self, **given: Any) -> None:
+            super().configure(**given | {"min_insync_replicas": 1})
+
+    put(image_updates, "Partition", Alone)
+
+
+def _any_replica_leads(put: Put) -> None:
+    clean = election.after_change
+
+    def after_change(partition: Any, alive: Any, leaving: Any = (), **given: Any) -> Any:
+        if partition.leader in alive and partition.leader not in leaving:
+            return clean(partition, alive, leaving, **given)
+        others = tuple(each for each in partition.replicas[::-1] if each != partition.leader)
+        careless = partition._replace(
+            isr=(*others, partition.leader), replicas=(*others, partition.leader)
+        )
+        found = clean(careless, alive, leaving, **given)
+        return None if found is None else found._replace(replicas=partition.replicas)
+
+    put(election, "after_change", after_change)
+
+
+def _same_epoch(put: Put) -> None:
+    next_state = election._next
+
+    def same(partition: Any, leader: int, isr: Any) -> Any:
+        found = next_state(partition, leader, isr)
+        return None if found is None else found._replace(leader_epoch=partition.leader_epoch)
+
+    put(election, "_next", same)
+
+
+def _no_truncation(put: Put) -> None:
+    import kstore.broker.runtime.fetchers as fetchers
+
+    put(fetchers, "cut_at_divergence", lambda own, leaders, start, end: Cut(end))
+
+
+def _answer_before_sync(put: Put) -> None:
+    def wait(self: Any, appended: Any, done: Any) -> None:
+        self._loop.call_soon(done, True)
+
+    put(group_commit.GroupCommit, "wait", wait)
+
+
+def _forgotten_producers(put: Put) -> None:
+    def forget(log: Any, offset: int) -> None:
+        log.core.producers.clear()
+
+    put(recovery, "restore_producers", forget)
+    put(log_dir, "restore_producers", forget)
+
+
+def _high_watermark_back(put: Put) -> None:
+    class Back(image_updates.Partition):
+        """Takes the high watermark back whenever its in-sync replicas change."""
+
+        def isr_applied(self, *given: Any) -> None:
+            super().isr_applied(*given)
+            self.log.core.set_high_watermark(max(self.high_watermark - 5, 0))
+
+    put(image_updates, "Partition", Back)
+
+
+def _wrong_marker(put: Put) -> None:
+    write = markers.write_marker
+
+    def careless(broker: Any, place: Any, *given: Any, committed: bool, **more: Any) -> int:
+        if place.topic != "copies" or place.partition != 0:
+            return write(broker, place, *given, committed=committed, **more)
+        return write(broker, place, *given, committed=not committed, **more)
+
+    put(markers, "write_marker", careless)
+
+
+def _offsets_of_aborted(put: Put) -> None:
+    end = offsets.Offsets.replay_transaction_end
+
+    def always(self: Any, producer_id: int, *, committed: bool) -> None:
+        end(self, producer_id, committed=True)
+
+    put(offsets.Offsets, "replay_transaction_end", always)
+
+
+def _two_owners(put: Put) -> None:
+    advance = consumer_reconcile._advance
+
+    def greedy(member: Any, goal: Any, owned: Any) -> Any:
+        return advance(member, goal._replace(is_owned=lambda topic, index: False), owned)
+
+    put(consumer_reconcile, "_advance", greedy)
+    # The checker of the simulation is to find it, not the broker's own.
+    put(group_shard.GroupShard, "_check", lambda self: None)
+
+
+def _lost_commits(put: Put) -> None:
+    replay = shards.GroupPartition._replay
+
+    def forgetful(self: Any, record: Any) -> None:
+        key = record.key
+        is_commit = (
+            key is not None and not record.batch.is_control and key[:2] in (b"\0\0", b"\0\1")
+        )
+        if not (is_commit and record.offset % 3 == 0):
+            replay(self, record)
+
+    put(shards.GroupPartition, "_replay", forgetful)
+
+
+def _no_failover(put: Put) -> None:
+    async def look_away(self: Any) -> None:
+        return
+
+    put(Controller, "_take_brokers", look_away)
+
+
+def _no_fetchers(put: Put) -> None:
+    def follow(self: Any, tp: Any, partition: Any, leader_id: int, epoch: int) -> None:
+        raise ZeroDivisionError("planted")
+
+    put(Fetchers, "follow", follow)
+
+
+CLUSTER = "--brokers 3 --workloads produce,read"
+MUTATIONS: dict[str, Mutation] = {
+    "answer-before-sync": Mutation(
+        _answer_before_sync, "acknowledged", "--flush always --faults power --workloads produce",
+        "acks=all is answered before the record is on the disk",
+    ),
+    "any-replica-leads": Mutation(
+        _any_replica_leads, "acknowledged", f"{CLUSTER} --faults behind,kill",
+        "a replica that is not in sync may be elected",
+    ),
+    "commit-alone": Mutation(
+        _commit_alone, "acknowledged", f"{CLUSTER} --faults behind,kill",
+        "a leader's high watermark does not wait for its followers",
+    ),
+    "commit-alone-read": Mutation(
+        _commit_alone, "offset_reused", f"{CLUSTER} --faults behind,kill",
+        "consumers read what followers do not have",
+    ),
+    "high-watermark-back": Mutation(
+        _high_watermark_back, "high_watermark", f"{CLUSTER} --faults kill,freeze",
+        "a change of the ISR takes the high watermark back",
+    ),
+    "same-epoch": Mutation(
+        _same_epoch, "one_leader", f"{CLUSTER} --faults behind,kill",
+        "an election does not raise the leader epoch",
+    ),
+    "no-truncation": Mutation(
+        _no_truncation, "prefixes", f"{CLUSTER} --faults behind,kill",
+        "a follower keeps what its leader does not have",
+    ),
+    "forgotten-producers": Mutation(
+        _forgotten_producers, "duplicate", "--faults kill,reset --workloads produce",
+        "a restart forgets what producers wrote last",
+    ),
+    "wrong-marker": Mutation(
+        _wrong_marker, "atomic", "--faults reset --seconds 5 --workloads produce,copy",
+        "a transaction's end is another on one partition",
+    ),
+    "offsets-of-aborted": Mutation(
+        _offsets_of_aborted, "exactly_once", "--faults reset --seconds 5 --workloads produce,copy",
+        "an aborted transaction's offsets are taken over",
+    ),
+    "two-owners": Mutation(
+        _two_owners, "one_owner", "--faults reset --workloads produce,group",
+        "a partition is given away before its owner has let it go",
+    ),
+    "lost-commits": Mutation(
+        _lost_commits, "commits", "--faults kill --workloads produce,group",
+        "some commits are passed over when a coordinator loads",
+    ),
+    "no-failover": Mutation(
+        _no_failover, "liveness", f"{CLUSTER} --faults kill --seconds 8",
+        "the controller does not see brokers come and go",
+    ),
+    "defect": Mutation(
+        _no_fetchers, "crash", f"{CLUSTER} --faults none --seconds 1",
+        "a defect raises what nobody expects",
+    ),
+}  # fmt: skip
+"""Every planted bug by its name."""
