@@ -1,0 +1,166 @@
+"""Three real brokers, each in a rack of its own: the in-sync replicas as brokers stand still and
+come back, what acks=all asks of them, and who is sent to another broker.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from kstore._fast.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.wire import read_frame
+
+pytestmark = pytest.mark.slow
+TIMEOUT_S = 60
+NUMBERS = count(1)
+PRODUCE, FETCH = 0, 1
+SETTINGS = {
+    "replica.lag.time.max.ms": "1000",
+    "kstore.coordination.session.timeout.ms": "60000",  # who stands still stays in the cluster
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "offsets.topic.num.partitions": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
+    made = KstoreCluster(tmp_path_factory.mktemp("cluster"), 0, overrides=SETTINGS)
+    for node_id in (1, 2, 3):
+        made.add(node_id, {"broker.rack": f"rack{node_id}"})
+    with made:
+        yield made
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no test before has used, nor this one when it ran before."""
+    return f"t{next(NUMBERS)}"
+
+
+def ask(cluster: KstoreCluster, node_id: int, api_key: int, version: int, request: Any) -> Any:
+    """One broker's answer."""
+    host, port = cluster.brokers[node_id].bootstrap.split(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(encode_request(request, version, 1, "test"))
+        return decode_response(read_frame(connection), APIS[api_key].response, version)[1]
+
+
+def write(cluster: KstoreCluster, node_id: int, topic: str, *, timeout_ms: int = 30_000) -> Any:
+    """The answer for one record with acks=all, and the endpoints beside it."""
+    data = PartitionProduceData(index=0, records=build_batch([b"v"]))
+    asked = ProduceRequest(
+        acks=-1, timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )  # fmt: skip
+    response = ask(cluster, node_id, PRODUCE, 12, asked)
+    return response.responses[0].partition_responses[0], response.node_endpoints
+
+
+def read(cluster: KstoreCluster, node_id: int, topic: str, offset: int, rack: str = "") -> Any:
+    """The answer for a consumer of that rack, and the endpoints beside it."""
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topic_id = cluster.topic(topic).topic_id
+    asked = FetchRequest(
+        max_wait_ms=0, rack_id=rack, topics=[FetchTopic(topic_id=topic_id, partitions=[part])]
+    )
+    response = ask(cluster, node_id, FETCH, 17, asked)
+    return response.responses[0].partitions[0], response.node_endpoints
+
+
+def test_the_isr_follows_what_followers_do_and_acks_all_the_isr(
+    cluster: KstoreCluster, topic: str
+) -> None:
+    me = cluster.wait_for_controller()  # it has to run, as it decides
+    near, far = {1, 2, 3} - {me}
+    replicas = {0: (me, near, far)}
+    cluster.create_topic(topic, replicas=replicas, configs={"min.insync.replicas": "2"})
+    cluster.wait_for_leader(topic)
+    assert write(cluster, me, topic)[0].error_code == 0
+    try:
+        cluster.pause(far)
+        assert write(cluster, me, topic)[0].error_code == 0  # once it is out of the ISR
+        until(lambda: cluster.isr(topic, node_id=me) == {me, near}, "one is out of the ISR")
+        cluster.pause(near)
+        answer, _ = write(cluster, me, topic, timeout_ms=300)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        until(lambda: cluster.isr(topic, node_id=me) == {me}, "the leader is alone")
+        answer, _ = write(cluster, me, topic)
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    finally:
+        cluster.resume()
+    cluster.wait_for_isr(topic, {1, 2, 3})
+    answer, _ = write(cluster, me, topic)
+    assert (answer.error_code, answer.base_offset) == (0, 3)
+
+
+def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(
+    cluster: KstoreCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, replicas={0: (2, 3)})
+    cluster.wait_for_leader(topic)
+    host, port = cluster.brokers[2].bootstrap.split(":")
+    for node_id in (1, 3):  # one that has no replica, and one that follows
+        answer, [endpoint] = write(cluster, node_id, topic)
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 0)
+        assert (endpoint.node_id, endpoint.host, endpoint.port) == (2, host, int(port))
+    answer, [endpoint] = read(cluster, 1, topic, 0)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, endpoint.node_id, endpoint.rack) == (2, 2, "rack2")
+
+
+def test_consumers_read_in_their_rack(cluster: KstoreCluster, topic: str) -> None:
+    cluster.create_topic(topic, replicas={0: (1, 2, 3)})
+    cluster.wait_for_leader(topic)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for each in range(100):
+        producer.produce(topic, str(each))
+    assert producer.flush(TIMEOUT_S) == 0
+    until(
+        lambda: read(cluster, 1, topic, 0, "rack3")[0].preferred_read_replica == 3,
+        "the leader knows that broker 3 has the first record",
+    )
+    assert read(cluster, 1, topic, 0, "rack1")[0].preferred_read_replica == -1
+    until(
+        lambda: read(cluster, 3, topic, 0)[0].high_watermark == 100,
+        "the follower has heard of what is committed, with nothing new to copy",
+    )
+    assert read(cluster, 3, topic, 0)[0].error_code == 0
+    assert consumed(cluster, topic, "rack3", 100) == [str(each) for each in range(100)]
+
+
+def consumed(cluster: KstoreCluster, topic: str, rack: str, count: int) -> list[str]:
+    """So many records, as an unmodified client of that rack reads them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "x",
+            "client.rack": rack,
+            "enable.auto.commit": False,
+        }
+    )
+    found: list[str] = []
+
+    def poll() -> bool:
+        for message in consumer.consume(100, 0.2):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            found.append(message.value().decode())
+        return len(found) >= count
+
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        until(poll, f"{count} records of {topic}")
+    finally:
+        consumer.close()
+    return found
