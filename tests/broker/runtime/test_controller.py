@@ -173,7 +173,8 @@ def test_a_proposal_is_refused_for_what_is_wrong_with_it() -> None:
         assert await error_of(fewer, leader_epoch=5) == ErrorCode.NOT_CONTROLLER
         assert await error_of(fewer, state_version=-1) == ErrorCode.INVALID_UPDATE_VERSION
         await cluster.settle()
-        assert await error_of([follower.node_id]) == ErrorCode.INVALID_REQUEST
+        assert await error_of([]) == ErrorCode.INVALID_REQUEST
+        assert await error_of([leader.node_id] * 2) == ErrorCode.INVALID_REQUEST
         response = await follower.propose("t", 0, everybody[:2])
         assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
         epoch, leader.epoch = leader.epoch, 0
@@ -185,6 +186,23 @@ def test_a_proposal_is_refused_for_what_is_wrong_with_it() -> None:
         assert await error_of(everybody) == ErrorCode.INELIGIBLE_REPLICA
         follower.epoch = epoch
         assert await error_of(everybody) == ErrorCode.NONE
+
+    run(story)
+
+
+def test_a_leader_that_wants_out_of_the_isr_is_replaced_from_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        leader = cluster.leader("t", 0)
+        others = [node for node in cluster.nodes if node != leader.node_id]
+        response = await leader.propose("t", 0, others)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NEW_LEADER_ELECTED
+        await cluster.settle()
+        state = cluster.controller.state.topics["t"].partitions[0]
+        assert state.leader in others
+        assert set(state.isr) == set(others)
+        assert leader.hosted["t", 0].leader == state.leader
 
     run(story)
 
