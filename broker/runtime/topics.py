@@ -7,10 +7,12 @@ clients are api/topics.py's.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime import znodes
 from kstore.broker.runtime.partition_nodes import max_partition_epoch
 from kstore.broker.runtime.slices import Slices
@@ -208,7 +210,12 @@ class Topics:
             self._lead(topic, new.total_count)
             first = len(topic.partitions)
             grown = _grown(topic, added)
-            grown = await self._in_store(lambda: znodes.add_partitions(self._store, grown, first))
+            try:
+                add = functools.partial(znodes.add_partitions, self._store, grown, first)
+                grown = await self._in_store(add)
+            except StoreError:
+                self._lead(topic, first)  # the next attempt, or the next start, begins once more
+                raise
             await self._open(grown, first)
             self._image.put_topic(grown)
             self._image.raise_partition_epoch(grown.partitions[-1].partition_epoch)
