@@ -21,7 +21,7 @@ from kstore.broker.runtime.replica_throttles import ReplicaThrottles
 from kstore.broker.state.follower import BackOff, Cut, cut_at_divergence, cut_out_of_range
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log.errors import LogError
-from kstore.log.retention import restart
+from kstore.log.retention import delete_before, restart
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -199,7 +199,7 @@ class Fetchers:
             followed.state.start_is_moving = False
             try:
                 kept = followed.partition.log
-                kept.delete_before(min(offset, kept.high_watermark))
+                delete_before(kept, min(offset, kept.high_watermark), durable=False)
             except (LogError, OSError) as problem:
                 fetcher.hold(followed)
                 self.failed(fetcher, followed, problem)

@@ -80,8 +80,11 @@ def _drop_first(log: Log, segments: list[LogSegment]) -> None:
     log.note_dirty()
 
 
-def delete_before(log: Log, offset: int) -> None:
-    """Move the log start offset to ``offset`` and delete what lies wholly before it."""
+def delete_before(log: Log, offset: int, *, durable: bool = True) -> None:
+    """Move the log start offset to ``offset`` and delete what lies wholly before it.
+
+    ``durable``: it stays so after a crash. Not where somebody would say it again.
+    """
     core = log.core
     with log.swapping, core:
         if offset > core.high_watermark:
@@ -92,7 +95,10 @@ def delete_before(log: Log, offset: int) -> None:
         core.epochs.truncate_from_start(offset)
         core.producers.drop_aborted_before(offset)
         _drop_first(log, core.segments[: _before_start(log)])
-    log.log_dir.checkpoint(log)
+    if durable:
+        log.log_dir.checkpoint(log)
+    else:
+        log.note_dirty()
     log.tail.wake()
 
 
