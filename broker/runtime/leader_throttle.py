@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore._fast.partition_table import Partition
-from kstore.broker.runtime.replica_throttles import NO_RATE, named_replica, rate_set
-from kstore.broker.state.rates import SampledRate
+from kstore.broker.runtime.replica_throttles import NO_RATE, named_replica, new_rate, rate_set
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
@@ -24,7 +23,7 @@ class LeaderThrottle:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._rate = NO_RATE
-        self._measured = SampledRate()
+        self._measured = new_rate(broker)
         self._throttled: set[Partition] = set()
 
     def look(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.leader_throttle import LeaderThrottle
 
-__all__ = ["NO_RATE", "ReplicaThrottles", "named_replica", "rate_set"]
+__all__ = ["NO_RATE", "ReplicaThrottles", "named_replica", "new_rate", "rate_set"]
 
 SIDE = "follower"
 NO_RATE = -1
@@ -34,7 +34,7 @@ class ReplicaThrottles:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._rate = NO_RATE
-        self._measured = SampledRate()
+        self._measured = new_rate(broker)
         self._leader: LeaderThrottle | None = None
         self._timer: asyncio.TimerHandle | None = broker.loop.call_later(LOOK_S, self._look)
 
@@ -104,6 +104,12 @@ class ReplicaThrottles:
 
     def _is_named(self, followed: Followed) -> bool:
         return named_replica(self._broker, SIDE, followed.key.topic, followed.key.partition)
+
+
+def new_rate(broker: Broker) -> SampledRate:
+    """A rate measured as is set for replication."""
+    window_ms = broker.config["replication.quota.window.size.seconds"] * 1000
+    return SampledRate(broker.config["replication.quota.window.num"], window_ms)
 
 
 def rate_set(broker: Broker, side: str) -> int:

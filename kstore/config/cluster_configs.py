@@ -13,7 +13,7 @@ PROTOCOL_VERSIONS = ("4.2", "4.3")
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING = ConfigType.STRING
-_HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 CLUSTER_CONFIGS = (
     ConfigDef(
@@ -81,6 +81,15 @@ CLUSTER_CONFIGS = (
     ConfigDef(
         "replica.socket.timeout.ms", _INT, 30_000,
         "How long a follower waits for its leader's answer before it connects anew.", _HIGH,
+    ),
+    ConfigDef(
+        "replication.quota.window.num", _INT, 11,
+        "How many samples the rates of throttled replication are measured over.",
+        _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "replication.quota.window.size.seconds", _INT, 1,
+        "How long each sample of the rates of throttled replication is.", _LOW, at_least(1),
     ),
     ConfigDef(
         "controlled.shutdown.enable", _BOOLEAN, True,

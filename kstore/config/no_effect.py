@@ -144,8 +144,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         (
             _row("alter.log.dirs.replication.quota.window.num", _INT, 11, at_least(1)),
             _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, at_least(1)),
-            _row("replication.quota.window.num", _INT, 11, at_least(1)),
-            _row("replication.quota.window.size.seconds", _INT, 1, at_least(1)),
         ),
     ),
     (
@@ -181,10 +179,15 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "it is about replication between brokers, which comes with the cluster",
+        "one connection copies all that another broker leads, and the system sizes its buffer",
         (
             _row("num.replica.fetchers", _INT, 1, at_least(1), _CLUSTER_WIDE),
             _row("replica.socket.receive.buffer.bytes", _INT, 65_536),
+        ),
+    ),
+    (
+        "brokers reach each other as clients reach them, and PLAINTEXT is what there is so far",
+        (
             _row(
                 "security.inter.broker.protocol",
                 _STRING,

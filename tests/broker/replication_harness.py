@@ -43,6 +43,8 @@ CONFIG: dict[str, Any] = {
     "replica.fetch.backoff.ms": 100,
     "replica.socket.timeout.ms": 30_000,
     "kstore.flush.policy": "interval",
+    "replication.quota.window.num": 11,
+    "replication.quota.window.size.seconds": 1,
 }
 
 
