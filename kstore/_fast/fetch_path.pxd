@@ -28,6 +28,7 @@ cdef class FetchRequest(Slot):
     cdef int64_t found_bytes
     cdef bint urgent                        # something that is answered at once
     cdef object timer
+    cdef bint look_again(self) except -1
     cdef int finish(self) except -1
     cdef int unpark(self) except -1
 

@@ -164,18 +164,28 @@ cdef class FetchRequest(Slot):
     """
 
     cdef int check(self) except -1:
-        if self.done:
-            return 0
-        self.path.look(self)
-        if self.urgent or self.found_bytes >= self.min_bytes:
+        if not self.done and self.look_again() and (
+                self.urgent or self.found_bytes >= self.min_bytes):
             self.finish()
         return 0
 
     def expire(self):
         """The longest wait is over: answer with what there is."""
-        if not self.done:
-            self.path.look(self)
+        if not self.done and self.look_again():
             self.finish()
+
+    cdef bint look_again(self) except -1:
+        """Whether it can still be answered. If not, its connection ends, and nobody else is kept
+        from being woken.
+        """
+        try:
+            self.path.look(self)
+        except Exception as problem:
+            self.path.report(f"a fetch cannot be answered: {problem!r}")
+            self.unpark()
+            self.sink.abandon(self)
+            return False
+        return True
 
     cdef int finish(self) except -1:
         cdef AnswerBuffer out
