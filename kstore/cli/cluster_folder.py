@@ -75,10 +75,16 @@ class BrokerFolder:
         return None
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start its process, detached from this one; its ready line comes on stdout."""
+        """Start its process, detached from this one; its ready line comes on stdout.
+
+        Settings in the environment are left out: they would be the same for all brokers.
+        """
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
+        command = [sys.executable, "-P", "-m", "kstore", "serve", str(self.properties), "--json"]
         with open(self.log, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kstore", "serve", str(self.properties), "--json"],
+                command,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

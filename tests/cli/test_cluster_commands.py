@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kstore.cli.app import run
 from kstore.cli.cluster_folder import ClusterFolder
 from tests.conformance.broker_process import free_ports
 
@@ -100,32 +101,42 @@ def test_a_broker_that_was_started_by_hand_belongs_to_the_cluster(cluster: Shell
         assert by_hand.wait(60) == 0
 
 
-def test_settings_are_given_to_every_broker(cluster: Shell) -> None:
+def test_settings_are_given_to_every_broker(
+    cluster: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KSTORE_LISTENERS", "PLAINTEXT://localhost:1")  # would be all brokers' own
     cluster("start", "-n", "1", "-p", str(free_ports(1)), "--override", "num.partitions=7")
     assert ClusterFolder(cluster.folder).broker(1).config()["num.partitions"] == 7
 
 
-def test_what_can_not_be_is_one_sentence(cluster: Shell, tmp_path: Path) -> None:
+def test_what_can_not_be_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cluster"
+
+    def cluster(*arguments: str, code: int) -> str:
+        assert run(["cluster", *arguments, "--dir", str(folder)]) == code
+        return capsys.readouterr().err
+
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} for broker 1 can't be had" in cluster(
             "start", "-n", "1", "-p", str(port), code=1
         )
-    assert not cluster.folder.exists()
+    assert not folder.exists()
     assert "holds no cluster" in cluster("status", code=1)
     assert "holds no cluster" in cluster("stop", code=1)
     assert "num.partitions" in cluster("start", "--override", "num.partitions=no", code=2)
     assert "is not KEY=VALUE" in cluster("start", "--override", "num.partitions", code=2)
-    file = tmp_path / "cluster"
-    file.write_text("in the way")
+    folder.write_text("in the way")
     assert "Not a directory" in cluster("start", "-p", str(free_ports(3)), code=1)
-    file.unlink()
 
 
 def test_a_broker_that_can_not_start_ends_the_others(cluster: Shell) -> None:
     cluster("start", "-n", "2", "-p", str(free_ports(2)))
     cluster("stop")
-    properties = cluster.folder / "broker2" / "server.properties"
+    one, other = ClusterFolder(cluster.folder).brokers()
+    properties = other.properties
     with properties.open("a") as file:
         file.write("log.segment.bytes=no\n")
     assert "log.segment.bytes" in cluster("start", code=2)
@@ -133,3 +144,4 @@ def test_a_broker_that_can_not_start_ends_the_others(cluster: Shell) -> None:
     problem = cluster("start", code=1)
     assert "can't start" in problem
     assert "belongs to broker 2, and this is broker 1" in problem
+    assert one.pid() is None
