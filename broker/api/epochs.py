@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.list_offsets import check_leader
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.partition_nodes import read_node
 from kstore.broker.state.topic_rules import TopicError, check_name
 from kstore.errors import ErrorCode
@@ -67,10 +68,32 @@ async def handle_leader_epoch_for_partition(
     """The prior partitions of each, from its node in the store: what OffsetForLeaderEpoch says of
     those epochs is what a group has to have read before it reads the partition.
     """
-    answer: LeaderEpochForPartitionResponse = await broker.run_blocking(
-        lambda: _priors(broker.store, request)
-    )
+    try:
+        answer: LeaderEpochForPartitionResponse = await broker.run_blocking(
+            lambda: _priors(broker.store, request)
+        )
+    except StoreError as problem:
+        broker.report(f"the store can't say which partitions were there before: {problem}")
+        return _unanswered(request, ErrorCode.REQUEST_TIMED_OUT)
     return answer
+
+
+def _unanswered(
+    request: LeaderEpochForPartitionRequest, code: int
+) -> LeaderEpochForPartitionResponse:
+    """The same error for every partition."""
+    return LeaderEpochForPartitionResponse(
+        topics=[
+            LeaderEpochForPartitionTopicResult(
+                name=topic.name,
+                partitions=[
+                    LeaderEpochForPartitionResult(partition_index=index, error_code=code)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _priors(

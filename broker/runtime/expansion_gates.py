@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.partition_nodes import PartitionNode, read_node
 from kstore.broker.state.ordered_expansion import UNKNOWN, TopicGates
 from kstore.errors import ErrorCode, KafkaError
@@ -55,7 +56,10 @@ class ExpansionGates:
         """
         if self._stale():
             async with self._reading:
-                await self._read()
+                try:
+                    await self._read()
+                except StoreError as problem:  # the next request tries again
+                    self._broker.report(f"partitions that were added are held back: {problem}")
         if self._unknown() and (self._asking is None or self._asking.done()):
             self._asking = self._spawn(self._ask())
 

@@ -157,17 +157,9 @@ def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
     return found
 
 
-def create_topic(
-    store: Store,
-    topic: TopicImage,
-    *,
-    guards: Sequence[Op] = (),
-    controller_epoch: int = CONTROLLER_EPOCH,
-) -> TopicImage:
-    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError.
-
-    Returns it with the partition epochs that it got. ``guards`` are further operations of the same
-    multi, which fails if one of them does; so in all writes here that take them.
+def create_topic(store: Store, topic: TopicImage) -> TopicImage:
+    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError. Returns
+    it with the partition epochs that it got.
     """
     path = f"{TOPICS}/{topic.name}"
     config_path = f"{TOPIC_CONFIGS}/{topic.name}"
@@ -177,9 +169,9 @@ def create_topic(
     def ops_from(first_epoch: int) -> list[Op]:
         nonlocal made
         made = _with_epochs(topic, 0, first_epoch)
-        ops: list[Op] = [*guards, Create(path, topic_node(topic)), Create(f"{path}/partitions")]
+        ops: list[Op] = [Create(path, topic_node(topic)), Create(f"{path}/partitions")]
         for index, partition in enumerate(made.partitions):
-            ops += create_ops(f"{path}/partitions/{index}", partition, controller_epoch)
+            ops += create_ops(f"{path}/partitions/{index}", partition, CONTROLLER_EPOCH)
         exists = store.exists(config_path)
         return [*ops, Set(config_path, node) if exists else Create(config_path, node)]
 
@@ -187,14 +179,7 @@ def create_topic(
     return made
 
 
-def begin_expansion(
-    store: Store,
-    topic: TopicImage,
-    added: Sequence[Sequence[int]],
-    *,
-    guards: Sequence[Op] = (),
-    controller_epoch: int = CONTROLLER_EPOCH,
-) -> TopicImage:
+def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[int]]) -> TopicImage:
     """Assign replicas to new partitions, and bump the leader epochs of those that are there
     (KIP-253), in one multi. BadVersionError where a partition's state has changed meanwhile.
 
@@ -202,26 +187,19 @@ def begin_expansion(
     partitions; whoever finds the expansion unfinished (`read_expansions`) begins it once more.
     """
     path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = [*guards, Set(path, topic_node(topic, added))]
+    ops: list[Op] = [Set(path, topic_node(topic, added))]
     bumped = []
     for index, known in enumerate(topic.partitions):
         version = known.state_version
         new = known._replace(leader_epoch=known.leader_epoch + 1, state_version=version + 1)
         state = f"{path}/partitions/{index}/state"
-        ops.append(Set(state, state_node(new, controller_epoch), version))
+        ops.append(Set(state, state_node(new, CONTROLLER_EPOCH), version))
         bumped.append(new)
     store.multi(ops)
     return topic._replace(partitions=tuple(bumped))
 
 
-def add_partitions(
-    store: Store,
-    topic: TopicImage,
-    first: int,
-    *,
-    guards: Sequence[Op] = (),
-    controller_epoch: int = CONTROLLER_EPOCH,
-) -> TopicImage:
+def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
     """Write the partitions from index first on of a topic that has grown; returns it with their
     partition epochs, and the leader epochs that the others had before `begin_expansion`.
     """
@@ -232,17 +210,17 @@ def add_partitions(
     def ops_from(first_epoch: int) -> list[Op]:
         nonlocal grown
         grown = _with_epochs(topic, first, first_epoch, priors)
-        ops: list[Op] = [*guards, Set(path, topic_node(topic))]
+        ops: list[Op] = [Set(path, topic_node(topic))]
         for index in range(first, len(topic.partitions)):
             folder = f"{path}/partitions/{index}"
-            ops += create_ops(folder, grown.partitions[index], controller_epoch)
+            ops += create_ops(folder, grown.partitions[index], CONTROLLER_EPOCH)
         return ops
 
     multi_with_epochs(store, len(topic.partitions) - first, ops_from)
     return grown
 
 
-def delete_topic(store: Store, topic: TopicImage, *, guards: Sequence[Op] = ()) -> int:
+def delete_topic(store: Store, topic: TopicImage) -> int:
     """Remove a topic with its partitions and configs, all or nothing, and note that its logs are
     to be deleted. Returns the partition epoch that stands for the deletion.
     """
@@ -251,7 +229,7 @@ def delete_topic(store: Store, topic: TopicImage, *, guards: Sequence[Op] = ()) 
     node = _json({"version": 1, "topic_id": encode_id(topic.topic_id)})
 
     def ops_from(_: int) -> list[Op]:
-        ops: list[Op] = list(guards)
+        ops: list[Op] = []
         for index in range(len(topic.partitions)):
             ops += [
                 Delete(f"{path}/partitions/{index}/state"),

@@ -17,9 +17,9 @@ from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import (
     BadVersionError,
-    Check,
     Create,
     NodeExistsError,
+    NoNodeError,
     Op,
     Set,
     Store,
@@ -29,6 +29,7 @@ from kstore.broker.runtime.partition_nodes import (
     PARTITION_EPOCH,
     PartitionNode,
     max_partition_epoch,
+    multi_with_epochs,
     prepare_epochs,
     read_node,
 )
@@ -114,16 +115,12 @@ def test_a_refused_write_takes_no_number(store: Store) -> None:
     made = znodes.create_topic(store, topic("a"))
     with pytest.raises(NodeExistsError):
         znodes.create_topic(store, topic("a"))
-    store.create("/controller_epoch", b"1")
-    stale = [Check("/controller_epoch", 7)]
+    with pytest.raises(NoNodeError):
+        znodes.add_partitions(store, topic("b", 2), 1)
+    with pytest.raises(NoNodeError):
+        znodes.delete_topic(store, topic("b"))
     with pytest.raises(BadVersionError):
-        znodes.create_topic(store, topic("b"), guards=stale)
-    with pytest.raises(BadVersionError):
-        znodes.begin_expansion(store, made, [(1,)], guards=stale)
-    with pytest.raises(BadVersionError):
-        znodes.add_partitions(store, made._replace(partitions=(NEW, NEW)), 1, guards=stale)
-    with pytest.raises(BadVersionError):
-        znodes.delete_topic(store, made, guards=stale)
+        multi_with_epochs(store, 1, lambda first: [Set("/brokers/topics/a", b"", 7)])
     assert max_partition_epoch(store) == 1
     assert znodes.read_topics(store) == [made]
 

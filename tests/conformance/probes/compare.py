@@ -72,7 +72,7 @@ def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _
     if isinstance(value, list):
         if field == "partitions" and all(isinstance(item, int) for item in value):
             return sorted(value)  # a set
-        rows = [row for row in value if ours(_label(row))]
+        rows = [row for row in value if ours(_label(row)) and not _is_own_setting(row, field)]
         return _by_label([plain(row, field, ours=ours) for row in rows])
     return _REPLACED[field](value) if field in _REPLACED else _bytes_as_text(value)
 
@@ -94,6 +94,10 @@ _LABELS = (
     "name", "api_key", "topic", "topic_name", "group_id", "transactional_id", "resource_name",
     "partition_index", "partition", "index", "key", "member_id",
 )  # fmt: skip
+
+
+def _is_own_setting(row: Any, field: str) -> bool:
+    return field == "configs" and _label(row).startswith("kstore.")
 
 
 def _label(row: Any) -> str:
