@@ -279,5 +279,7 @@ def _described_partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[node for node in partition.replicas if node not in alive],
+        offline_replicas=[
+            node for node in partition.replicas if node not in alive or node in partition.offline
+        ],
     )

@@ -204,4 +204,5 @@ def _partition_image(known: PartitionImage, state: UpdateMetadataPartition) -> P
         isr=tuple(state.isr),
         partition_epoch=state.partition_epoch,
         state_version=state.state_version,
+        offline=tuple(state.offline_replicas),
     )

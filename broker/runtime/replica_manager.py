@@ -9,6 +9,7 @@ broker, is refused. Copying from leaders is runtime/fetchers.py's, the image ima
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -271,6 +272,9 @@ class ReplicaManager:
         if partition is not None and partition.log is not None:
             return partition
         place = TopicPartition(topic.topic_name, index)
+        why = self._broker.descriptors.refuse_logs(1)
+        if why is not None:
+            raise OSError(errno.EMFILE, why)
         found = replicas.topic_id(place)
         if found is not None and found != topic.topic_id:
             replicas.put_aside(topic.topic_name, index)

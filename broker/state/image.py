@@ -60,6 +60,8 @@ class PartitionImage(NamedTuple):
     """Replicas that a reassignment under way brings, and takes away."""
     prior_leader_epochs: tuple[tuple[int, int], ...] = ()
     """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
+    offline: tuple[int, ...] = ()
+    """Replicas that can't serve, on brokers that may be alive."""
 
 
 class TopicImage(NamedTuple):

@@ -24,6 +24,7 @@ cdef enum:
     LISTENER_NOT_FOUND = 72
     NOT_ASKED = -0x7FFFFFFF - 1
     PARTITION_EPOCH_TAG = 23200
+    OFFLINE = 9                             # its place in a PartitionImage
 
 
 def encode_topics(topics, errors, int version, int operations, set alive=None, brokers=()):
@@ -92,10 +93,12 @@ cdef int put_partition(
     put_nodes(out, <tuple?>partition[3], flexible)
     room(out, 20)
     if version >= FIRST_OFFLINE:
-        if alive is None or alive.issuperset(partition[2]):
+        if alive is None or not partition[OFFLINE] and alive.issuperset(partition[2]):
             put_count(out, 0, flexible)
         else:
-            offline = tuple([node for node in partition[2] if node not in alive])
+            known = partition[OFFLINE]
+            offline = tuple(
+                [node for node in partition[2] if node not in alive or node in known])
             put_nodes(out, offline, flexible)
             room(out, 16)
     if flexible and epoch >= 0:

@@ -150,13 +150,15 @@ async def test_records_are_deleted_once_the_followers_have_deleted_them(folder: 
 async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
     async with opened(folder) as broker:
         replicas: dict[str, Any] = {"replicas": [ME, OTHER, THIRD], "isr": [ME]}
+        failed_disk = known(ME, index=2, offline_replicas=[OTHER, THIRD], **replicas)
         await broker.replica_manager.update_metadata(
-            metadata(known(ME, **replicas), known(THIRD, 4, index=1, **replicas))
+            metadata(known(ME, **replicas), known(THIRD, 4, index=1, **replicas), failed_disk)
         )
         answer = await described(broker, 13)
         assert answer.controller_id == OTHER
         assert [node.node_id for node in answer.brokers] == [ME, OTHER]
-        first, second = answer.topics[0].partitions
+        first, second, third = answer.topics[0].partitions
+        assert third.offline_replicas == [OTHER, THIRD], "of which one is alive"
         assert (first.error_code, first.leader_id, first.offline_replicas) == (0, ME, [THIRD])
         assert (second.error_code, second.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
         assert (second.leader_epoch, second.replica_nodes) == (4, [ME, OTHER, THIRD])
@@ -170,8 +172,9 @@ async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
         pages = handle_describe_topic_partitions(
             broker, DescribeTopicPartitionsRequest(), ctx(75)
         ).topics[0]
-        assert [p.leader_id for p in pages.partitions] == [ME, -1]
-        assert [p.offline_replicas for p in pages.partitions] == [[THIRD], [THIRD]]
+        assert [p.leader_id for p in pages.partitions] == [ME, -1, ME]
+        offline = [p.offline_replicas for p in pages.partitions]
+        assert offline == [[THIRD], [THIRD], [OTHER, THIRD]]
 
 
 def test_whatever_only_the_controller_answers_can_be_refused_in_all_its_versions() -> None:

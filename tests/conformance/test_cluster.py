@@ -271,6 +271,8 @@ def test_metadata_tells_which_replicas_are_offline(whole: KstoreCluster, topic: 
     (partition,) = whole.topic(topic).partitions
     assert set(partition.replicas) == {1, 2, 3}
     assert partition.offline_replicas == (gone,)
+    whole.start(gone)
+    until(lambda: whole.topic(topic).partitions[0].offline_replicas == (), "it is back")
 
 
 def test_a_stopped_cluster_comes_back_with_everything(whole: KstoreCluster, topic: str) -> None:
