@@ -287,7 +287,8 @@ cdef class Connection(Outbox):
 
     cdef int close_answer(self, Slot slot) except -1:
         cdef AnswerBuffer out = slot.held
-        if self.quotas is not None and out is not None and isinstance(slot, FetchRequest):
+        if (self.quotas is not None and out is not None and isinstance(slot, FetchRequest)
+                and (<FetchRequest>slot).replica_id < 0):
             end_answer(out, slot.start)
             self.charge(
                 FETCH, load_int32(out.data + slot.start), out, slot.start + 8 + slot.flexible)
@@ -348,7 +349,7 @@ cdef class Connection(Outbox):
             return self.fail(f"its Fetch request of version {head.api_version} is malformed")
         if parked is None:
             end_answer(out, start)
-            if self.quotas is not None:
+            if self.quotas is not None and not self.plane.fetch.from_follower:
                 self.charge(
                     FETCH, load_int32(out.data + start), out, start + 8 + head.flexible_answer)
             return self.queue_answer(out)

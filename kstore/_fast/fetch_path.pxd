@@ -45,6 +45,7 @@ cdef class FetchPath:
     # to a rate (runtime/leader_throttle.py); None while there is none
     cdef public object throttle
     cdef dict waiting                       # FetchRequest -> None
+    cdef bint from_follower                 # of the request at hand: no quota of clients is for it
     # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
     # request.
     cdef FetchRequest handle(

@@ -261,6 +261,7 @@ cdef class FetchPath:
         if r.bad:
             return None
         self.requests += 1
+        self.from_follower = request.replica_id >= 0
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
         error = self.open_session(request)

@@ -306,6 +306,40 @@ def test_followers_that_are_read_from_hear_of_the_high_watermark_at_once(plane: 
     assert only(response).high_watermark == 1
 
 
+class Quotas:
+    """Nobody may have anything."""
+
+    def __init__(self) -> None:
+        self.charged: list[int] = []
+
+    def begin(self) -> int:
+        return 0
+
+    def spent(self, connection: Any, began: int) -> None: ...
+
+    def charge(self, connection: Any, api_key: int, size: int) -> int:
+        self.charged.append(api_key)
+        return 100
+
+
+def test_no_quota_of_clients_holds_a_follower_back(plane: Plane) -> None:
+    append(plane, 1)
+    charged = {}
+    for node in (NEAR, -1):
+        client = plane.client()
+        quotas = client.connection.quotas = Quotas()
+        call(client, 16, 0, node=node)
+        client = plane.client()
+        client.connection.quotas = quotas
+        client.send(FETCH, 16, request(16, 1, node=node, max_wait_ms=500, min_bytes=1))
+        charged[node] = quotas
+    append(plane, 1)
+    committed(plane, 2)
+    plane.loop.turn()
+    assert charged[NEAR].charged == []
+    assert charged[-1].charged == [FETCH, FETCH]
+
+
 # ---- sessions ----
 
 
