@@ -155,7 +155,8 @@ class ClusterMember:
             self._changed.clear()
             try:
                 await self._look()
-            except StoreClosedError:
+            except StoreClosedError as problem:
+                log.info("%s", problem)
                 await self._start_over()
             except StoreUnavailableError as problem:
                 self._broker.report(f"the coordination store does not answer: {problem}")
@@ -169,6 +170,8 @@ class ClusterMember:
 
     async def _look(self) -> None:
         view = await self._in_store(lambda: registration.read_view(self._store))
+        if self.registered and self.node_id not in view.broker_ids:
+            raise StoreClosedError(f"somebody has deleted the node of broker {self.node_id}")
         self._take_over_brokers(view)
         if self.controller is not None and not self.controller.active:
             await self._resign()

@@ -201,6 +201,20 @@ def test_a_lost_session_fences_and_begins_anew(machine: Machine) -> None:
     run(story())
 
 
+def test_a_registration_that_somebody_deleted_is_made_again(machine: Machine) -> None:
+    async def story() -> None:
+        (first,) = await started(machine, 1)
+        old_epoch = first.broker_epoch
+        machine.root.delete("/brokers/ids/1")
+        await until(lambda: first.registered and first.broker_epoch > old_epoch)
+        assert machine.fenced == [1]
+        assert machine.root.children("/brokers/ids") == ["1"]
+        await until(lambda: first.is_controller)
+        await first.close()
+
+    run(story())
+
+
 def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) -> None:
     async def story() -> None:
         (first,) = await started(machine, 1)
