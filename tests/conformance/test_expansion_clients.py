@@ -1,0 +1,128 @@
+"""Unmodified clients and a topic that grows: none is disturbed, and with `kstore.ordered.expansion`
+a consumer of the consumer protocol reads what was written before first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker.topic_client import TopicClient
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import until
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    with KstoreBroker(tmp_path_factory.mktemp("growth"), overrides=SETTINGS) as running:
+        yield running
+
+
+def consumer(broker: KstoreBroker, topic: str, **more: Any) -> Any:
+    from confluent_kafka import Consumer
+
+    made = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+        | more
+    )
+    made.subscribe([topic])
+    return made
+
+
+def producer(broker: KstoreBroker, **more: Any) -> Any:
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": broker.bootstrap, "topic.metadata.refresh.interval.ms": 500}
+    return Producer(settings | {"linger.ms": 0} | more)
+
+
+def poll_until(reader: Any, seen: list[tuple[int, bytes]], done: Callable[[], bool]) -> None:
+    """Let the consumer read until there is enough."""
+
+    def enough() -> bool:
+        message = reader.poll(0.05)
+        if message is not None and message.error() is None:
+            seen.append((message.partition(), message.value()))
+        return done()
+
+    until(enough, f"all is read, not only {len(seen)}", pause_s=0)
+
+
+def write(made: Any, topic: str, values: list[str], partitions: list[int]) -> None:
+    for place, value in enumerate(values):
+        made.produce(topic, value, partition=partitions[place % len(partitions)])
+    assert made.flush(60) == 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_clients_go_on_while_a_topic_grows(broker: KstoreBroker, protocol: str) -> None:
+    """Leader epochs are begun for it; a producer with idempotence loses and doubles nothing."""
+    topic = f"grows-{protocol}"
+    client = TopicClient(broker)
+    client.create(topic, 2)
+    made = producer(broker, **{"enable.idempotence": True})
+    reader = consumer(broker, topic, **{"group.protocol": protocol})
+    seen: list[tuple[int, bytes]] = []
+    wanted: list[str] = []
+    try:
+        for count in (3, 4, 6):
+            values = [f"{count}-{number}" for number in range(200)]
+            for value in values[:100]:
+                made.produce(topic, value, key=value)
+            client.grow(topic, count)
+            for value in values[100:]:
+                made.produce(topic, value, key=value)
+            assert made.flush(60) == 0
+            wanted.extend(values)
+            poll_until(reader, seen, lambda: len(seen) >= len(wanted))
+        until(lambda: len(made.list_topics(topic).topics[topic].partitions) == 6, "all are known")
+        write(made, topic, ["last"] * 6, list(range(6)))
+        poll_until(
+            reader, seen, lambda: {part for part, v in seen if v == b"last"} == set(range(6))
+        )
+    finally:
+        reader.close()
+    assert sorted(v.decode() for _, v in seen if v != b"last") == sorted(wanted)
+
+
+def test_an_unmodified_consumer_reads_in_order_across_an_expansion(
+    broker: KstoreBroker,
+) -> None:
+    topic = "ordered"
+    client = TopicClient(broker)
+    client.create(topic, 2, kstore_ordered_expansion="true")
+    made = producer(broker)
+    old = [f"old-{number}" for number in range(500)]
+    write(made, topic, old, [0, 1])
+    client.grow(topic, 4)
+    until(lambda: len(made.list_topics(topic).topics[topic].partitions) == 4, "all are known")
+    new = [f"new-{number}" for number in range(500)]
+    write(made, topic, new, [2, 3])
+    reader = consumer(broker, topic, **{"group.protocol": "consumer"})
+    seen: list[tuple[int, bytes]] = []
+    try:
+        poll_until(reader, seen, lambda: len(seen) >= len(old) + len(new))
+    finally:
+        reader.close()
+    parts = [part for part, _ in seen]
+    assert sorted(value.decode() for _, value in seen) == sorted(old + new)
+    assert set(parts[: len(old)]) == {0, 1}, "what was written before comes first"
+    assert set(parts[len(old) :]) == {2, 3}
