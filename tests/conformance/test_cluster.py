@@ -221,7 +221,7 @@ def test_any_broker_makes_grows_and_deletes_topics(whole: KstoreCluster, topic: 
 def set_config(
     cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str, value: str
 ) -> None:
-    """By hand: librdkafka looks for a broker of its own choice, and can't set what is all brokers'."""
+    """By hand: librdkafka asks a broker of its own choice, and can't set what is all brokers'."""
     resource = AlterConfigsResource(
         resource_type=kind.value,
         resource_name=of,
