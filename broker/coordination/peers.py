@@ -83,9 +83,10 @@ class PeerWatcher:
 
     def _look_at_sessions(self, exited: set[int]) -> None:
         """End the sessions of dead processes; watch the processes of the others."""
+        own = set(self._tree.own_sessions)  # before the others: one that begins now is in both
         with self._tree.backend.read() as txn:
             sessions = txn.sessions()
-        self._tree.note_lost(self._tree.own_sessions - set(sessions))
+        self._tree.note_lost(own - set(sessions))
         others = [each for each in sessions if each not in self._tree.own_sessions]
         living: set[int] = set()
         self._blind = False

@@ -10,11 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kstore.broker.coordination.lmdb_store import CHANGES_KEPT, LmdbStore
+from kstore.broker.coordination.peers import PeerWatcher
 from kstore.broker.coordination.store import StoreClosedError, StoreLockedError, WatchEvent
 from tests.reference.store_changes import Changes
 
@@ -278,3 +282,20 @@ def test_killed_writers_leave_a_tree_that_others_use(
         time.sleep(0.01)
     assert store.children("/ids") == []
     store.close()
+
+
+def test_a_session_that_begins_while_its_process_looks_round_is_not_lost() -> None:
+    """The list of all was read before it began, and compared with the process's own after that."""
+    lost: list[set[int]] = []
+    tree: Any = SimpleNamespace(own_sessions=set(), note_lost=lost.append)
+
+    @contextmanager
+    def read() -> Iterator[Any]:
+        yield SimpleNamespace(sessions=list)
+        tree.own_sessions.add(2)
+
+    tree.backend = SimpleNamespace(read=read)
+    watcher: Any = PeerWatcher.__new__(PeerWatcher)
+    watcher._tree, watcher._processes = tree, {}
+    watcher._look_at_sessions(set())
+    assert lost == [set()]
