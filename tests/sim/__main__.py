@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
-import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from tests.sim.faults import FAULTS
 
@@ -35,6 +38,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
     parser.add_argument("--workloads", default="produce,read,copy,group", help="what clients do")
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
+    parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")
     parser.add_argument("--json", action="store_true", help="a JSON object per seed")
     parser.add_argument("--trace", action="store_true", help="tell what happened, line by line")
     return parser.parse_args(arguments)
@@ -48,7 +52,7 @@ def main(arguments: list[str]) -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *arguments])
     from tests.sim.mutations import MUTATIONS
-    from tests.sim.run import Options, simulate
+    from tests.sim.run import Options
 
     plant = MUTATIONS[options.mutation].plant if options.mutation else None
 
@@ -60,22 +64,42 @@ def main(arguments: list[str]) -> int:
         flush=options.flush,
         workloads=tuple(options.workloads.split(",")),
     )
+    seeds = range(options.seed, options.seed + options.seeds)
     failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        begun = time.monotonic()
-        report = simulate(seed, settings, plant)
-        took = time.monotonic() - begun
+    for report in _reports(seeds, settings, plant, options.jobs):
         if options.trace:
             print("\n".join(report.trace))
         if options.json:
-            print(json.dumps(report._asdict() | {"took_s": round(took, 2)}))
+            print(json.dumps(report._asdict()), flush=True)
         else:
-            verdict = "FAILED" if report.violations else "ok"
-            print(f"seed {seed}: {verdict} in {took:.1f} s, {report.digest}, {report.counts}")
-            for violation in report.violations:
-                print(f"  {violation}")
+            _tell(report)
         failed += bool(report.violations)
+        if options.until and any(v.startswith(options.until) for v in report.violations):
+            break
+    if options.seeds > 1 and not options.json:
+        print(f"{options.seeds} seeds, {failed} failed")
     return 1 if failed else 0
+
+
+def _reports(seeds: range, settings: Any, plant: Any, jobs: int) -> Iterator[Any]:
+    """A report per seed, as they are there."""
+    from tests.sim.run import simulate
+
+    if jobs <= 1:
+        for seed in seeds:
+            yield simulate(seed, settings, plant)
+        return
+    # Each process starts anew, and ends after some seeds: nothing of one seed is left to the next.
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
+        yield from pool.imap_unordered(partial(simulate, options=settings, plant=plant), seeds)
+
+
+def _tell(report: Any) -> None:
+    verdict = "FAILED" if report.violations else "ok"
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(report.counts.items()))
+    print(f"seed {report.seed}: {verdict}, {report.digest}, {counts}", flush=True)
+    for violation in report.violations:
+        print(f"  {violation}")
 
 
 if __name__ == "__main__":

@@ -161,9 +161,7 @@ def _isolate(faults: Faults) -> None:
 
 
 def _leave_behind(faults: Faults) -> None:
-    """A broker falls behind, alone or as the one that all others have lost sight of; then others, or
-    it, are killed as it comes back.
-    """
+    """The others lose sight of a broker; then they, or it, are killed as it comes back."""
     node = faults.victim()
     if node is None:
         return

@@ -25,7 +25,6 @@ RULES = {
     "exactly_once": "each input of a transactional copy is in its output once",
     "one_owner": "a partition has one owner in a group at a time",
     "commits": "an acknowledged commit of a group's offset is not lost",
-    "key_order": "records of a key are consumed in their order across an expansion",
     "liveness": "once the faults are over, everything goes on",
     "crash": "no task of a broker ends with an exception that nobody expects",
 }
@@ -73,7 +72,6 @@ class History:
         self._outputs: dict[bytes, int] = defaultdict(int)
         self._owners: dict[tuple[str, Place], str] = {}
         self._commits: dict[tuple[str, Place], tuple[int, int]] = {}
-        self._last_of_key: dict[tuple[str, bytes], int] = {}
 
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
@@ -179,13 +177,6 @@ class History:
             self.break_rule(
                 "commits", f"{group} has {offset} for {place}; {low} was acknowledged, {high} sent"
             )
-
-    def consumed_key(self, group: str, key: bytes, number: int) -> None:
-        """A group processed the record of a key with this number."""
-        last = self._last_of_key.get((group, key), -1)
-        if number < last:
-            self.break_rule("key_order", f"{group} got {number} of {key!r} after {last}")
-        self._last_of_key[group, key] = max(last, number)
 
     # ---- the end ----
 

@@ -12,6 +12,7 @@ import kstore.broker.runtime.image_updates as image_updates
 import kstore.broker.runtime.markers as markers
 import kstore.broker.runtime.shards as shards
 import kstore.broker.state.consumer_reconcile as consumer_reconcile
+import kstore.broker.state.controller_events as controller_events
 import kstore.broker.state.election as election
 import kstore.broker.state.group_shard as group_shard
 import kstore.broker.state.offsets as offsets
@@ -19,8 +20,6 @@ import kstore.log.log_dir as log_dir
 import kstore.log.recovery as recovery
 from kstore.broker.runtime.controller import Controller
 from kstore.broker.runtime.fetchers import Fetchers
-from kstore.broker.state.follower import Cut
-
 from tests.sim.loop import current_life
 
 __all__ = ["MUTATIONS", "Mutation"]
@@ -69,19 +68,27 @@ def _any_replica_leads(put: Put) -> None:
 
 
 def _same_epoch(put: Put) -> None:
-    next_state = election._next
+    change = controller_events._change
 
-    def same(partition: Any, leader: int, isr: Any) -> Any:
-        found = next_state(partition, leader, isr)
-        return None if found is None else found._replace(leader_epoch=partition.leader_epoch)
+    def same(state: Any, topic: str, index: int, before: Any, new: Any) -> Any:
+        made = change(state, topic, index, before, new)
+        return made._replace(image=made.image._replace(leader_epoch=before.leader_epoch))
 
-    put(election, "_next", same)
+    put(controller_events, "_change", same)
 
 
 def _no_truncation(put: Put) -> None:
-    import kstore.broker.runtime.fetchers as fetchers
+    cut_as_told = Fetchers._cut
 
-    put(fetchers, "cut_at_divergence", lambda own, leaders, start, end: Cut(end))
+    def keep(self: Any, fetcher: Any, followed: Any, cut: Any, why: str) -> None:
+        kept = followed.partition.log
+        if cut.restart or cut.offset >= kept.log_end_offset:
+            cut_as_told(self, fetcher, followed, cut, why)
+            return
+        kept.core.epochs.assign_epoch(followed.partition.leader_epoch, cut.offset)
+        fetcher.release(followed)
+
+    put(Fetchers, "_cut", keep)
 
 
 def _answer_before_sync(put: Put) -> None:
@@ -169,7 +176,7 @@ def _no_fetchers(put: Put) -> None:
     put(Fetchers, "follow", follow)
 
 
-CLUSTER = "--brokers 3 --workloads produce,read"
+CLUSTER = "--brokers 3 --workloads produce,read --seconds 12"
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-sync": Mutation(
         _answer_before_sync, "acknowledged", "--flush always --faults power --workloads produce",
@@ -183,9 +190,11 @@ MUTATIONS: dict[str, Mutation] = {
         _commit_alone, "acknowledged", f"{CLUSTER} --faults behind,kill",
         "a leader's high watermark does not wait for its followers",
     ),
-    "commit-alone-read": Mutation(
-        _commit_alone, "offset_reused", f"{CLUSTER} --faults behind,kill",
-        "consumers read what followers do not have",
+    "answer-before-sync-read": Mutation(
+        _answer_before_sync,
+        "offset_reused",
+        "--flush always --faults power --workloads produce,read",
+        "an offset that was lost with the power is given to another record",
     ),
     "high-watermark-back": Mutation(
         _high_watermark_back, "high_watermark", f"{CLUSTER} --faults kill,freeze",
@@ -220,11 +229,11 @@ MUTATIONS: dict[str, Mutation] = {
         "some commits are passed over when a coordinator loads",
     ),
     "no-failover": Mutation(
-        _no_failover, "liveness", f"{CLUSTER} --faults kill --seconds 8",
+        _no_failover, "liveness", f"{CLUSTER} --faults kill",
         "the controller does not see brokers come and go",
     ),
     "defect": Mutation(
-        _no_fetchers, "crash", f"{CLUSTER} --faults none --seconds 1",
+        _no_fetchers, "crash", f"{CLUSTER} --faults none",
         "a defect raises what nobody expects",
     ),
 }  # fmt: skip

@@ -70,6 +70,7 @@ def simulate(seed: int, options: Options, plant: Callable[[Any], None] | None = 
             history.break_rule("liveness", str(problem))
         for problem_ in world.loop.problems:
             history.break_rule("crash", problem_)
+        world.note(f"{len(world.loop.problems)} problems")
         world.note(f"{world.loop.steps} steps")
         trace = tuple(world.trace)
         digest = hashlib.sha256("\n".join(trace).encode()).hexdigest()[:16]

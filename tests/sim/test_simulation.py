@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import subprocess
 import sys
@@ -12,22 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def simulate(*arguments: str) -> list[dict[str, Any]]:
-    """Run `python -m tests.sim` and return a report per seed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--json", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+from tests.sim.running import run_simulations
 
 
 def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
@@ -39,27 +22,35 @@ def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
 
 
 def test_one_broker_with_every_fault() -> None:
-    assert_good(simulate("--seed", "0", "--seeds", "6"))
+    assert_good(run_simulations("--seed", "0", "--seeds", "4"))
 
 
 @pytest.mark.slow
-def test_one_broker_with_fresh_seeds() -> None:
+def test_three_brokers_with_every_fault() -> None:
+    cluster = ("--brokers", "3", "--seconds", "12")
+    assert_good(run_simulations("--seed", "0", "--seeds", "3", *cluster), *cluster)
+
+
+@pytest.mark.slow
+def test_fresh_seeds() -> None:
     seed = str(random.randrange(1000, 1 << 31))
-    assert_good(simulate("--seed", seed, "--seeds", "4"))
+    cluster = ("--brokers", "3", "--seconds", "12")
+    assert_good(run_simulations("--seed", seed, "--seeds", "2"))
+    assert_good(run_simulations("--seed", seed, "--seeds", "2", *cluster), *cluster)
 
 
 def test_a_seed_does_the_same_again() -> None:
-    first = simulate("--seed", "5", "--seconds", "8")
-    again = simulate("--seed", "5", "--seconds", "8")
+    first = run_simulations("--seed", "5", "--seconds", "8")
+    again = run_simulations("--seed", "5", "--seconds", "8")
     assert first[0]["digest"] == again[0]["digest"]
     assert first[0]["trace"] == again[0]["trace"]
-    assert first[0]["digest"] != simulate("--seed", "6", "--seconds", "8")[0]["digest"]
+    assert first[0]["digest"] != run_simulations("--seed", "6", "--seconds", "8")[0]["digest"]
 
 
 def test_help_shows_an_example() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "tests.sim", "--help"],
-        cwd=ROOT,
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,

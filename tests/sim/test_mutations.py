@@ -1,0 +1,28 @@
+"""Each checker notices the bug that was planted for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.history import RULES
+from tests.sim.mutations import MUTATIONS
+from tests.sim.running import run_simulations
+
+SEEDS = 16
+"""A planted bug shows in most seeds, but not in all: so many are tried."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_a_planted_bug_is_found(name: str) -> None:
+    mutation = MUTATIONS[name]
+    reports = run_simulations(
+        "--mutation", name, "--until", mutation.rule, "--seed", "1", "--seeds", str(SEEDS),
+        *mutation.arguments.split(),
+    )  # fmt: skip
+    found = [line for report in reports for line in report["violations"]]
+    assert any(line.startswith(mutation.rule + ":") for line in found), found
+
+
+def test_every_rule_has_a_planted_bug() -> None:
+    assert {mutation.rule for mutation in MUTATIONS.values()} == set(RULES)
