@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from kstore.broker.coordination.liveness import SessionFiles
-from kstore.broker.coordination.store import StoreLockedError, WatchEvent
+from kstore.broker.coordination.store import StoreLockedError, StoreUnavailableError, WatchEvent
 from kstore.broker.coordination.tree import (
     Backend,
     Node,
@@ -156,14 +156,16 @@ class _LmdbBackend(Backend):
         """``shared_timeout_ms``: 0 for a store that this process has to itself."""
         shared = shared_timeout_ms > 0
         os.makedirs(path, exist_ok=True)
+        self._path = path
         self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         sessions = os.path.join(path, SESSIONS)
         self.files = SessionFiles(sessions, shared_timeout_ms) if shared else None
         self.peers: PeerWatcher | None = None
         self.on_close: Callable[[], object] | None = None
         try:
-            self._env = lmdb.open(path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True)
-            self._env.reader_check()  # forgets the readers of dead processes
+            with self._told():
+                self._env = lmdb.open(path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True)
+                self._env.reader_check()  # forgets the readers of dead processes
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -171,18 +173,28 @@ class _LmdbBackend(Backend):
     @contextmanager
     def read(self) -> Iterator[_LmdbTransaction]:
         """See Backend."""
-        with self._env.begin() as txn:
+        with self._told(), self._env.begin() as txn:
             yield _LmdbTransaction(txn)
 
     @contextmanager
     def write(self) -> Iterator[_LmdbTransaction]:
         """See Backend."""
-        with self._env.begin(write=True) as txn:
+        with self._told(), self._env.begin(write=True) as txn:
             yield _LmdbTransaction(txn)
         if self.files is not None:
             # LMDB lets readers see a commit only after its last write to a file: what wakes the
             # others has to come after that.
             os.pwrite(self._lock_file, b"!", 0)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What LMDB can't do (the disk is full, say) is told as the store's own error."""
+        try:
+            yield
+        except lmdb.Error as error:
+            raise StoreUnavailableError(
+                f"the coordination store {self._path} can't be used: {error}; check its disk"
+            ) from error
 
     def dead_sessions(self) -> list[int]:
         """The sessions in the tree whose processes are gone."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore._fast.notify import Watch
+from kstore.broker.coordination.store import StoreUnavailableError
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.liveness import SessionFiles
@@ -64,13 +65,16 @@ class PeerWatcher:
                     # have all their time from now on.
                     self._seen.clear()
                 next_look = now + self._timeout_s / BEATS_PER_TIMEOUT
-                self._expire_silent(now)
-            self._look_at_sessions(exited)
+                with suppress(StoreUnavailableError):  # a full disk, say: the next look tries again
+                    self._expire_silent(now)
+            with suppress(StoreUnavailableError):
+                self._look_at_sessions(exited)
             wait_ms = max(1, int((next_look - now) * 1000))
             exited = self._sleep(min(wait_ms, CANT_SEE_MS) if self._blind else wait_ms)
             self._watch.drain()
             if not self._stopping:
-                self._tree.catch_up()  # a dying process may not have had time to wake us
+                with suppress(StoreUnavailableError):
+                    self._tree.catch_up()  # a dying process may not have had time to wake us
         self._close()
 
     def _sleep(self, timeout_ms: int) -> set[int]:

@@ -257,6 +257,9 @@ class ClusterMember:
             except StoreError as problem:
                 log.debug("no new session yet: %s", problem)
                 await asyncio.sleep(RETRY_S)
+            except Exception as problem:  # a defect, as in _follow
+                log.error("a new session failed, and is tried again", exc_info=problem)
+                await asyncio.sleep(AFTER_DEFECT_S)
 
     def _fence(self) -> None:
         if not self.registered:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kstore.broker.coordination.lmdb_store import LmdbStore
-from kstore.broker.coordination.store import StoreLockedError
+from kstore.broker.coordination.store import StoreLockedError, StoreUnavailableError
 
 CHILD = """
 import sys
@@ -63,3 +63,17 @@ def test_a_closed_store_can_be_opened_again(tmp_path: Path) -> None:
     again = LmdbStore(tmp_path)
     assert again.exists("/a")
     again.close()
+
+
+def test_a_store_that_can_not_grow_says_so_and_goes_on_when_it_can(tmp_path: Path) -> None:
+    store = LmdbStore(tmp_path)
+    store.create("/small", b"1")
+    environment = store._tree.backend._env  # type: ignore[attr-defined]
+    environment.set_mapsize(200_000)
+    with pytest.raises(StoreUnavailableError, match=r"can't be used: .*MDB_MAP_FULL"):
+        store.create("/large", b"x" * 1_000_000)
+    assert not store.exists("/large")
+    environment.set_mapsize(10_000_000)
+    store.create("/large", b"x" * 1_000_000)
+    assert store.get("/small") == (b"1", 0)
+    store.close()
