@@ -7,10 +7,10 @@ to carry out, the others the controller's.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
+from kstore.broker.api.forwarding import carried_out
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
 from kstore.protocol.cluster_control import (
     AlterPartitionRequest,
@@ -126,9 +126,7 @@ async def handle_envelope(
         (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal,
     )
     try:
-        response = resolve_handler(row)(broker, message, asked)
-        if isawaitable(response):
-            response = await response
+        response = await carried_out(resolve_handler(row))(broker, message, asked)
     except KafkaError as problem:
         return EnvelopeResponse(error_code=problem.code)
     frame = encode_response(response, version, header.correlation_id)

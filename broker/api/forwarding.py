@@ -9,12 +9,15 @@ in the form of its request.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
 from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kstore.broker.api.without_controller import failed
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.config_watch import TOPICS, reload
 from kstore.broker.runtime.features import FEATURE_NODE
 from kstore.broker.runtime.to_controller import ask_controller
@@ -23,7 +26,7 @@ from kstore.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["configs_to_controller", "to_controller", "when_ready"]
+__all__ = ["carried_out", "configs_to_controller", "to_controller", "when_ready"]
 
 CHANGED_BY = {49: {"/config/clients"}, 57: {FEATURE_NODE}}
 """What APIs change that brokers keep: who has asked here finds it changed here."""
@@ -35,8 +38,26 @@ READY_S = 20.0
 """How long a client's request waits for the broker to know the cluster."""
 
 
+def carried_out(handler: Handler) -> Callable[[Broker, Any, RequestContext], Awaitable[Any]]:
+    """The handler, and an answer where the coordination store fails under it: what was asked for
+    may or may not have happened.
+    """
+
+    async def run(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        try:
+            response = handler(broker, request, ctx)
+            return await response if isawaitable(response) else response
+        except StoreError as problem:
+            words = f"The coordination store failed, and it is not known what was done: {problem}"
+            broker.report(f"a request of {ctx.client_id}: {words}")
+            return failed(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, words)
+
+    return run
+
+
 def to_controller(handler: Handler) -> Handler:
     """The handler where this broker is the controller; elsewhere the request is handed on."""
+    here = carried_out(handler)
 
     async def hand_on(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         response = await _ask(broker, request, ctx)
@@ -44,13 +65,14 @@ def to_controller(handler: Handler) -> Handler:
         if wait_ms and broker.throttles is not None and ctx.connection is not None:
             broker.throttles.hold(ctx.connection, wait_ms)
         if ctx.api_key in CHANGED_BY:
-            await reload(broker, CHANGED_BY[ctx.api_key])
+            with suppress(StoreError):  # then its watch sees it
+                await reload(broker, CHANGED_BY[ctx.api_key])
         return response
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         cluster = broker.cluster
         if cluster is None or cluster.is_controller:
-            return handler(broker, request, ctx)
+            return here(broker, request, ctx)
         return hand_on(broker, request, ctx)
 
     return route
@@ -58,6 +80,7 @@ def to_controller(handler: Handler) -> Handler:
 
 def configs_to_controller(handler: Handler) -> Handler:
     """As `to_controller`, but for what is this broker's own: that it changes itself."""
+    here = carried_out(handler)
 
     async def share(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         shared = [row for row in request.resources if not _is_own(row)]
@@ -67,11 +90,11 @@ def configs_to_controller(handler: Handler) -> Handler:
         for part in (own, shared):
             if part:
                 asked = form(resources=part, validate_only=request.validate_only)
-                here = part is own
-                response = await (handler if here else _ask)(broker, asked, ctx)
+                response = await (here if part is own else _ask)(broker, asked, ctx)
                 answers |= {(a.resource_type, a.resource_name): a for a in response.responses}
         if not request.validate_only:
-            await reload(broker, {_node(row) for row in shared})
+            with suppress(StoreError):
+                await reload(broker, {_node(row) for row in shared})
         response.responses = [
             answers[row.resource_type, row.resource_name] for row in request.resources
         ]
@@ -80,7 +103,7 @@ def configs_to_controller(handler: Handler) -> Handler:
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         cluster = broker.cluster
         if cluster is None or cluster.is_controller or all(map(_is_own, request.resources)):
-            return handler(broker, request, ctx)
+            return here(broker, request, ctx)
         return share(broker, request, ctx)
 
     return route

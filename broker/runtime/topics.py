@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
-from kstore.broker.coordination.store import StoreError
+from kstore.broker.coordination.store import NoNodeError, StoreError
 from kstore.broker.runtime import znodes
 from kstore.broker.runtime.partition_nodes import max_partition_epoch
 from kstore.broker.runtime.slices import Slices
@@ -277,7 +277,12 @@ class Topics:
             checked = check_configs(configs)
             if validate_only:
                 return
-            await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
+            try:
+                await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
+            except NoNodeError:  # another broker was quicker to delete it
+                raise TopicError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'."
+                ) from None
             topic = self._known(name)  # it may have changed meanwhile
             self._configure(topic, checked)
             self._image.put_topic(topic._replace(configs=checked))

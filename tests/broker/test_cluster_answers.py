@@ -7,19 +7,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kstore.broker.api import API_TABLE, RequestContext
 from kstore.broker.api.delete_records import handle_delete_records
 from kstore.broker.api.epochs import handle_offset_for_leader_epoch
+from kstore.broker.api.forwarding import carried_out, to_controller
 from kstore.broker.api.list_offsets import handle_list_offsets
 from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
 from kstore.broker.api.transaction_admin import handle_describe_producers
 from kstore.broker.api.without_controller import failed
+from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
 from kstore.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kstore.protocol.envelope import EnvelopeResponse
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -33,7 +38,15 @@ from kstore.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kstore.protocol.registry import APIS
+from kstore.protocol.registry import APIS, decode_request, encode_response
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from kstore.protocol.transaction_admin import DescribeProducersRequest, TopicRequest
 from kstore.record import build_batch
 from tests.broker.in_cluster import (
@@ -189,3 +202,60 @@ def test_whatever_only_the_controller_answers_can_be_refused_in_all_its_versions
 def test_what_brokers_say_to_each_other_is_not_advertised() -> None:
     internal = {key for key, row in API_TABLE.items() if row.internal}
     assert internal >= {4, 5, 6, 7, 56, 58}
+
+
+@on_a_loop
+async def test_where_the_store_fails_a_change_is_answered_as_one_that_may_have_happened(
+    folder: Path,
+) -> None:
+    async with opened(folder) as broker:
+
+        async def fail(*asked: Any) -> None:
+            raise StoreUnavailableError("no server answers")
+
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="t"), CreatableTopic(name="u")])
+        response = await carried_out(fail)(broker, request, ctx(19))
+        told = {row.name: row.error_code for row in response.topics}
+        assert told == dict.fromkeys(("t", "u"), ErrorCode.REQUEST_TIMED_OUT)
+
+
+@on_a_loop
+async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
+    async with opened(folder) as broker:
+        handed_on: list[Any] = []
+
+        class Controllers:
+            """The first it asks is none any more; the second answers."""
+
+            async def ask(self, node_id: int, request: Any, timeout_s: float) -> EnvelopeResponse:
+                handed_on.append((node_id, request))
+                if len(handed_on) == 1:
+                    broker.cluster.controller_id = THIRD  # type: ignore[union-attr]
+                    return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+                header, message = decode_request(request.request_data)
+                assert header.client_id == "me"
+                rows = [DeletableTopicResult(name=row.name) for row in message.topics]
+                response = DeleteTopicsResponse(responses=rows)
+                frame = encode_response(response, header.request_api_version, 0)
+                return EnvelopeResponse(response_data=frame[4:])
+
+            def close(self) -> None:
+                """Nothing is open."""
+
+        broker._peers = Controllers()  # type: ignore[assignment]
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=9000)
+        handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
+        response = await handler(broker, request, ctx(20))
+        assert [(row.name, row.error_code) for row in response.responses] == [("t", 0)]
+        assert [node_id for node_id, _ in handed_on] == [OTHER, THIRD]
+        assert bytes(handed_on[1][1].request_principal) == b"User:ANONYMOUS"
+
+
+@on_a_loop
+async def test_without_a_controller_a_client_is_told_so(folder: Path) -> None:
+    async with opened(folder) as broker:
+        broker.cluster.controller_id = -1  # type: ignore[union-attr]
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1)
+        handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
+        response = await handler(broker, request, ctx(20))
+        assert [row.error_code for row in response.responses] == [ErrorCode.NOT_CONTROLLER]
