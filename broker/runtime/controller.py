@@ -84,9 +84,9 @@ class Controller:
         await self.in_store(self._watch)
         async with self._one_at_a_time:
             await self._load()
-        self.spawn(self._follow())
-        self.spawn(self._follow_settings())
-        self.spawn(self.moves.balance_leaders())
+        self.spawn(self._follow)
+        self.spawn(self._follow_settings)
+        self.spawn(self.moves.balance_leaders)
 
     async def close(self) -> None:
         """Stop. What is under way is left as it is, for the next controller to finish."""
@@ -114,15 +114,15 @@ class Controller:
         """Whether it decides: not closed, and no other known to be elected."""
         return self._over is None
 
-    def spawn(self, work: Any) -> None:
-        """Run a coroutine beside everything else; it ends with the controller."""
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run something beside everything else; it ends with the controller."""
+        task = asyncio.get_running_loop().create_task(self._guarded(work, args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...]) -> None:
         try:
-            await work
+            await work(*args)
         except KafkaError as problem:
             if self.active:
                 LOGGER.warning("the controller left something undone: %s", problem)
@@ -149,7 +149,7 @@ class Controller:
         self.state.apply(changes)
         self.channels.follow(self.state.brokers.values())
         for expansion in found.expansions:
-            self.spawn(self.topics.finish_expansion(expansion.topic.name))
+            self.spawn(self.topics.finish_expansion, expansion.topic.name)
 
     # ---- one decision at a time ----
 
@@ -328,7 +328,7 @@ class Controller:
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         """A broker can't open replicas: for them it counts as dead, until its next life."""
-        self.spawn(self.exclusively(self._take_failed, broker, failed))
+        self.spawn(self.exclusively, self._take_failed, broker, failed)
 
     async def _take_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         known = self.state.brokers.get(broker.node_id)
@@ -345,7 +345,7 @@ class Controller:
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         """A broker has deleted replicas that were to be deleted."""
-        self.spawn(self.exclusively(self._take_deleted, node, deleted))
+        self.spawn(self.exclusively, self._take_deleted, node, deleted)
 
     async def _take_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         left = self.state.without_deleted(node, deleted)

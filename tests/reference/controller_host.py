@@ -65,6 +65,8 @@ class Node:
         self.heard: list[Any] = []
         self.hosted: dict[Place, LeaderAndIsrPartition] = {}
         self.counts: dict[str, int] = {}
+        self.leaders: dict[tuple[UUID, int, int], int] = {}
+        """Of each topic id, partition and leader epoch that was ever heard of."""
         self.metadata: dict[Place, UpdateMetadataPartition] = {}
         self.deleted: list[tuple[UUID, int]] = []
         self.max_partition_epoch = -1
@@ -117,6 +119,9 @@ class Node:
                 if known is not None:
                     assert state.leader_epoch >= known.leader_epoch, place
                 self.hosted[place] = state
+                if state.leader >= 0:
+                    key = (topic.topic_id, state.partition_index, state.leader_epoch)
+                    assert self.leaders.setdefault(key, state.leader) == state.leader, key
             response.topics.append(
                 LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
             )
