@@ -61,8 +61,8 @@ class ReplicaMoves:
         """Begin a move and return Kafka's error code. A move of the same partition to elsewhere is
         given up for it; to where the partition is, that is all that happens.
         """
-        partition = self._broker.partition(key)
-        if partition is None:
+        partition = self._broker.table.partition(key.topic.encode(), key.partition)
+        if partition is None or not (partition.online or partition.follows):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self._moves.get(key)
         if known is not None:
@@ -87,6 +87,7 @@ class ReplicaMoves:
         self, move: ReplicaMove, partition: Partition, before: asyncio.Task[None] | None
     ) -> None:
         """Copy, take the place, remove the old log; on failure remove the copy."""
+        stays_in = partition.log.log_dir.path
         try:
             if before is not None:
                 await asyncio.wait([before])
@@ -95,7 +96,7 @@ class ReplicaMoves:
         except (errors.LogError, OSError) as problem:
             self._discard(move)
             self._broker.report(
-                f"{move.partition} stays in {partition.log.log_dir.path}, as it can't be moved to "
+                f"{move.partition} stays in {stays_in}, as it can't be moved to "
                 f"{move.target.path}: {problem}"
             )
         except asyncio.CancelledError:
@@ -130,9 +131,10 @@ class ReplicaMoves:
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
-        if partition.deleted:
+        if partition.deleted or source is None:
             self._discard(move)
             return
+        future.core.set_high_watermark(source.high_watermark)
         if source.log_start_offset > future.log_start_offset:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
@@ -148,9 +150,11 @@ class ReplicaMoves:
 
 
 def _copy_slice(source: Log, future: Log) -> None:
-    """Append the next batches of a log to its copy."""
+    """Append the next batches of a log to its copy, those too that are not committed. Where the log
+    is cut meanwhile, the copy holds too much: a follower finds that out by epochs, as ever.
+    """
     offset = max(future.log_end_offset, source.log_start_offset)
-    data = source.read_batches(offset, SLICE_BYTES)
+    data, _ = source.core.read(offset, source.log_end_offset, SLICE_BYTES)
     if not data:
         raise errors.LogStorageError(
             f"{source.topic_partition} has no batch from offset {offset} to its end "

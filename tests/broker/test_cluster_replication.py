@@ -1,0 +1,145 @@
+"""Replication between real broker processes, where it is about disks and rates: replicas that move
+between log dirs while they are written to, and copying within a rate.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.clients import Producer
+from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kstore.protocol.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kstore.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.wire import read_frame
+
+pytestmark = pytest.mark.slow
+TIMEOUT_S = 60
+TOPIC, BROKER = 2, 4
+LONG_SESSION = {"kstore.coordination.session.timeout.ms": "60000"}
+
+
+def ask(cluster: KstoreCluster, node_id: int, request: Message) -> Any:
+    """One broker's answer."""
+    api = APIS[request.API_KEY]
+    host, port = cluster.brokers[node_id].bootstrap.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(encode_request(request, api.max_version, 1, "test"))
+        return decode_response(read_frame(connection), api.response, api.max_version)[1]
+
+
+def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) -> str | None:
+    """What one broker knows of a config."""
+    row = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
+    answer = ask(cluster, node_id, DescribeConfigsRequest(resources=[row]))
+    values: list[str | None] = [config.value for config in answer.results[0].configs]
+    return values[0] if values else None
+
+
+class Writer:
+    """Writes with acks=all in a thread until the end of its `with`."""
+
+    def __init__(self, cluster: KstoreCluster) -> None:
+        self.acknowledged = 0
+        self.problem: Exception | None = None
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            with Producer(self._cluster.bootstrap, acks="all") as producer:
+                while not self._stop.is_set():
+                    for number in range(20):
+                        producer.send("t", value=b"%d" % number * 20, partition=0)
+                    producer.flush()
+                    self.acknowledged += 20
+        except Exception as problem:  # noqa: BLE001 - the test tells
+            self.problem = problem
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def segments(folders: Callable[[int], Path], node_id: int) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folders(node_id).rglob("t-0/*.log")))
+
+
+def test_a_leader_and_a_follower_move_between_log_dirs_while_they_are_written_to(
+    tmp_path: Path,
+) -> None:
+    def folder(node_id: int) -> Path:
+        return tmp_path / f"disks{node_id}"
+
+    cluster = KstoreCluster(tmp_path / "cluster", 0, overrides=LONG_SESSION)
+    for node_id in (1, 2):
+        cluster.add(node_id, {"log.dirs": f"{folder(node_id)}/one,{folder(node_id)}/two"})
+    with cluster:
+        cluster.create_topic("t", 1, 2)
+        with Writer(cluster) as writer:
+            for node_id in (1, 2):
+                here, there = sorted(
+                    (folder(node_id) / "one", folder(node_id) / "two"),
+                    key=lambda path: not (path / "t-0").exists(),
+                )
+                topic = AlterReplicaLogDirTopic(name="t", partitions=[0])
+                move = AlterReplicaLogDir(path=str(there), topics=[topic])
+                answer = ask(cluster, node_id, AlterReplicaLogDirsRequest(dirs=[move]))
+                assert answer.results[0].partitions[0].error_code == 0
+                moved = f"{node_id}'s replica is in {there}"
+                until(lambda h=here: not (h / "t-0").exists(), moved)  # type: ignore[misc]
+                assert (there / "t-0").exists()
+                so_far = writer.acknowledged
+                until(lambda n=so_far: writer.acknowledged > n, "writes go on")  # type: ignore[misc]
+        assert writer.problem is None
+        cluster.wait_for_isr("t", {1, 2})
+    assert segments(folder, 1) == segments(folder, 2) != b""
+
+
+def test_a_replica_that_a_reassignment_brings_is_copied_within_the_rate(tmp_path: Path) -> None:
+    overrides = LONG_SESSION | {"replica.fetch.response.max.bytes": "100000"}
+    rate, replicas = (f"follower.replication.throttled.{what}" for what in ("rate", "replicas"))
+    with KstoreCluster(tmp_path, 2, overrides=overrides) as cluster:
+        cluster.create_topic("t", replicas={0: [1]})
+        with Producer(cluster.bootstrap, acks="all") as producer:
+            for _ in range(2000):
+                producer.send("t", value=bytes(1000), partition=0)
+            producer.flush()
+        with cluster.admin() as admin:
+            admin.alter_configs("t", {replicas: "0:2"})
+            admin.alter_configs("", {rate: "5000"}, resource="broker")
+        until(lambda: known(cluster, 2, TOPIC, "t", replicas) == "0:2", "2 knows the replicas")
+        until(lambda: known(cluster, 2, BROKER, "2", rate) == "5000", "2 knows the rate")
+        row = ReassignablePartition(partition_index=0, replicas=[2])
+        topic = ReassignableTopic(name="t", partitions=[row])
+        request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=TIMEOUT_S * 1000)
+        answer = ask(cluster, cluster.controller_id(), request)
+        assert answer.responses[0].partitions[0].error_code == 0
+        folder = cluster.brokers[2].log_dir
+        until(lambda: sum(p.stat().st_blocks for p in folder.glob("t-0/*.log")) > 0, "some came")
+        threading.Event().wait(1)  # 2 MB would take a tenth of it; at the rate, six minutes
+        assert set(cluster.topic("t").partitions[0].replicas) == {1, 2}
+        with cluster.admin() as admin:
+            admin.alter_configs("", {rate: None}, resource="broker")
+        until(lambda: cluster.topic("t").partitions[0].replicas == (2,), "it has moved")
