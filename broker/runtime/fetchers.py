@@ -203,6 +203,8 @@ class Fetchers:
             except (LogError, OSError) as problem:
                 fetcher.hold(followed)
                 self.failed(fetcher, followed, problem)
+            else:
+                fetcher.tell(followed)
 
         self._repair(followed, repair)
 

@@ -407,6 +407,8 @@ cdef class FetchPath:
         if (self.table.rack_aware and request.session is not None
                 and part.told_high_watermark < partition.core.high_watermark):
             request.urgent = True           # consumers read from it: it has to know (KIP-392)
+        if 0 <= part.told_log_start_offset < partition.core.log_start_offset:
+            request.urgent = True           # DeleteRecords waits for it
         return 0
 
     cdef int check_divergence(self, FetchPart part) except -1:

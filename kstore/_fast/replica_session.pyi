@@ -47,6 +47,9 @@ class ReplicaSession:
     def release(self, followed: Followed) -> None:
         """Fetch a partition again, from where its log ends now."""
 
+    def tell(self, followed: Followed) -> None:
+        """Let the leader hear at once of what has changed here: the log start offset."""
+
     def has(self, followed: Followed) -> bool:
         """Whether it is this one that is copied."""
 

@@ -81,6 +81,11 @@ cdef class ReplicaSession:
             self.active += 1
             self.want(followed)
 
+    def tell(self, Followed followed not None):
+        """Let the leader hear at once of what has changed here: the log start offset."""
+        if not followed.held and self.has(followed):
+            self.want(followed)
+
     def has(self, Followed followed not None):
         """Whether it is this one that is copied."""
         places = self.topics.get(followed.topic_id)

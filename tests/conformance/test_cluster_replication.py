@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kstore._fast.builder import build_batch
 from kstore.errors import ErrorCode
@@ -117,6 +118,20 @@ def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(
     answer, [endpoint] = read(cluster, 1, topic, 0)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader.leader_id, endpoint.node_id, endpoint.rack) == (2, 2, "rack2")
+
+
+def test_records_are_deleted_on_all_replicas_of_an_idle_topic(
+    cluster: KstoreCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, replicas={0: (1, 2, 3)})
+    leader = cluster.wait_for_leader(topic)
+    for _ in range(3):
+        assert write(cluster, leader, topic)[0].error_code == 0
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 2)]).values()
+    assert deleted.result(TIMEOUT_S).low_watermark == 2
+    for node_id in (1, 2, 3):
+        assert read(cluster, node_id, topic, 3)[0].log_start_offset == 2
 
 
 def test_consumers_read_in_their_rack(cluster: KstoreCluster, topic: str) -> None:
