@@ -25,7 +25,6 @@ cdef class ReplicaFetcher(ReplicaSession):
     cdef bint waits_for_disk
     cdef bint scheduled
     cdef int32_t answered
-    cdef readonly int64_t last_answer_ms
     cdef readonly int64_t bytes_in
     # the bytes received
     cdef uint8_t* data

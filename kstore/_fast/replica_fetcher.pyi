@@ -44,8 +44,6 @@ class ReplicaFetcher(ReplicaSession):
 
     durable: bool
     """What is copied is forced to the disk before the leader hears of it."""
-    last_answer_ms: int
-    """When the last answer came, on the clock of the connections' bookkeeping."""
     bytes_in: int
     def __init__(
         self,

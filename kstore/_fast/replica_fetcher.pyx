@@ -9,11 +9,9 @@ the owner releases it. It opens no connection; what a fetch says is replica_sess
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from kstore._fast.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
 from kstore._fast.buffer cimport load_int32, load_int64
-from kstore._fast.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INCONSISTENT_TOPIC_ID,
     INVALID_FETCH_SESSION_EPOCH, NONE)
@@ -27,14 +25,9 @@ cdef enum:
     READ_BYTES = 64 * 1024
     KEPT_BYTES = 1024 * 1024                # a larger buffer is given back when it was not needed
     MAX_FRAME_BYTES = 1 << 30
-    TURN_NS = 1_000_000                     # then others of the loop have their turn
+    TURN_BYTES = 1024 * 1024                # are appended before others of the loop have their turn
+    APPEND_BYTES = 8 * 1024                 # what an append costs beside its bytes, in bytes
     DIVERGING_EPOCH_TAG = 0
-
-
-cdef inline int64_t monotonic_ns() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 # How many of the bytes are whole batches; a partial one at the end is not for this time.
@@ -119,7 +112,6 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.start = self.end = 0
         self.in_frame = False
         self.sent = self.answered = 0
-        self.last_answer_ms = now_ms()
         self.begin_session()
         self.fetch_soon()
 
@@ -219,7 +211,6 @@ cdef class ReplicaFetcher(ReplicaSession):
         if r.bad:
             raise ValueError("an answer that is cut short")
         self.answered += 1
-        self.last_answer_ms = now_ms()
         self.bytes_in += self.frame_end - self.start
         self.parts_left = -1
         self.topic = {}
@@ -244,7 +235,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef WireReader r
         cdef FetchedPart part
         cdef WireBytes topic_id
-        cdef int64_t began = monotonic_ns()
+        cdef int64_t spent = 0
         r.bad = False
         while self.topics_left > 0:
             r.p = self.data + self.at
@@ -266,7 +257,8 @@ cdef class ReplicaFetcher(ReplicaSession):
                     self.take_part(self.topic.get(part.index), &part)
                     if self.transport is None:
                         return False
-                    if self.topics_left and monotonic_ns() - began > TURN_NS:
+                    spent += part.records_size + APPEND_BYTES
+                    if spent > TURN_BYTES:
                         self.call_soon(self.go_on)
                         return False
                     continue
