@@ -62,8 +62,8 @@ RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_
 def handle_add_partitions_to_txn(
     broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add partitions to transactions, or look whether they are in them. In a cluster the answer
-    comes once what it tells can't be lost any more.
+    """Add partitions to transactions, or look whether they are in them. In a cluster, and where
+    answers wait for the disk, this one comes once what it tells can't be lost any more.
     """
     coordinator = transactions_of(broker)
     asked, client_version = request.transactions, TV_2
@@ -78,7 +78,7 @@ def handle_add_partitions_to_txn(
             )
         ]
     found = [(item, _add(broker, coordinator, item, client_version)) for item in asked]
-    if broker.cluster is None:
+    if broker.cluster is None and not coordinator.durable:
         return _added(found, ctx.api_version)
     return _added_later(coordinator, found, ctx.api_version)
 
@@ -271,6 +271,7 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     adds = version >= FIRST_COMMIT_THAT_ADDS
     verifies = broker.config["transaction.partition.verification.enable"]
     if broker.cluster is not None and (adds or verifies):
+        await coordinator_of(broker).loaded_partition(request.group_id)  # else nothing is added
         from kstore.broker.runtime.transaction_admission import admission_of
 
         answers = await admission_of(broker).ask(
@@ -279,6 +280,8 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
         code = answers[place]
     elif adds:
         code = coordinator.add_partitions(request.transactional_id, claim, frozenset({place}), TV_2)
+        if code == ErrorCode.NONE:
+            await coordinator.settled(request.transactional_id)
     elif verifies:
         found = coordinator.verify_partitions(request.transactional_id, claim, frozenset({place}))
         code = found[place]

@@ -113,21 +113,37 @@ def append(broker: Broker, place: TopicPartition, batch: bytes) -> int:
 
 
 def to_be_committed(broker: Broker, place: TopicPartition) -> asyncio.Future[int] | None:
-    """None if the followers in sync have all that is in the log now; else what tells, when they
-    have it or never will, with which error code. KafkaError if this broker does not lead.
+    """None if the followers in sync have all that is in the log now, and the disk where answers
+    wait for it; else what tells, when they have it or never will, with which error code. KafkaError
+    if this broker does not lead.
     """
     partition = broker.partition(place)
     if partition is None:
         raise error_for(ErrorCode.NOT_COORDINATOR)
-    if partition.replication is None or partition.high_watermark >= partition.log_end_offset:
+    durable = broker.config["kstore.flush.policy"] == "always"
+    if partition.replication is None and not durable:
+        return None
+    log, end = partition.log, partition.log.log_end_offset
+    lags = partition.replication is not None and partition.high_watermark < end
+    unsynced = durable and log.core.durable_offset < end
+    if not lags and not unsynced:
         return None
     told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    missing = lags + unsynced
 
     def tell(error_code: int) -> None:
-        if not told.done():
+        nonlocal missing
+        missing -= 1
+        if not told.done() and (error_code != ErrorCode.NONE or not missing):
             told.set_result(error_code)
 
-    partition.when_committed(partition.log_end_offset, tell)
+    if lags:
+        partition.when_committed(end, tell)
+    if unsynced:
+        broker.commits.wait(
+            [(log, end)],
+            lambda done: tell(ErrorCode.NONE if done else ErrorCode.KAFKA_STORAGE_ERROR),
+        )
     return told
 
 

@@ -23,13 +23,17 @@ from kstore.broker.runtime.coordinator_log import (
     read_records,
     to_be_committed,
 )
-from kstore.broker.runtime.markers import MARKERS_PER_TURN, write_markers
+from kstore.broker.runtime.markers import (
+    MARKERS_PER_TURN,
+    commit_markers,
+    write_markers,
+)
 from kstore.broker.runtime.producer_ids import producer_ids_of
 from kstore.broker.runtime.topics import TRANSACTION_TOPIC, transaction_topic_configs
 from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transaction_state import Transaction, TransactionRecord
 from kstore.broker.state.transaction_steps import Claim, Decision
-from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.log_records_transactions import (
     decode_transaction_key,
     decode_transaction_value,
@@ -110,27 +114,13 @@ class TransactionPartition(CoordinatorPartition):
         """Whether all that was decided so far can't be lost any more, as far as that is asked
         for; KafkaError if this broker does not lead.
         """
-        return not self._coordinator.durable and to_be_committed(self.broker, self.place) is None
+        return to_be_committed(self.broker, self.place) is None
 
     async def settled(self, timeout_s: float | None = COMMIT_SECONDS) -> None:
         """Wait until all that was decided so far is on the disk, if that is asked for, and with the
         followers in sync; KafkaError if that is not to be, or not in time.
         """
-        if self._coordinator.durable:
-            await self._flushed()
         await committed(self.broker, self.place, timeout_s)
-
-    async def _flushed(self) -> None:
-        log = self.log
-        done: asyncio.Future[bool] = self._coordinator.loop.create_future()
-
-        def tell(good: bool) -> None:
-            if not done.done():
-                done.set_result(good)
-
-        self.broker.commits.wait([(log, log.log_end_offset)], tell)
-        if not await done:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
 
 
 class TransactionCoordinator(Coordinator[TransactionPartition]):
@@ -182,11 +172,11 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return found
 
     async def settled(self, transactional_id: str) -> None:
-        """In a cluster: wait until what was decided on the transactional id can't be lost any more;
-        KafkaError if it may be.
+        """Wait until what was decided on the transactional id can't be lost any more, as far as
+        that is asked for; KafkaError if it may be.
         """
         partition = self.partition(transactional_id)
-        if self._sender is not None and not partition.is_settled():
+        if (self._sender is not None or self.durable) and not partition.is_settled():
             await partition.settled()
 
     # ---- decisions made to happen ----
@@ -357,7 +347,11 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         for begin in range(0, len(places), MARKERS_PER_TURN):
             some = places[begin : begin + MARKERS_PER_TURN]
             epoch = partition.coordinator_epoch
-            failed += sorted(write_markers(self.broker, prepared, epoch, some))
+            missing = write_markers(self.broker, prepared, epoch, some)
+            if self.durable:
+                # A transaction that is noted as completed gets no marker again.
+                missing |= set(await commit_markers(self.broker, set(some) - missing))
+            failed += sorted(missing)
             await asyncio.sleep(0)
         return failed
 

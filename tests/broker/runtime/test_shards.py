@@ -36,6 +36,7 @@ from kstore.types import TopicPartition
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 SETTINGS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
+    "kstore.flush.policy": "os",
     "group.min.session.timeout.ms": 1,
     "group.max.session.timeout.ms": 1_800_000,
     "group.max.size": 100,
