@@ -94,9 +94,46 @@ def prometheus_lines(broker: Broker, stall: LoopStall) -> Iterator[str]:
         total += count
         bound = "+Inf" if limit < 0 else limit
         yield f'kstore_loop_stall_milliseconds_bucket{{le="{bound}"}} {total}'
+    for name, value in _cluster_gauges(broker).items():
+        yield f"# TYPE kstore_{name} gauge"
+        yield f"kstore_{name} {value}"
     if broker.telemetry is not None:
         yield "# TYPE kstore_client_telemetry_pushes_total counter"
         yield f"kstore_client_telemetry_pushes_total {broker.telemetry.pushes}"
         yield "# TYPE kstore_client_telemetry_unreadable_total counter"
         yield f"kstore_client_telemetry_unreadable_total {broker.telemetry.unreadable}"
         yield from broker.telemetry.lines()
+
+
+def _cluster_gauges(broker: Broker) -> dict[str, int]:
+    """What this broker leads in its cluster, and what the controller sees if it is it."""
+    if broker.cluster is None:
+        return {}
+    led = [
+        (place, known)
+        for place, known in broker.replica_manager.hosted.items()
+        if known.leader == broker.node_id
+    ]
+    controller = broker.cluster.controller
+    found = {
+        "broker_epoch": broker.cluster.broker_epoch,
+        "led_partitions": len(led),
+        "under_replicated_partitions": sum(
+            len(set(known.replicas)) > len(isr)
+            for place, known in led
+            if (partition := broker.partition(place)) is not None and (isr := partition.isr)
+        ),
+        "active_controller": int(controller is not None),
+    }
+    if controller is not None:
+        partitions = [partition for _, _, partition in controller.state.partitions()]
+        found |= {
+            "controller_epoch": controller.epoch,
+            "controller_live_brokers": len(controller.state.brokers),
+            "controller_partitions": len(partitions),
+            "controller_offline_partitions": sum(each.leader < 0 for each in partitions),
+            "controller_not_preferred_leaders": sum(
+                each.leader != each.replicas[0] for each in partitions
+            ),
+        }
+    return found

@@ -5,6 +5,7 @@ brokers come and go; nothing that was acknowledged is lost on the way.
 from __future__ import annotations
 
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kstore.protocol.reassignments import (
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
+from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.wire import exchange
 
@@ -154,3 +156,27 @@ def test_a_topic_grows_and_goes_while_brokers_are_away(cluster: KstoreCluster) -
         "broker 3 has deleted what was deleted while it was away",
     )
     assert read(cluster, "t", RECORDS) == list(range(5000, 5000 + RECORDS))
+
+
+def test_the_cluster_is_seen_in_the_metrics(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    cluster = KstoreCluster(tmp_path, 0)
+    cluster.add(1, {"kstore.metrics.listener": url})
+    cluster.add(2)
+
+    def gauge(name: str) -> int:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+            lines = answer.read().decode().splitlines()
+        [value] = [line.split()[1] for line in lines if line.startswith(f"kstore_{name} ")]
+        return int(value)
+
+    with cluster:
+        cluster.create_topic("seen", replicas={0: [1, 2], 1: [1, 2]})
+        cluster.create_topic("single", replicas={0: [2]})
+        until(lambda: gauge("led_partitions") == 2, "broker 1 leads two")
+        assert gauge("under_replicated_partitions") == 0
+        cluster.kill(2)
+        until(lambda: gauge("active_controller") == 1, "broker 1 is the controller")
+        until(lambda: gauge("under_replicated_partitions") == 2, "both lack a replica")
+        until(lambda: gauge("controller_offline_partitions") == 1, "nobody leads one")
+        assert gauge("controller_live_brokers") == 1
