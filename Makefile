@@ -5,6 +5,7 @@
 #   make run FILE=path  load that file, one record per line
 #   make test           install what the tests need and run all of them
 #   make check          lint, types, house rules and the quick tests, in a few minutes
+#   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again
 #   make bench          measure, and write the table and the plots
 
 PYTHON ?= python3
@@ -18,10 +19,10 @@ SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) se
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check quick bench build build-test prepare-test lint types tidy debug asan dist clean
+.PHONY: help run test check quick sim bench build build-test prepare-test lint types tidy debug asan dist clean
 
 help:
-	@sed -n '3,8s/^# *//p' Makefile
+	@sed -n '3,9s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -83,6 +84,13 @@ types: build-test
 
 tidy: build-test
 	$(PY) -m pytest -q tests/test_tidy.py
+
+SEEDS ?= 10000
+SEED ?= $(shell date +%s)
+JOBS ?= $(shell nproc)
+
+sim: build-test
+	$(PY) -m tests.sim --brokers 3 --seconds 15 --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS)
 
 bench: $(VENV)/.bench $(VENV)/.built
 	$(PY) -m bench

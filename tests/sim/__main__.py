@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.sim.faults import FAULTS
 
+MOST_TOLD = 100
+"""With more seeds than this, only those that fail are told, and how far the run is."""
 EXAMPLE = """example:
   python -m tests.sim --seed 7 --brokers 3 --faults kill,partition --trace
   python -m tests.sim --seeds 1000 --jobs 2       many seeds, until one fails
@@ -65,14 +67,18 @@ def main(arguments: list[str]) -> int:
         workloads=tuple(options.workloads.split(",")),
     )
     seeds = range(options.seed, options.seed + options.seeds)
-    failed = 0
+    failed = told = 0
     for report in _reports(seeds, settings, plant, options.jobs):
         if options.trace:
             print("\n".join(report.trace))
         if options.json:
             print(json.dumps(report._asdict()), flush=True)
         else:
-            _tell(report)
+            told += 1
+            if report.violations or options.seeds <= MOST_TOLD:
+                _tell(report)
+            elif told % MOST_TOLD == 0:
+                print(f"{told} of {options.seeds} seeds, {failed} failed", flush=True)
         failed += bool(report.violations)
         if options.until and any(v.startswith(options.until) for v in report.violations):
             break
