@@ -35,6 +35,7 @@ partitions = st.builds(
     nodes,
     nodes,
     st.integers(-1, 2**31 - 1),
+    offline=nodes,
 )
 names = st.text(min_size=1, max_size=200)
 topics = st.builds(
@@ -47,7 +48,21 @@ topics = st.builds(
 missing = st.builds(Missing, names, st.uuids())
 
 
-def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> MetadataResponseTopic:
+BROKERS = frozenset(range(5))
+"""That the image knows; clients may reach but some of them."""
+
+
+def error_of(leader: int, version: int, alive: set[int] | None) -> int:
+    if leader < 0:
+        return 5  # LEADER_NOT_AVAILABLE
+    if alive is None or leader in alive:
+        return 0
+    return 72 if version >= 6 and leader in BROKERS else 5  # LISTENER_NOT_FOUND
+
+
+def as_messages(
+    topic: TopicImage | Missing, code: int, operations: int, version: int, alive: set[int] | None
+) -> MetadataResponseTopic:
     if isinstance(topic, Missing):
         return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
     return MetadataResponseTopic(
@@ -58,12 +73,19 @@ def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> Meta
         topic_authorized_operations=operations,
         partitions=[
             MetadataResponsePartition(
-                error_code=5 if partition.leader < 0 else 0,
+                error_code=error_of(partition.leader, version, alive),
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=-1
+                if alive is not None and partition.leader not in alive
+                else partition.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                offline_replicas=[
+                    node
+                    for node in partition.replicas
+                    if alive is not None and (node not in alive or node in partition.offline)
+                ],
                 partition_epoch=partition.partition_epoch,
             )
             for index, partition in enumerate(topic.partitions)
@@ -76,9 +98,14 @@ def as_messages(topic: TopicImage | Missing, code: int, operations: int) -> Meta
     version=st.sampled_from(VERSIONS),
     operations=st.sampled_from([-(2**31), 0b110111111000]),
     max_epoch=st.sampled_from([-1, 0, 2**31 - 1]),
+    alive=st.none() | st.sets(st.integers(0, 9)),
 )
 def test_every_version_is_encoded_as_the_message_would_be(
-    found: list[tuple[TopicImage | Missing, int]], version: int, operations: int, max_epoch: int
+    found: list[tuple[TopicImage | Missing, int]],
+    version: int,
+    operations: int,
+    max_epoch: int,
+    alive: set[int] | None,
 ) -> None:
     if version < 8:
         operations = -(2**31)
@@ -86,20 +113,23 @@ def test_every_version_is_encoded_as_the_message_would_be(
         cluster_id="c",
         controller_id=3,
         max_partition_epoch=max_epoch,
-        topics=[as_messages(topic, code, operations) for topic, code in found],
+        topics=[as_messages(topic, code, operations, version, alive) for topic, code in found],
     )
     encoded = EncodedMetadata(
         MetadataResponse(cluster_id="c", controller_id=3, max_partition_epoch=max_epoch),
         [t for t, _ in found],
         [c for _, c in found],
         operations,
+        alive,
+        BROKERS,
     )
     assert encoded.encode(version) == wanted.encode(version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_without_a_name_needs_version_12(version: int) -> None:
-    encoded = EncodedMetadata(MetadataResponse(), [Missing(None, UUID(int=7))], [100], -(2**31))
+    found = [Missing(None, UUID(int=7))]
+    encoded = EncodedMetadata(MetadataResponse(), found, [100], -(2**31), None, ())
     if version < 12:
         with pytest.raises(ProtocolError):
             encoded.encode(version)
@@ -116,7 +146,8 @@ def test_all_topics_of_an_image() -> None:
     one = PartitionImage(1, 0, (1,), (1,))
     for number in range(3):
         image.put_topic(TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {}))
-    broker = SimpleNamespace(image=image, config={"auto.create.topics.enable": True})
+    config = {"auto.create.topics.enable": True}
+    broker = SimpleNamespace(image=image, config=config, cluster=None)
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
     encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
     assert isinstance(encoded, EncodedMetadata)
