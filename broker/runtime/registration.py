@@ -104,7 +104,8 @@ def read_view(store: Store) -> ClusterView:
     except NoNodeError:
         pass
     ids = frozenset(znodes.broker_ids(store))
-    return ClusterView(controller, mine, int(epoch), version, ids)
+    # Empty: another broker has made the node, and writes its first epoch next.
+    return ClusterView(controller, mine, int(epoch or b"0"), version, ids)
 
 
 def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:

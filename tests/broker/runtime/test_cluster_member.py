@@ -318,3 +318,11 @@ def test_two_claims_have_two_epochs(machine: Machine) -> None:
     first.close()
     assert registration.claim_controller(second, 2, 1000)
     assert registration.read_view(second)[:3] == (2, True, 2)
+
+
+def test_an_epoch_that_is_just_being_made_counts_as_none() -> None:
+    """A rival has made the node, and has not written its first epoch yet."""
+    store = MemoryStore()
+    znodes.prepare(store)
+    store.ensure(registration.CONTROLLER_EPOCH)
+    assert registration.read_view(store).controller_epoch == 0
