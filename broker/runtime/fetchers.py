@@ -19,7 +19,7 @@ from kstore._fast.replica_session import Followed
 from kstore.broker.runtime.leader_link import LeaderLink
 from kstore.broker.runtime.replica_throttles import ReplicaThrottles
 from kstore.broker.state.follower import BackOff, Cut, cut_at_divergence, cut_out_of_range
-from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 from kstore.log.errors import LogError
 from kstore.log.retention import delete_before, restart
 from kstore.protocol.list_offsets import (
@@ -41,6 +41,7 @@ FIRST_PAUSE_S = 0.002
 DISK_PAUSE_S = 1.0
 LONGEST_DISK_PAUSE_S = 30.0
 LATEST, EARLIEST = -1, -2
+NO_EPOCH = -1
 ASK_TIMEOUT_S = 10.0
 
 
@@ -291,6 +292,9 @@ class Fetchers:
         [answer] = response.topics[0].partitions
         if answer.error_code != ErrorCode.NONE:
             raise error_for(answer.error_code)
+        epochs = {followed.partition.partition_epoch, answer.partition_epoch} - {NO_EPOCH}
+        if len(epochs) > 1:
+            raise UnknownTopicOrPartitionError("the leader's topic is another of the same name")
         offset: int = answer.offset
         return offset
 

@@ -154,6 +154,7 @@ cdef class ReplicaFetcher(ReplicaSession):
     def close(self):
         """End the connection."""
         if self.transport is not None:
+            self.fd = -1
             self.transport.abort()
 
     def fail(self, problem):
