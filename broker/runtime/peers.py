@@ -14,21 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore._fast.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
-from kstore.protocol.headers import RequestHeader
-from kstore.protocol.registry import (
-    APIS,
-    decode_response,
-    encode_request,
-    request_header_version,
-    response_header_version,
-)
+from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.state.image import Endpoint
     from kstore.protocol.schema import Message
 
-__all__ = ["Peers", "inter_broker_endpoint", "peers_of"]
+__all__ = ["Peers", "inter_broker_endpoint"]
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -37,7 +30,7 @@ LONGEST_BACK_OFF_S = 0.2
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 
 # Requests of one lane share a connection and come in their order. Every other API has its own.
-CONTROL, TO_CONTROLLER, FORWARDED = "control", "to controller", "forwarded"
+CONTROL, TO_CONTROLLER = "control", "to controller"
 LANES: dict[int, str] = {
     4: CONTROL,
     5: CONTROL,
@@ -80,29 +73,6 @@ class Peers:
         answer = await channel.exchange(frame, number, timeout_s)
         return decode_response(answer, api.response, version)[1]
 
-    async def forward(
-        self,
-        node_id: int,
-        api_key: int,
-        version: int,
-        body: bytes,
-        client_id: str | None,
-        timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> bytes:
-        """Hand on a client's request as it came, without its header; return the answer's body."""
-        host, port = self._address(node_id)
-        channel = self._channel(host, port, FORWARDED)
-        number = channel.next_id()
-        header = RequestHeader(
-            request_api_key=api_key,
-            request_api_version=version,
-            correlation_id=number,
-            client_id=client_id,
-        ).encode(request_header_version(api_key, version))
-        size = (len(header) + len(body)).to_bytes(4, "big")
-        answer = await channel.exchange(size + header + body, number, timeout_s)
-        return answer[4 + _tags_size(answer, api_key, version) :]
-
     def forget(self, node_id: int) -> None:
         """Drop the connections to a broker that is gone: what it was asked fails at once."""
         for host, port in self._addresses.pop(node_id, ()):
@@ -135,11 +105,6 @@ class Peers:
         return channel
 
 
-def peers_of(broker: Broker) -> Peers:
-    """The broker's connections to others, made at the first call."""
-    return broker.peers
-
-
 def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
     """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
     first.
@@ -147,15 +112,6 @@ def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> En
     name = (broker.config["inter.broker.listener.name"] or "").upper()
     named = (end for end in endpoints if end.listener.upper() == name)
     return next(named, endpoints[0] if endpoints else None)
-
-
-def _tags_size(answer: bytes, api_key: int, version: int) -> int:
-    """The size of the tagged fields behind the correlation id; none but an empty set is known."""
-    if response_header_version(api_key, version) == 0:
-        return 0
-    if answer[4:5] != b"\0":
-        raise ProtocolError("a broker's answer has tagged fields in its header")
-    return 1
 
 
 class _Asked(NamedTuple):

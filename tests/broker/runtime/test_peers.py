@@ -15,7 +15,6 @@ from kstore.errors import NetworkError, RequestTimedOutError
 from kstore.net.connection import RequestReceived, ServerConnection
 from kstore.net.transport import new_loop
 from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
-from kstore.protocol.headers import RequestHeader
 from kstore.protocol.metadata import MetadataRequest, MetadataResponse
 
 CONFIG = {"inter.broker.listener.name": None}
@@ -195,19 +194,6 @@ def test_forget_fails_what_was_asked_even_when_the_image_has_lost_the_broker() -
         peers.forget(2)
         with pytest.raises(NetworkError, match="broker 2 is gone"):
             await asked
-
-    run(story)
-
-
-def test_forward_hands_on_the_bytes_and_the_client_id() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
-        peer.answer = lambda request: MetadataResponse(controller_id=77)
-        for version in (12, 1):  # with tagged fields in the header and without
-            body = MetadataRequest(topics=[]).encode(version)
-            answer = await peers.forward(2, 3, version, body, "somebody")
-            assert MetadataResponse.decode(answer, version).controller_id == 77
-            header: RequestHeader = peer.seen[-1].header
-            assert (header.client_id, header.request_api_version) == ("somebody", version)
 
     run(story)
 
