@@ -81,7 +81,8 @@ class TransactionalCopy:
             await self.client.pause()
             return position
         rows, after = rows_of(answer, position)
-        rows = rows[: self.client.random.randint(1, MOST_RECORDS)]
+        if self.goal < 0:
+            rows = rows[: self.client.random.randint(1, MOST_RECORDS)]
         if not rows:
             return after
         after = rows[-1].offset + 1

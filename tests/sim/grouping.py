@@ -105,6 +105,8 @@ class Member:
             for row in assignment.topic_partitions
             for index in row.partitions
         }
+        for row in assignment.topic_partitions:
+            self.client.topic_ids[self.topic] = row.topic_id
         for place in [each for each in self._owned if each not in places]:
             self._disown(place)
         for place in sorted(places - set(self._owned)):
