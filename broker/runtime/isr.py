@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.runtime.slices import Slices
-from kstore.errors import ErrorCode, NetworkError
+from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.cluster_control import (
     AlteredPartition,
     AlterPartitionRequest,
@@ -139,8 +139,11 @@ class IsrChanges:
                 response = await cluster.controller.alter_partition(request)
             else:
                 response = await self._broker.peers.ask(cluster.controller_id, request, ANSWER_S)
-        except NetworkError as problem:
+        except KafkaError as problem:
             log.info("the controller can't be asked for ISRs: %s", problem)
+            return True
+        except Exception:
+            log.exception("a proposal of ISRs failed; it is made again")
             return True
         if response.error_code != ErrorCode.NONE:
             return True

@@ -17,7 +17,7 @@ from kstore._fast.builder import build_batch
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore.broker.runtime import isr as isr_module
 from kstore.broker.runtime.isr import IsrChanges
-from kstore.errors import ErrorCode, NetworkError
+from kstore.errors import ErrorCode, NetworkError, RequestTimedOutError
 from kstore.log import open_log_dir
 from kstore.protocol.cluster_control import (
     AlteredPartition,
@@ -196,6 +196,8 @@ def test_what_is_proposed_while_one_is_under_way_comes_next(run: Any) -> None:
     "problem",
     [
         NetworkError("gone"),
+        RequestTimedOutError("it stands still"),
+        RuntimeError("a defect"),
         lambda request: AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
         lambda request: AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
         refused(ErrorCode.NOT_CONTROLLER),
