@@ -231,10 +231,15 @@ class Node:
         self.world.store.life_ended(life, after_s=store_after_s)
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after a while."""
+        """SIGSTOP, and SIGCONT after a while; nothing where it stands still already: what waits for
+        its end would lose its order.
+        """
         assert self.life is not None
+        now = self.world.loop.time()
+        if self.life.frozen_until > now:
+            return
         self.world.note(f"{self.life.name} stands still for {seconds:.3f} s")
-        self.life.frozen_until = self.world.loop.time() + seconds
+        self.life.frozen_until = now + seconds
 
     def discard(self) -> None:
         """The simulation is over: close files."""
