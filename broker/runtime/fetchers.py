@@ -65,8 +65,6 @@ class Fetchers:
     """The partitions that this broker follows. All methods belong to the broker's loop."""
 
     def __init__(self, broker: Broker) -> None:
-        self.on_failure: list[Callable[[TopicPartition, Exception], None]] = []
-        """Told of a partition whose log can't be written; it is tried again from time to time."""
         self._broker = broker
         self._links: dict[int, LeaderLink] = {}
         self._followed: dict[TopicPartition, Followed] = {}
@@ -171,8 +169,6 @@ class Fetchers:
                 f"{followed.key} can't be written and is not copied any more until it can: "
                 f"{problem}"
             )
-            for told in self.on_failure:
-                told(followed.key, problem)
         loop.call_later(progress.disk.pause_s(loop.time()), fetcher.release, followed)
 
     def diverged(
