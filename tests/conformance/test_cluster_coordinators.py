@@ -8,12 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from kstore._fast.builder import build_batch
 from kstore.broker.runtime.coordinator_log import partition_of
+from kstore.errors import ErrorCode
+from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions import EndTxnRequest
 from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.probes.peer import Peer
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
@@ -118,6 +126,67 @@ def test_committed_offsets_outlive_their_coordinator(cluster: KstoreCluster) -> 
         for index in range(COORDINATOR_PARTITIONS):
             cluster.wait_for_isr(GROUPS, {1, 2, 3}, index)
     group.close()
+
+
+def test_writing_adds_the_partition_at_a_coordinator_elsewhere(cluster: KstoreCluster) -> None:
+    """KIP-890, transaction.version 2: a producer names its transaction only as it writes; requests
+    that come behind the first wait with it.
+    """
+    peers = {
+        node: Peer(f"broker {node}", broker.host, broker.port)
+        for node, broker in cluster.brokers.items()
+    }
+    found: Any = None
+
+    def init() -> bool:
+        nonlocal found
+        peers[1].ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 6)
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+        asked = peers[coordinator(cluster, TRANSACTIONS, "tx")].ask(request, 5)
+        found = asked
+        return bool(asked.error_code == 0)
+
+    until(init, "a producer id")
+    serving = coordinator(cluster, TRANSACTIONS, "tx")
+    elsewhere = next(node for node in peers if node != serving)
+    cluster.create_topic("data", replicas={0: [elsewhere, serving]})
+    leader = peers[elsewhere]
+
+    def produce_request(epoch: int, sequence: int) -> ProduceRequest:
+        batch = build_batch(
+            [(b"k", f"{epoch}-{sequence}".encode())],
+            timestamp=1_700_000_000_000,
+            producer_id=found.producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        row = PartitionProduceData(index=0, records=batch)
+        topics = [TopicProduceData(name="data", partition_data=[row])]
+        return ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=9_000, topic_data=topics)
+
+    for epoch, committed in enumerate((True, False, True)):
+        requests = [produce_request(epoch, sequence) for sequence in range(3)]
+        for request in requests:
+            leader.send(request, 12)
+        answers: list[Any] = [leader.receive(request, 12) for request in requests]
+        rows = [answer.responses[0].partition_responses[0] for answer in answers]
+        assert [row.error_code for row in rows] == [0, 0, 0]
+        end = EndTxnRequest(
+            transactional_id="tx",
+            producer_id=found.producer_id,
+            producer_epoch=epoch,
+            committed=committed,
+        )
+        ended: Any = peers[serving].ask(end, 5)
+        assert (ended.error_code, ended.producer_epoch) == (0, epoch + 1)
+    late: Any = leader.ask(produce_request(1, 3), 12)
+    refused = late.responses[0].partition_responses[0].error_code
+    assert refused == ErrorCode.INVALID_PRODUCER_EPOCH
+    for peer in peers.values():
+        peer.reset()
+    wanted = [f"{epoch}-{sequence}" for epoch in (0, 2) for sequence in range(3)]
+    assert read(cluster, "data", 0, len(wanted)) == wanted
 
 
 class Copier:
