@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kstore.config.properties import parse_properties
 from kstore.log.errors import LogStorageError
+from kstore.log.segment import parse_directory_name
 
 __all__ = ["claim_log_dirs"]
 
@@ -29,11 +30,23 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
             if written.get(name, mine[name]) != mine[name]:
                 raise LogStorageError(
                     f"{folder} belongs to {what} {written[name]}, and this is {what} {mine[name]}: "
-                    f"set log.dirs, node.id or the coordination store right, or remove {path} to "
-                    "give up the logs there"
+                    f"set log.dirs, node.id or the coordination store right, or remove {path} and "
+                    "the logs there to give those up"
                 )
         if not written:
+            _refuse_logs_of_nobody(folder)
             _write(path, mine)
+
+
+def _refuse_logs_of_nobody(folder: str) -> None:
+    """Logs that no cluster has written: of a broker that was alone, or of no broker."""
+    found = sorted(name for name in os.listdir(folder) if parse_directory_name(name) is not None)
+    if found:
+        raise LogStorageError(
+            f"{folder} has logs that no cluster knows ({found[0]}, say): give this broker a folder "
+            "of its own in log.dirs, and copy from a broker that serves the old one alone, or "
+            "remove those logs"
+        )
 
 
 def _read(path: str) -> dict[str, str]:

@@ -27,3 +27,10 @@ def test_a_file_of_kafkas_own_counts(tmp_path: Path) -> None:
     claim_log_dirs([str(tmp_path)], "abc", 3)
     with pytest.raises(LogStorageError, match="broker 3"):
         claim_log_dirs([str(tmp_path)], "abc", 1)
+
+
+def test_logs_of_a_broker_that_was_alone_are_not_put_aside(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    with pytest.raises(LogStorageError, match=r"orders-0, say\): give this broker a folder"):
+        claim_log_dirs([str(tmp_path)], "abc", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["orders-0"]
