@@ -16,7 +16,6 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,36 +36,34 @@ class BrokerDiedError(RuntimeError):
 
 def free_port() -> int:
     """A TCP port on 127.0.0.1 that nobody listens on and that no other test run was given."""
-    folder = Path(tempfile.gettempdir()) / "kstore-test-ports"
-    folder.mkdir(exist_ok=True)
-    for _ in range(1000):
-        port = random.choice(_PORTS)
-        if port in _held_ports:
-            continue
-        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            os.close(lock)
-            continue
-        _held_ports[port] = lock
-        return port
-    raise RuntimeError(f"no free port between {_PORTS.start} and {_PORTS.stop}")
+    return free_ports(1)
 
 
 def free_ports(count: int) -> int:
-    """The first of so many TCP ports in a row on 127.0.0.1 that nobody listens on."""
-    while True:
-        first = free_port()
-        with ExitStack() as probes:
-            try:
-                for port in range(first + 1, first + count):
-                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return first
+    """The first of so many such ports in a row."""
+    for _ in range(1000):
+        first = random.choice(_PORTS)
+        if all(_take(port) for port in range(first, first + count)):
+            return first
+    raise RuntimeError(f"no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _take(port: int) -> bool:
+    """Lock a port for this process, unless it is locked or used."""
+    if port in _held_ports:
+        return False
+    folder = Path(tempfile.gettempdir()) / "kstore-test-ports"
+    folder.mkdir(exist_ok=True)
+    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        os.close(lock)
+        return False
+    _held_ports[port] = lock
+    return True
 
 
 # Every process that runs; what a test leaves behind is ended when Python ends.
