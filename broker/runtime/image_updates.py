@@ -7,6 +7,7 @@ elsewhere is told who leads it. Topic configs are not in UpdateMetadata: they co
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageUpdates"]
 
+log = logging.getLogger("kstore.broker")
 DELETED = -2
 UNKNOWN = PartitionImage(-1, -1, (), ())
 """A partition of which nothing was said yet, though of one with a larger index."""
@@ -184,7 +186,10 @@ class ImageUpdates:
         self._broker.image.remove_topic(name)
         self._configs.pop(topic_id, None)
         for callback in self.on_topic_deleted:
-            callback(name)
+            try:
+                callback(name)
+            except Exception:
+                log.exception("topic %s is deleted: a part of the broker failed", name)
 
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:
