@@ -211,8 +211,13 @@ cdef class ReplicaState:
         return 0
 
     cdef int fail(self, int16_t error) except -1:
-        """Answer all who wait with an error: this broker leads no more."""
+        """Answer all who wait with an error: this broker leads no more. Fetch sessions that remember
+        these followers look again.
+        """
+        cdef Follower follower
         waits, self.waits = self.waits, []
+        for follower in self.followers:
+            follower.in_isr = follower.proposed = False
         for wait in waits:
             (<CommitWait>wait).answer(error)
         return 0

@@ -455,3 +455,20 @@ def test_a_followers_session_tells_all_that_changes_and_nothing_else(
                     i for i in range(5) if not plane.partition(i).online
                 }
     plane.close()
+
+
+def test_a_leader_that_was_fenced_for_a_moment_hears_again_how_far_followers_are(
+    plane: Plane,
+) -> None:
+    """Its session is lost, and it leads on in the same epoch: it has to begin anew."""
+    session = Session(plane, 1)
+    append(plane, 1)
+    for _ in range(3):
+        session.fetch()
+    plane.partition().follow(-1, 3)
+    plane.partition().lead(3, 1, REPLICAS, REPLICAS)
+    follower = plane.partition().replication.follower(NEAR)  # type: ignore[union-attr]
+    assert follower is not None
+    assert follower.log_end_offset == -1
+    session.fetch()
+    assert follower.log_end_offset == 1
