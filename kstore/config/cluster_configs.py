@@ -115,5 +115,9 @@ CLUSTER_CONFIGS = (
         "org.apache.kafka.common.replica.RackAwareReplicaSelector sends a consumer that names its"
         " rack to a replica there; by default all read from the leader.",
         _MEDIUM,
+        one_of(
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
     ),
 )  # fmt: skip
