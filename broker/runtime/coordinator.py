@@ -226,9 +226,14 @@ class Coordinator(Generic[P]):
         """
         config = self.broker.config
         replicas: int = config[factor]
-        if self.broker.cluster is not None and config.source(factor).kind == SourceKind.DEFAULT:
+        if self.is_default(factor):
             replicas = min(DEFAULT_REPLICAS, len(self.broker.image.brokers))
         return NewTopic(self._topic, config[count], replicas, configs=configs)
+
+    def is_default(self, setting: str) -> bool:
+        """Whether a setting was left to this broker, which is one of a cluster."""
+        config = self.broker.config
+        return self.broker.cluster is not None and config.source(setting).kind == SourceKind.DEFAULT
 
     async def wait_loaded(self) -> None:
         """Wait a moment for loading to end; requests of what is not loaded by then are refused."""

@@ -19,7 +19,6 @@ from kstore._fast.builder import build_batch
 from kstore._fast.records import Record
 from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.coordinator_log import (
-    COMMIT_SECONDS,
     TURN_SECONDS,
     append,
     partition_of,
@@ -153,7 +152,7 @@ class GroupPartition(CoordinatorPartition):
         """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
         told = to_be_committed(self.broker, self.place)
         if told is not None:
-            await settle(told, COMMIT_SECONDS)
+            await settle(told, self._coordinator.commit_timeout_s)
 
     def expire_offsets(self) -> None:
         """Delete what is past its retention."""
@@ -218,7 +217,7 @@ class GroupPartition(CoordinatorPartition):
             for token, _response in completions:
                 _refuse(token, problem)
 
-        timer = self._coordinator.loop.call_later(COMMIT_SECONDS, give_up)
+        timer = self._coordinator.loop.call_later(self._coordinator.commit_timeout_s, give_up)
         told.add_done_callback(answer)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
@@ -261,6 +260,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker, OFFSETS_TOPIC, lambda place: GroupPartition(self, place))
         self.settings = _settings(broker.config)
+        self.commit_timeout_s: float = broker.config["offsets.commit.timeout.ms"] / 1000
+        """How long an answer waits for the followers."""
         self.internal_topics: Any = None
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
         self._gates: Any = None

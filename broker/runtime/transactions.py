@@ -51,6 +51,8 @@ __all__ = ["TransactionCoordinator", "TransactionPartition", "transactions_of"]
 
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
+MIN_IN_SYNC = 2
+"""In a cluster, where nothing is set and there are replicas enough."""
 RETRY_SECONDS = 1.0
 """When markers can't be written, they are tried again after so long."""
 RETRY_ELSEWHERE_SECONDS = 0.1
@@ -156,12 +158,15 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
 
     def new_topic(self) -> NewTopic:
         """__transaction_state, as the settings want it."""
-        configs = transaction_topic_configs(self.broker.config)
-        return self.as_configured(
+        topic = self.as_configured(
             "transaction.state.log.num.partitions",
             "transaction.state.log.replication.factor",
-            configs,
+            transaction_topic_configs(self.broker.config),
         )
+        if self.is_default("transaction.state.log.min.isr"):
+            in_sync = max(1, min(MIN_IN_SYNC, topic.replication_factor - 1))
+            topic = topic._replace(configs={**topic.configs, "min.insync.replicas": str(in_sync)})
+        return topic
 
     # ---- who is asked ----
 

@@ -30,6 +30,12 @@ _OFFSETS = (
         "The most metadata that may go with a committed offset.", _HIGH,
     ),
     ConfigDef(
+        "offsets.commit.timeout.ms", _INT, 5000,
+        "How long a group's change may take to reach the followers; then the client is told to try "
+        "again.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
         "offsets.retention.minutes", _INT, 10_080,
         "How long an empty group's offsets are kept.", _HIGH, at_least(1),
     ),
@@ -44,8 +50,8 @@ _OFFSETS = (
     ),
     ConfigDef(
         "offsets.topic.replication.factor", _SHORT, 1,
-        "Replicas of __consumer_offsets; 1 here, where Kafka has 3, because one broker is the "
-        "usual start.",
+        "Replicas of __consumer_offsets. Where it is not set: 1 on a broker that is alone; in a "
+        "cluster 3, or as many as there are brokers.",
         _HIGH, at_least(1),
     ),
     ConfigDef(

@@ -85,7 +85,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
                 at_least(524_288),
                 _CLUSTER_WIDE,
             ),
-            _row("offsets.commit.timeout.ms", _INT, 5000, at_least(1)),
             _row("offsets.load.buffer.size", _INT, 5_242_880, at_least(1)),
             _row("offsets.topic.compression.codec", _INT, 0),
             _row("transaction.state.log.load.buffer.size", _INT, 5_242_880, at_least(1)),

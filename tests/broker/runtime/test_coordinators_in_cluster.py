@@ -61,6 +61,7 @@ SETTINGS: dict[str, Any] = {
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.regex.refresh.interval.ms": 600_000,
     "offset.metadata.max.bytes": 4096,
+    "offsets.commit.timeout.ms": 5000,
     "offsets.retention.minutes": 10_080,
     "offsets.retention.check.interval.ms": 600_000,
     "transaction.max.timeout.ms": 900_000,
