@@ -260,6 +260,21 @@ def _end_txn(peer: Peer, version: int) -> Story:
         yield _completed(name)
 
 
+def _end_txn_after_abort(peer: Peer, version: int) -> Story:
+    """Another producer begins, which aborts the transaction; then its own producer ends it."""
+    topic, name = f"probe-txn-abort-{version}", f"probe-txn-abort-{version}"
+    yield create(topic)
+    who = yield _init(name)
+    yield _add(name, who, {topic: [0]})
+    begin = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
+    yield Step(begin, version=5)
+    yield _completed(name)
+    for committed in (False, True, False):
+        yield _end(name, who, committed=committed)
+    yield _init(name)
+    yield _end(name, who, committed=False)
+
+
 def _txn_offset_commit(peer: Peer, version: int) -> Story:
     name, group = f"probe-txn-commit-{version}", f"probe-txn-commit-group-{version}"
     topic = f"probe-txn-commit-{version}"
@@ -433,6 +448,7 @@ TRANSACTION_CASES = [
     Case("AddPartitionsToTxn", 24, _add_partitions),
     Case("AddOffsetsToTxn", 25, _add_offsets),
     Case("EndTxn", 26, _end_txn),
+    Case("EndTxn of what was aborted", 26, _end_txn_after_abort),
     Case("TxnOffsetCommit", 28, _txn_offset_commit),
     Case("Produce, transactional", 0, _produce, min_version=10),
     Case("WriteTxnMarkers", 27, _markers),
