@@ -41,6 +41,8 @@ T = TypeVar("T", LeaderAndIsrTopic, UpdateMetadataTopic)
 REQUEST_TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
+MOST_LEADERSHIPS = 250
+"""In one round: a broker that opens logs for long hears of elections in between."""
 DONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Answers to StopReplica after which the replica is not there."""
 
@@ -71,6 +73,25 @@ class _News:
         self.deleted |= other.deleted
         for replica, delete in other.stops.items():
             self.stops[replica] = delete or self.stops.get(replica, False)
+
+    def split(self, state: ControllerState) -> _News:
+        """Keep as many leaderships as go into one round, elections before new partitions, which
+        take their time to be opened; what is left is returned.
+        """
+        left = _News()
+        if self.full or len(self.leaderships) <= MOST_LEADERSHIPS:
+            return left
+
+        def is_new(place: tuple[str, int]) -> bool:
+            partition = state.partition(*place)
+            return partition is not None and partition.leader_epoch == 0
+
+        order = sorted(self.leaderships, key=lambda place: (is_new(place), place))
+        left.leaderships = set(order[MOST_LEADERSHIPS:])
+        left.metadata = self.metadata & left.leaderships
+        self.leaderships -= left.leaderships
+        self.metadata -= left.metadata
+        return left
 
 
 class Channel:
@@ -122,6 +143,7 @@ class Channel:
             self._more.clear()
             news, self._news = self._news, _News()
             number = self._wanted
+            left = news.split(self._channels.state)
             problem = None
             try:
                 problem = await self._round(news)
@@ -132,11 +154,16 @@ class Channel:
                 problem = "a defect of the controller"
             if problem is None:
                 pause_s = FIRST_PAUSE_S
-                self._told = number
-                self._wake(number)
+                if left:
+                    self._news.add(left)
+                    self._more.set()
+                else:
+                    self._told = number
+                    self._wake(number)
                 continue
             LOGGER.info("broker %d is told again: %s", self.broker.node_id, problem)
             self._news.add(news)
+            self._news.add(left)
             self._more.set()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
