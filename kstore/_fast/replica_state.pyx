@@ -211,8 +211,8 @@ cdef class ReplicaState:
         return 0
 
     cdef int fail(self, int16_t error) except -1:
-        """Answer all who wait with an error: this broker leads no more. Fetch sessions that remember
-        these followers look again.
+        """Answer all who wait with an error: this broker leads no more. Fetch sessions that
+        remember these followers look again.
         """
         cdef Follower follower
         waits, self.waits = self.waits, []
