@@ -48,9 +48,9 @@ class PeerWatcher:
 
     def stop(self) -> None:
         """End the thread; from any thread, its own included."""
+        os.write(self._wake_write, b"!")  # before the thread may close the pipe
         self._stopping = True
         self._ended.set()
-        os.write(self._wake_write, b"!")
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
