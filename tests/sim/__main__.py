@@ -38,7 +38,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20.0, help="virtual time with faults")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
-    parser.add_argument("--workloads", default="produce,read,copy,group", help="what clients do")
+    parser.add_argument(
+        "--workloads", default="produce,read,copy,group,topics", help="what clients do"
+    )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")
     parser.add_argument("--json", action="store_true", help="a JSON object per seed")

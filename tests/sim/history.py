@@ -25,6 +25,7 @@ RULES = {
     "exactly_once": "each input of a transactional copy is in its output once",
     "one_owner": "a partition has one owner in a group at a time",
     "commits": "an acknowledged commit of a group's offset is not lost",
+    "topics": "what was answered about a topic holds, on every broker",
     "liveness": "once the faults are over, everything goes on",
     "crash": "no task of a broker ends with an exception that nobody expects",
 }

@@ -18,6 +18,7 @@ import kstore.broker.state.group_shard as group_shard
 import kstore.broker.state.offsets as offsets
 import kstore.log.log_dir as log_dir
 import kstore.log.recovery as recovery
+from kstore.broker.runtime.cluster_topics import ClusterTopics
 from kstore.broker.runtime.controller import Controller
 from kstore.broker.runtime.fetchers import Fetchers
 from tests.sim.loop import current_life
@@ -169,6 +170,13 @@ def _no_failover(put: Put) -> None:
     put(Controller, "_take_brokers", look_away)
 
 
+def _no_deletion(put: Put) -> None:
+    async def look_away(self: Any, name: str) -> None:
+        return
+
+    put(ClusterTopics, "delete", look_away)
+
+
 def _no_fetchers(put: Put) -> None:
     def follow(self: Any, tp: Any, partition: Any, leader_id: int, epoch: int) -> None:
         raise ZeroDivisionError("planted")
@@ -227,6 +235,12 @@ MUTATIONS: dict[str, Mutation] = {
     "lost-commits": Mutation(
         _lost_commits, "commits", "--faults kill --workloads produce,group",
         "some commits are passed over when a coordinator loads",
+    ),
+    "no-deletion": Mutation(
+        _no_deletion,
+        "topics",
+        "--brokers 3 --workloads topics --faults none",
+        "a deletion is answered and does not happen",
     ),
     "no-failover": Mutation(
         _no_failover, "liveness", f"{CLUSTER} --faults kill",

@@ -1,0 +1,104 @@
+"""A simulated administrator: topics are made, grow and are deleted, while brokers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kstore.errors import ErrorCode
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from tests.sim.client import Client, UnansweredError
+from tests.sim.history import History
+
+__all__ = ["Administrator"]
+
+LIMIT_S = 20.0
+
+
+class Administrator:
+    """Makes, grows and deletes topics of its own, one after the other."""
+
+    def __init__(self, client: Client, history: History, replicas: int) -> None:
+        self.client = client
+        self.history = history
+        self.stopping = False
+        self._replicas = replicas
+        self._made = 0
+        self._topics: dict[str, set[int]] = {}
+        """Topic to how many partitions it may have; 0: it may not exist."""
+
+    async def run(self) -> None:
+        """Do so until told to stop."""
+        while not self.stopping:
+            await self.client.pause(0.1, 1.0)
+            there = [name for name, counts in self._topics.items() if counts != {0}]
+            choice = self.client.random.random()
+            if choice < 0.5 or not there:
+                await self._create()
+            elif choice < 0.75:
+                await self._grow(self.client.random.choice(there))
+            else:
+                await self._delete(self.client.random.choice(there))
+
+    async def _create(self) -> None:
+        self._made += 1
+        name, count = f"topic{self._made}", self.client.random.randint(1, 3)
+        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=self._replicas)
+        self._topics[name] = {0, count}
+        await self._do(CreateTopicsRequest(topics=[topic]), name, {count})
+
+    async def _grow(self, name: str) -> None:
+        count = max(self._topics[name]) + 1
+        before = set(self._topics[name])
+        self._topics[name] = before | {count}
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        await self._do(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), name, {count})
+
+    async def _delete(self, name: str) -> None:
+        self._topics[name] = self._topics[name] | {0}
+        await self._do(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000), name, {0}
+        )
+
+    async def _do(self, request: Any, name: str, then: set[int]) -> None:
+        """Ask once; what is answered as done is done, all else may be or not."""
+        try:
+            answer = await self.client.ask_anyone(request, timeout_s=LIMIT_S)
+        except UnansweredError:
+            return
+        rows = getattr(answer, "topics", None) or getattr(answer, "results", None)
+        row = (rows or answer.responses)[0]
+        if row.error_code == ErrorCode.NONE:
+            self.history.counts["topic changes"] += 1
+            self._topics[name] = then
+
+    async def check(self) -> None:
+        """Every broker shows what was answered, and all show the same."""
+        deadline = self.client.world.loop.time() + LIMIT_S
+        while problems := self._problems():
+            if self.client.world.loop.time() > deadline:
+                for problem in problems:
+                    self.history.break_rule("topics", problem)
+                return
+            await asyncio.sleep(0.2)
+
+    def _problems(self) -> list[str]:
+        found = []
+        for name, counts in self._topics.items():
+            shown = {}
+            for node in self.client.world.brokers():
+                assert node.broker is not None
+                topic = node.broker.image.topics.get(name)
+                shown[node.host] = 0 if topic is None else len(topic.partitions)
+            if len(set(shown.values())) > 1:
+                found.append(f"brokers do not agree on {name}: {shown}")
+            elif not set(shown.values()) <= counts:
+                found.append(f"{name} has {shown} partitions, not one of {sorted(counts)}")
+        return found
