@@ -176,12 +176,15 @@ class GroupPartition(CoordinatorPartition):
             _answer(token, response)
 
     def _timer_fired(self, event: TimerEvent) -> None:
+        key = self._timers.fired
+        assert key is not None
         result = self.shard.expire(event, self._coordinator.context())
         try:
             self._take(result)
         except Exception:
             LOGGER.exception("%s: %r is tried again in %d ms", self.place, event, RETRY_MS)
-            self._timers.set(("retry", repr(event)), RETRY_MS, event)
+            # Under its own key: what sets the timer anew, as a heartbeat does, takes it back.
+            self._timers.set(key, RETRY_MS, event)
 
     def _take(self, result: Result) -> None:
         """Append the records, take the decision over, set its timers, give its answers."""

@@ -35,6 +35,8 @@ class TimerTable(Generic[K, E]):
         self._loop = loop
         self._fire = fire
         self._timers: dict[K, _Timer[E]] = {}
+        self.fired: K | None = None
+        """The key of the timer whose event was told last."""
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -72,4 +74,5 @@ class TimerTable(Generic[K, E]):
             timer.handle = self._loop.call_at(timer.deadline, self._wake, key, timer)
             return
         del self._timers[key]
+        self.fired = key
         self._fire(timer.event)
