@@ -1,17 +1,15 @@
 """Three real brokers, unmodified clients, and kill -9 of whoever coordinates: committed offsets
-stay, and a transactional copy has every record once.
+stay, and transactions reach a coordinator elsewhere.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kstore._fast.builder import build_batch
 from kstore.broker.runtime.coordinator_log import partition_of
@@ -25,8 +23,6 @@ from tests.conformance.probes.peer import Peer
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
-PATIENCE_S = 4.0
-"""Then the copier goes on with another producer, which ends what the one before has left open."""
 COORDINATOR_PARTITIONS = 3
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SETTINGS = {
@@ -61,26 +57,6 @@ def consumer(cluster: KstoreCluster, group: str) -> Consumer:
 
 def coordinator(cluster: KstoreCluster, topic: str, name: str) -> int:
     return cluster.wait_for_leader(topic, partition_of(name, COORDINATOR_PARTITIONS))
-
-
-def kill_and_restart(cluster: KstoreCluster, node_id: int, topics: dict[str, int]) -> None:
-    """kill -9; once it is missed, and again once it has caught up, things go on."""
-    cluster.kill(node_id)
-    left = {1, 2, 3} - {node_id}
-    for topic, partitions in topics.items():
-        for index in range(partitions):
-            cluster.wait_for_isr(topic, left, index)
-    cluster.start(node_id)
-    for topic, partitions in topics.items():
-        for index in range(partitions):
-            cluster.wait_for_isr(topic, {1, 2, 3}, index)
-
-
-def produce(cluster: KstoreCluster, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **QUICK})
-    for number in range(count):
-        producer.produce(topic, str(number), partition=number % 2)
-    assert producer.flush(TIMEOUT_S) == 0
 
 
 def test_internal_topics_have_a_replica_on_every_broker(cluster: KstoreCluster) -> None:
@@ -193,122 +169,6 @@ def test_writing_adds_the_partition_at_a_coordinator_elsewhere(cluster: KstoreCl
         peer.reset()
     wanted = [f"{epoch}-{sequence}" for epoch in (0, 2) for sequence in range(3)]
     assert read(cluster, "data", 0, len(wanted)) == wanted
-
-
-class Copier:
-    """Copies a topic in transactions, partition by partition, until it has all; a thread."""
-
-    def __init__(self, cluster: KstoreCluster, source: str, sink: str, count: int) -> None:
-        self.problem: BaseException | None = None
-        self.copied = 0
-        self._cluster = cluster
-        self._source, self._sink, self._count = source, sink, count
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Wait until all is copied."""
-        self._thread.join(TIMEOUT_S)
-        running = self._thread.is_alive()
-        self._stop.set()
-        self._thread.join(TIMEOUT_S)
-        if self.problem is not None:
-            raise self.problem
-        assert not running, f"{self.copied} of {self._count} are copied"
-
-    def _run(self) -> None:
-        group = consumer(self._cluster, "copier")
-        try:
-            producer = self._begin()
-            group.subscribe([self._source])
-            while self.copied < self._count and not self._stop.is_set():
-                batch = [m for m in group.consume(10, 0.2) if m.error() is None]
-                if batch and not self._copy(producer, group, batch):
-                    producer = self._begin()
-                    self._rewind(group)
-        except BaseException as problem:  # noqa: BLE001 - finish() tells it
-            self.problem = problem
-        finally:
-            group.close()
-
-    def _begin(self) -> Producer:
-        settings = {
-            "bootstrap.servers": self._cluster.bootstrap,
-            "transactional.id": "copier",
-            "transaction.timeout.ms": 30_000,
-            # Else librdkafka waits for ever for a coordinator that was killed and is back: it asks
-            # for nothing that would make it connect.
-            "enable.sparse.connections": False,
-            **QUICK,
-        }
-        producer = Producer(settings)
-        self._insist(lambda: producer.init_transactions(PATIENCE_S), TIMEOUT_S)
-        return producer
-
-    def _insist(self, step: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-        """Try again whatever may be tried again."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                step()
-            except KafkaException as error:
-                late = self._stop.is_set() or time.monotonic() >= deadline
-                if late or not error.args[0].retriable():
-                    raise
-            else:
-                return
-
-    def _copy(self, producer: Producer, group: Consumer, batch: list[Message]) -> bool:
-        """One transaction; False if its end is not known, or another producer has to go on."""
-        producer.begin_transaction()
-        ends = {message.partition(): message.offset() + 1 for message in batch}
-        offsets = [TopicPartition(self._source, *end) for end in ends.items()]
-        try:
-            for message in batch:
-                producer.produce(self._sink, message.value(), partition=message.partition())
-            metadata = group.consumer_group_metadata()
-            self._insist(
-                lambda: producer.send_offsets_to_transaction(offsets, metadata, PATIENCE_S)
-            )
-            self._insist(lambda: producer.commit_transaction(PATIENCE_S))
-        except KafkaException:
-            return False
-        self.copied += len(batch)
-        return True
-
-    def _rewind(self, group: Consumer) -> None:
-        places = [TopicPartition(self._source, partition) for partition in range(2)]
-        self.copied = 0
-        for place in group.committed(places, TIMEOUT_S):
-            place.offset = max(place.offset, 0)
-            self.copied += place.offset
-            group.seek(place)
-
-
-def test_a_transactional_copy_has_every_record_once(cluster: KstoreCluster) -> None:
-    """The transactions' coordinator, then the group's, then a leader of the copy is killed, each
-    while transactions go on.
-    """
-    count = 1500
-    cluster.create_topic("source", 2)
-    cluster.create_topic("sink", 2)
-    produce(cluster, "source", count)
-    copier = Copier(cluster, "source", "sink", count)
-    topics = {"sink": 2, GROUPS: COORDINATOR_PARTITIONS, TRANSACTIONS: COORDINATOR_PARTITIONS}
-    try:
-        until(lambda: copier.copied or copier.problem, "the first transaction")
-        for victim in (
-            lambda: coordinator(cluster, TRANSACTIONS, "copier"),
-            lambda: coordinator(cluster, GROUPS, "copier"),
-            lambda: cluster.wait_for_leader("sink", 0),
-        ):
-            kill_and_restart(cluster, victim(), topics)
-    finally:
-        copier.finish()
-    for partition in range(2):
-        wanted = [str(number) for number in range(partition, count, 2)]
-        assert read(cluster, "sink", partition, len(wanted)) == wanted
 
 
 def read(cluster: KstoreCluster, topic: str, partition: int, count: int) -> list[str]:
