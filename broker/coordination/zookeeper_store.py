@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, Timer
 from typing import Any, NamedTuple
 
 from kazoo import exceptions as errors
@@ -64,6 +64,10 @@ RULES: dict[type[Exception], type[StoreError]] = {
 }
 
 
+UNHEARD = 1 / 3
+"""The share of the session's timeout that is surely left when kazoo gives a connection up: it waits
+for two thirds of it to be heard.
+"""
 UNDER_WAY = 500
 """Reads that are asked for before the first answer."""
 
@@ -133,7 +137,9 @@ class ZooKeeperStore(Store):
 
     StoreUnavailableError where no server answers within ``connection_timeout_ms``. When the
     ensemble ends the session (this process did not show up for ``session_timeout_ms``), every call
-    raises StoreClosedError and every watch is told once to look.
+    raises StoreClosedError and every watch is told once to look. The same happens when no server
+    is heard for so long that the ensemble may have ended it: who can't ask must not go on as if
+    it had not.
     """
 
     def __init__(
@@ -152,6 +158,7 @@ class ZooKeeperStore(Store):
         self._lost = False
         self._session_id = 0
         self._was_connected = False
+        self._deadline: Timer | None = None
         hosts, slash, chroot = connect.partition("/")
         self._client = KazooClient(hosts, timeout=session_timeout_ms / 1000)
         self._client.add_listener(self._state_changed)
@@ -255,6 +262,8 @@ class ZooKeeperStore(Store):
         if self._closed:
             return
         self._closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
         with self._lock:
             for watch in self._watches:
                 watch.active = False
@@ -282,9 +291,16 @@ class ZooKeeperStore(Store):
 
     def _state_changed(self, state: str) -> None:
         """Runs on kazoo's connection thread, and must not wait."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if state == KazooState.LOST and not self._closed:
             self._lost = self._was_connected
             self._look_all()
+        elif state == KazooState.SUSPENDED and self._was_connected and not self._closed:
+            self._deadline = Timer(self._patience_s * UNHEARD, self._unheard)
+            self._deadline.daemon = True
+            self._deadline.start()
         elif state == KazooState.CONNECTED:
             # kazoo forgets its watches when a connection is lost, and so does the server.
             self._client._data_watchers = _Watchers(self._watchers_of)
@@ -293,6 +309,12 @@ class ZooKeeperStore(Store):
                     self._watch_request(106, path, PERSISTENT_RECURSIVE)
                 self._look_all()
             self._was_connected = True
+
+    def _unheard(self) -> None:
+        """No server was heard for as long as a session lasts."""
+        if not (self._closed or self._client.connected):
+            self._lost = True
+            self._look_all()
 
     def _look_all(self) -> None:
         for watch in self._watches:

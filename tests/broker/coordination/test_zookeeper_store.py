@@ -85,6 +85,20 @@ def test_a_restarted_server_finds_session_nodes_and_watches_again(server: ZooKee
     store.close()
 
 
+def test_who_hears_no_server_for_a_sessions_time_knows_that_it_may_be_over(
+    server: ZooKeeperServer,
+) -> None:
+    store = ZooKeeperStore(f"{server.bootstrap}/a", session_timeout_ms=3000)
+    changes = Changes()
+    store.watch("/topics", changes)
+    server.kill()
+    changes.wait_for(WatchEvent("changed", "/topics"))
+    assert store.over
+    with pytest.raises(StoreClosedError):
+        store.children("/")
+    store.close()
+
+
 def test_a_session_that_the_ensemble_ended_is_over_for_its_process(server: ZooKeeperServer) -> None:
     store = ZooKeeperStore(server.bootstrap)
     changes = Changes()
