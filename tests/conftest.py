@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-REAL_PROCESSES = ("broker", "cli", "clients", "conformance", "packaging", "pipeline")
+REAL_PROCESSES = ("broker", "cli", "clients", "conformance", "faults", "packaging", "pipeline")
 PURE = ("broker/state",)
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,11 +21,13 @@ settings.load_profile("kstore")
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
     that fails is run a second time, and told among the reruns of pytest's summary: it is to be
     mended. What is pure, or seeded, has no second chance.
     """
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in REAL_PROCESSES and not place.as_posix().startswith(PURE):
