@@ -123,7 +123,9 @@ class Reader(_Worker):
 
 class Copier(_Worker):
     """Consume, transform, produce in transactions: each input record is to be in the output once,
-    whatever fails; a failed transaction is aborted and begun anew from the committed offsets.
+    whatever fails; a failed transaction is aborted and begun anew from the committed offsets. Now
+    and then librdkafka waits for a coordinator whose broker has long been back: the limits are
+    short, and another producer takes over.
     """
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:
@@ -171,7 +173,7 @@ class Copier(_Worker):
         return True
 
     def _copy(self, ck: Any, producer: Any, consumer: Any) -> bool:
-        producer.init_transactions(60)
+        producer.init_transactions(30)
         consumer.subscribe([self._source])
         quiet = 0
         while True:
@@ -186,9 +188,9 @@ class Copier(_Worker):
             for message in messages:
                 producer.produce(self._target, message.value(), partition=message.partition())
             producer.send_offsets_to_transaction(
-                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
+                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 10
             )
-            producer.commit_transaction(60)
+            producer.commit_transaction(15)
             self.transactions += 1
 
 
