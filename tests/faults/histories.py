@@ -8,12 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.reference.linearizability import Operation
 
-__all__ = ["CommitClient", "Copier", "Producer", "Reader", "all_records", "check_records"]
+__all__ = [
+    "CommitClient",
+    "Copier",
+    "LeaderWatcher",
+    "Producer",
+    "Reader",
+    "all_records",
+    "check_records",
+]
 
 CLIENT = {
     "log_level": 0,
@@ -192,6 +200,37 @@ class Copier(_Worker):
             )
             producer.commit_transaction(15)
             self.transactions += 1
+
+
+class LeaderWatcher(_Worker):
+    """Asks every broker again and again who leads, and notes the leaders of each leader epoch."""
+
+    def __init__(self, ask: Callable[[int], Iterable[tuple[int, int, int]]], nodes: list[int]):
+        """``ask(node)`` gives (partition, leader epoch, leader) as that broker knows them."""
+        super().__init__("leaders")
+        self._ask, self._nodes = ask, nodes
+        self.leaders: dict[tuple[int, int], set[int]] = {}
+        self.went_back: list[str] = []
+
+    def work(self) -> None:
+        """Until stopped; a broker that is away is asked again in the next round."""
+        from kstore.errors import KafkaError
+
+        newest: dict[tuple[int, int], int] = {}
+        while not self.stopping.wait(0.1):
+            for node in self._nodes:
+                try:
+                    rows = list(self._ask(node))
+                except (KafkaError, OSError):
+                    # Another life of the broker may begin with what it hears first.
+                    newest = {key: epoch for key, epoch in newest.items() if key[0] != node}
+                    continue
+                for partition, epoch, leader in rows:
+                    if epoch < newest.get((node, partition), 0):
+                        self.went_back.append(f"broker {node}, partition {partition}: {epoch}")
+                    newest[node, partition] = epoch
+                    if leader >= 0:
+                        self.leaders.setdefault((partition, epoch), set()).add(leader)
 
 
 class CommitClient(_Worker):

@@ -16,6 +16,7 @@ from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.faults.histories import (
     CommitClient,
     Copier,
+    LeaderWatcher,
     Producer,
     Reader,
     all_records,
@@ -44,6 +45,13 @@ def in_sync(cluster: KstoreCluster, topic: str) -> bool:
     """Whether all replicas of all partitions are."""
     rows = cluster.topic(topic).partitions
     return len(rows) == PARTITIONS and all(len(row.isr) == 3 and row.leader >= 0 for row in rows)
+
+
+def leaders(cluster: KstoreCluster, node_id: int) -> list[tuple[int, int, int]]:
+    """Partition, leader epoch and leader as one broker knows them."""
+    with cluster.admin(node_id, timeout_ms=1000) as admin:
+        (found,) = admin.describe_topics(["orders"])
+    return [(row.partition, row.leader_epoch, row.leader) for row in found.partitions]
 
 
 def disturb(cluster: KstoreCluster, topic: str, rng: random.Random) -> list[str]:
@@ -83,12 +91,16 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed:
         bootstrap = cluster.bootstrap
         producers = [Producer(f"p{n}", bootstrap, "orders", PARTITIONS) for n in range(2)]
         reader = Reader(bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        for worker in (*producers, reader):
+        watcher = LeaderWatcher(lambda node: leaders(cluster, node), list(cluster.brokers))
+        for worker in (*producers, reader, watcher):
             worker.start()
         until(lambda: producers[0].acknowledged, "the first record is acknowledged")
         done = disturb(cluster, "orders", random.Random(seed))
-        for worker in (*producers, reader):
+        for worker in (*producers, reader, watcher):
             worker.finish()
+        assert not watcher.went_back, done
+        assert all(len(each) == 1 for each in watcher.leaders.values()), watcher.leaders
+        assert len(watcher.leaders) > PARTITIONS, done
         stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
         assert len(producers[0].acknowledged) > 100, done
         assert len(reader.seen) > 100, done
