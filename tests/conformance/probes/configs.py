@@ -66,6 +66,7 @@ def shows(**values: str | None) -> Callable[[Any], bool]:
 _OTHER_BY_DESIGN = {
     "advertised.listeners", "controller.quorum.voters", "listener.security.protocol.map",
     "listeners", "log.dir", "log.dirs", "process.roles", "controller.listener.names",
+    "inter.broker.protocol.version",  # Kafka had it until 4.0
 }  # fmt: skip
 
 
