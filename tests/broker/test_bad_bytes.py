@@ -220,6 +220,7 @@ def test_declared_sizes_and_counts_take_no_memory(broker: KstoreBroker) -> None:
         sock.close()
 
 
+@pytest.mark.slow
 def test_an_idle_connection_takes_few_kilobytes(broker: KstoreBroker) -> None:
     is_served(broker)
     before = memory_mb(broker)

@@ -45,6 +45,7 @@ def test_a_clean_stop_exits_0_and_the_next_start_recovers_nothing(own_broker, to
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka takes 13 s to answer again after a kill -9")
+@pytest.mark.slow
 def test_a_producer_goes_on_over_a_kill_without_loss_or_duplicate(own_broker, topic):
     client = client_of(own_broker)
     client.create_topic(topic, 1)

@@ -25,6 +25,7 @@ def test_one_broker_with_every_fault() -> None:
     assert_good(run_simulations("--seed", "0", "--seeds", "4"))
 
 
+@pytest.mark.slow
 def test_what_a_synced_broker_has_acknowledged_survives_the_loss_of_power() -> None:
     power = ("--flush", "always", "--faults", "power,kill,restart,reset", "--seconds", "12")
     assert_good(run_simulations("--seed", "0", "--seeds", "4", *power), *power)
@@ -54,6 +55,7 @@ def test_fresh_seeds() -> None:
     assert_good(run_simulations("--seed", seed, *cluster), *cluster)
 
 
+@pytest.mark.slow
 def test_a_seed_does_the_same_again() -> None:
     cluster = ("--brokers", "3", "--seconds", "5")
     first = run_simulations("--seed", "5", *cluster)
