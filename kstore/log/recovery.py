@@ -265,9 +265,7 @@ def _set_offsets(log: Log, state: LogState | None) -> None:
     core.epochs.truncate_from_end(end + 1)
     core.epochs.truncate_from_start(min(start, end))
     unknown = end if core.follows_end else start  # of a replicated log nothing else is sure
-    core.set_offsets(
-        min(start, end), end, state.high_watermark if state is not None else unknown
-    )
+    core.set_offsets(min(start, end), end, state.high_watermark if state is not None else unknown)
 
 
 def scan_segment(
