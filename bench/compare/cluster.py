@@ -80,8 +80,7 @@ def _admin(bootstrap: str) -> Any:
 def _start(cluster: Cluster) -> Figures:
     """Seconds from the first exec until every broker knows all of them, and their memory."""
     begin = time.monotonic()
-    started = cluster.start()
-    del started
+    cluster.start()
     for broker in cluster.brokers.values():
         admin = _admin(broker.bootstrap)
         while len(admin.list_topics(timeout=30).brokers) < SIZE:

@@ -168,17 +168,10 @@ class Copier(_Worker):
             try:
                 if self._copy(ck, producer, consumer):
                     return
-            except ck.KafkaException as problem:
-                if not self._may_go_on(problem):
-                    raise
+            except ck.KafkaException:
+                time.sleep(0.2)  # then a new producer fences this one, whose transaction is aborted
             finally:
                 consumer.close()
-
-    def _may_go_on(self, problem: Any) -> bool:
-        """With a new producer, which fences this one and has its transaction aborted."""
-        del problem
-        time.sleep(0.2)
-        return True
 
     def _copy(self, ck: Any, producer: Any, consumer: Any) -> bool:
         producer.init_transactions(30)
