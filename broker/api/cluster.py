@@ -37,12 +37,13 @@ def handle_describe_cluster(
             error_message="This endpoint is of type BROKER; the request asked for another type.",
             endpoint_type=BROKERS,
         )
+    image = broker.image
     response = DescribeClusterResponse(
         endpoint_type=BROKERS,
-        cluster_id=broker.image.cluster_id,
-        controller_id=broker.image.controller_id,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id if image.controller_id in image.brokers else -1,
     )
-    for node in broker.image.brokers.values():
+    for node in image.brokers.values():
         endpoint = node.endpoint(ctx.listener)
         if endpoint is not None:
             response.brokers.append(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kstore._fast.metadata_topics import encode_topics
 from kstore.broker.api import RequestContext
-from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.topic_rules import NewTopic, TopicError, check_name
 from kstore.errors import ErrorCode
 from kstore.protocol import ProtocolError
@@ -152,13 +152,21 @@ def _describe(
     response = MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=_for_admins(broker, image),
         max_partition_epoch=image.max_partition_epoch,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     alive = _reachable(broker, ctx)
     return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
+
+
+def _for_admins(broker: Broker, image: MetadataImage) -> int:
+    """Whom clients are to send to what only the controller can do: this broker, which hands it on.
+    The controller itself may have died without this broker knowing it yet, and clients wait long
+    for a broker that they were told of. (Kafka names any broker that is alive, for the same.)
+    """
+    return broker.node_id if broker.node_id in image.brokers else image.controller_id
 
 
 def _reachable(broker: Broker, ctx: RequestContext) -> set[int] | None:

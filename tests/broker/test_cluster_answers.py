@@ -168,7 +168,7 @@ async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
             metadata(known(ME, **replicas), known(THIRD, 4, index=1, **replicas), failed_disk)
         )
         answer = await described(broker, 13)
-        assert answer.controller_id == OTHER
+        assert answer.controller_id == ME, "who hands on what is the controller's"
         assert [node.node_id for node in answer.brokers] == [ME, OTHER]
         first, second, third = answer.topics[0].partitions
         assert third.offline_replicas == [OTHER, THIRD], "of which one is alive"
