@@ -14,9 +14,18 @@ if __name__ != "kstore.clients":
 if TYPE_CHECKING:
     from kstore.clients.admin import AdminClient, NewTopic
     from kstore.clients.consumer import Consumer, ConsumerRecord
+    from kstore.clients.core.subscription import SubscriptionPattern
     from kstore.clients.producer import Delivery, Producer
 
-__all__ = ["AdminClient", "Consumer", "ConsumerRecord", "Delivery", "NewTopic", "Producer"]
+__all__ = [
+    "AdminClient",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "NewTopic",
+    "Producer",
+    "SubscriptionPattern",
+]
 
 _MODULES = {
     "AdminClient": "admin",
@@ -25,6 +34,7 @@ _MODULES = {
     "Delivery": "producer",
     "NewTopic": "admin",
     "Producer": "producer",
+    "SubscriptionPattern": "core.subscription",
 }
 
 
