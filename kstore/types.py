@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Header", "TopicPartition"]
+__all__ = [
+    "ConsumerGroupMetadata",
+    "Header",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+]
 
 
 class TopicPartition(NamedTuple):
@@ -22,3 +28,39 @@ class Header(NamedTuple):
 
     key: str
     value: bytes | None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What a group commits for a partition: the next offset to read, and a text of the user's.
+
+    ``leader_epoch`` is that of the last record before the offset (KIP-320), -1 for unknown.
+    ``offset_epoch`` is opaque and says which life of the partition the offset belongs to
+    (KIP-232); None for unknown.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    offset_epoch: bytes | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a moment: its offset and timestamp in ms, and the epochs as in
+    OffsetAndMetadata.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+    offset_epoch: bytes | None = None
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets in a transaction (KIP-447): generation or member epoch -1 and an empty
+    member id mean somebody outside of the group's membership.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -20,6 +20,15 @@ class BrokerVersions:
             row.name: (row.min_version, row.max_version) for row in response.supported_features
         }
 
+    def has(self, feature: str) -> bool:
+        """Whether the broker supports version 1 of a feature (KIP-584), "kstore.kip232" say."""
+        low, high = self.features.get(feature, (1, 0))
+        return low <= 1 <= high
+
+    def offers(self, api_key: int) -> bool:
+        """Whether the broker serves the API at all."""
+        return api_key in self._ranges
+
     def choose(self, api_key: int, *, at_least: int = 0, at_most: int = 32767) -> int:
         """The newest version that both sides have within the bounds.
 

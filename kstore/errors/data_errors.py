@@ -5,7 +5,13 @@ Each class is one row: its code, what a client may do about it, and a sentence (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from kstore.errors.base import KafkaError
+
+if TYPE_CHECKING:
+    from kstore.types import TopicPartition
 
 __all__ = [
     "BrokerNotAvailableError",
@@ -247,9 +253,27 @@ class PolicyViolationError(KafkaError, code=44):
 class InvalidProduceOffsetError(KafkaError, code=77, produce_only=True):
     """kstore (KIP-391): the given offset is below the log end offset, which the answer names."""
 
+    def __init__(self, message: str | None = None, log_end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.log_end_offset = log_end_offset
+        """Where the partition's log ends: the least offset that it takes; -1 for unknown."""
+
 
 class InvalidPartitionEpochError(KafkaError, code=23200):
     """kstore (KIP-232): the partition epoch is older than the one stored with the last commit."""
+
+    def __init__(self, about: str | Mapping[TopicPartition, int] | None = None) -> None:
+        """``about`` is a message, or the partitions, each with the epoch that it has now."""
+        epochs = {} if about is None or isinstance(about, str) else dict(about)
+        if epochs:
+            names = ", ".join(f"{tp} (now epoch {epoch})" for tp, epoch in sorted(epochs.items()))
+            about = (
+                f"the position belongs to an earlier life of {names}: the topic was deleted and "
+                "made again; seek to where reading is to go on"
+            )
+        super().__init__(about if isinstance(about, str) else None)
+        self.partition_epochs = epochs
+        """The partitions, each with the partition epoch that it has now."""
 
 
 class InvalidLeaderEpochError(KafkaError, code=23201):

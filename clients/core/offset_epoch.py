@@ -1,0 +1,44 @@
+"""The opaque bytes that go with an offset (KIP-232): which life of the partition, and which leader,
+it belongs to. Users keep them beside the offset and hand them back to `seek`.
+
+One byte of version, then both epochs; another version may have another length.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+__all__ = ["OffsetEpoch", "decode", "encode"]
+
+_VERSION = 0
+_LAYOUT = struct.Struct(">Bii")
+
+
+class OffsetEpoch(NamedTuple):
+    """The epochs inside; -1 for unknown."""
+
+    partition_epoch: int
+    leader_epoch: int
+
+
+def encode(partition_epoch: int, leader_epoch: int) -> bytes:
+    """The opaque form; both epochs are -1 (unknown) or above. Raises ValueError for others."""
+    if not (-1 <= partition_epoch < 2**31 and -1 <= leader_epoch < 2**31):
+        raise ValueError(f"{partition_epoch} and {leader_epoch} are not epochs")
+    return _LAYOUT.pack(_VERSION, partition_epoch, leader_epoch)
+
+
+def decode(offset_epoch: bytes) -> OffsetEpoch:
+    """The epochs inside. Raises ValueError for bytes that `encode` didn't make."""
+    if not isinstance(offset_epoch, (bytes, bytearray, memoryview)):
+        raise ValueError(f"an offset epoch is bytes, not {type(offset_epoch).__name__}")
+    if len(offset_epoch) != _LAYOUT.size or offset_epoch[0] != _VERSION:
+        raise ValueError(
+            f"{bytes(offset_epoch[:32])!r} is not an offset epoch that this version of kstore can "
+            "read; pass the bytes that position_and_offset_epoch or a commit gave, unchanged"
+        )
+    _, partition_epoch, leader_epoch = _LAYOUT.unpack(offset_epoch)
+    if partition_epoch < -1 or leader_epoch < -1:
+        raise ValueError(f"{bytes(offset_epoch)!r} has epochs below -1: it was changed")
+    return OffsetEpoch(partition_epoch, leader_epoch)
