@@ -1,12 +1,14 @@
 """What a client knows of the cluster: brokers, topics, and who leads which partition.
 
-Filled from Metadata responses. It asks nobody and never expires by itself.
+Filled from Metadata responses, and never made older by one (KIP-232; where a broker has no
+partition epochs, KIP-320's leader epochs). It asks nobody and never expires by itself.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from kstore.errors import (
     ErrorCode,
@@ -33,7 +35,11 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition's leader (-1: none), replicas and in-sync replicas, by broker id."""
+    """A partition's leader (-1: none), replicas and in-sync replicas, by broker id.
+
+    ``partition_epoch`` is this life of the partition, unique in the cluster (KIP-232); -1 where the
+    broker doesn't say.
+    """
 
     partition: int
     leader: int
@@ -41,6 +47,11 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+    def is_older_than(self, partition_epoch: int, leader_epoch: int) -> bool:
+        """Whether these epochs prove that somebody has seen a later state; -1 proves nothing."""
+        return _is_older(self.partition_epoch, self.leader_epoch, partition_epoch, leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +66,36 @@ class TopicView:
 
 @dataclass(slots=True)
 class ClusterView:
-    """Brokers and topics as the last Metadata responses gave them."""
+    """Brokers and topics as the newest Metadata responses gave them.
 
+    ``uses_partition_epochs`` is the setting kstore.kip232.enable. Whole numbers that nobody has
+    told are -1.
+    """
+
+    uses_partition_epochs: bool = True
     cluster_id: str | None = None
     controller_id: int = -1
+    max_partition_epoch: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
     topic_errors: dict[str, int] = field(default_factory=dict)
 
-    def update(self, response: MetadataResponse) -> None:
-        """Take over a response; topics that it does not name stay as they are."""
+    # ---- filling ----
+
+    def update(self, response: MetadataResponse, interest: Collection[str] | None = None) -> bool:
+        """Take over a response; topics that it does not name stay as they are.
+
+        False, and nothing changes, if it is outdated about a topic of interest (None: all): then
+        ask again after a pause, best another broker.
+        """
+        self._meet(response.cluster_id)
+        if self.is_outdated(response, interest):
+            return False
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
+        if self.uses_partition_epochs:
+            newest = max(self.max_partition_epoch, response.max_partition_epoch)
+            self.max_partition_epoch = newest
         self.brokers = {
             row.node_id: Broker(row.node_id, row.host, row.port, row.rack)
             for row in response.brokers
@@ -75,11 +104,78 @@ class ClusterView:
             if topic.name is None:
                 continue
             if topic.error_code == ErrorCode.NONE:
-                self.topics[topic.name] = _topic_view(topic)
+                self.topics[topic.name] = self._topic_view(topic)
                 self.topic_errors.pop(topic.name, None)
             else:
                 self.topics.pop(topic.name, None)
                 self.topic_errors[topic.name] = topic.error_code
+        return True
+
+    def is_outdated(
+        self, response: MetadataResponse, interest: Collection[str] | None = None
+    ) -> bool:
+        """Whether a response is older than what is known, by KIP-232's rule: its largest partition
+        epoch is smaller, or for a partition of interest the partition epoch, or at the same one the
+        leader epoch. Where one side has no partition epoch, the rule says nothing.
+        """
+        if not self.uses_partition_epochs:
+            return False
+        rows = [
+            topic
+            for topic in response.topics
+            if topic.name is not None and (interest is None or topic.name in interest)
+        ]
+        if rows and -1 < response.max_partition_epoch < self.max_partition_epoch:
+            return True
+        for topic in rows:
+            known = self.topics.get(topic.name or "")
+            if known is None:
+                continue
+            for row in topic.partitions:
+                if row.partition_index >= len(known.partitions):
+                    continue
+                old = known.partitions[row.partition_index]
+                epochs = row.partition_epoch, row.leader_epoch
+                if _is_older(*epochs, old.partition_epoch, old.leader_epoch):
+                    return True
+        return False
+
+    def _meet(self, cluster_id: str | None) -> None:
+        """Another cluster under the same addresses: nothing that is known means anything there."""
+        if cluster_id and self.cluster_id and cluster_id != self.cluster_id:
+            self.max_partition_epoch = -1
+            self.topics.clear()
+            self.topic_errors.clear()
+
+    def _topic_view(self, topic: MetadataResponseTopic) -> TopicView:
+        view = _topic_view(topic, self.uses_partition_epochs)
+        known = self.topics.get(view.name)
+        if known is None or known.topic_id != view.topic_id or view.topic_id == ZERO_UUID:
+            return view
+        rows = [_newer(*pair) for pair in zip(view.partitions, known.partitions, strict=False)]
+        rows += view.partitions[len(rows) :]
+        return replace(view, partitions=tuple(rows))
+
+    def hear_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
+        """A leader that an error told (KIP-951); taken, and True, if its epoch is newer."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions) or leader < 0:
+            return False
+        row = topic.partitions[tp.partition]
+        if leader_epoch <= row.leader_epoch:
+            return False
+        rows = list(topic.partitions)
+        rows[tp.partition] = replace(row, leader=leader, leader_epoch=leader_epoch)
+        self.topics[tp.topic] = replace(topic, partitions=tuple(rows))
+        return True
+
+    def hear_broker(self, broker: Broker) -> None:
+        """A broker's address that another answer than Metadata's told."""
+        known = self.brokers.get(broker.node_id)
+        if known is None or (known.host, known.port) != (broker.host, broker.port):
+            self.brokers[broker.node_id] = broker
+
+    # ---- look-up ----
 
     def topic(self, name: str) -> TopicView:
         """The topic, or the exception for what the broker said about it."""
@@ -89,18 +185,47 @@ class ClusterView:
         code = self.topic_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise error_for(code, f"topic {name!r}: {type(error_for(code)).description}")
 
-    def leader(self, tp: TopicPartition) -> int:
-        """The broker id of a partition's leader; raises where there is no partition or leader."""
+    def partition(self, tp: TopicPartition) -> PartitionView:
+        """The partition; raises what `topic` raises, or UnknownTopicOrPartitionError."""
         topic = self.topic(tp.topic)
         if not 0 <= tp.partition < len(topic.partitions):
             raise UnknownTopicOrPartitionError(
                 f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, "
                 f"not {tp.partition}"
             )
-        leader = topic.partitions[tp.partition].leader
+        return topic.partitions[tp.partition]
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; raises what `topic` raises."""
+        return len(self.topic(topic).partitions)
+
+    def leader(self, tp: TopicPartition) -> int:
+        """The broker id of a partition's leader; raises where there is no partition or leader."""
+        leader = self.partition(tp).leader
         if leader not in self.brokers:
             raise LeaderNotAvailableError(f"partition {tp} has no leader at the moment")
         return leader
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The leader epoch of a known partition, else -1."""
+        row = self._known(tp)
+        return -1 if row is None else row.leader_epoch
+
+    def partition_epoch(self, tp: TopicPartition) -> int:
+        """The partition epoch of a known partition, else -1."""
+        row = self._known(tp)
+        return -1 if row is None else row.partition_epoch
+
+    def is_behind(self, tp: TopicPartition, partition_epoch: int, leader_epoch: int) -> bool:
+        """Whether these epochs, of a committed offset or one kept elsewhere, are newer than what is
+        known of the partition: a consumer then waits for newer metadata (KIP-232, 6 and 7).
+        """
+        if not self.uses_partition_epochs or partition_epoch < 0:
+            return False
+        row = self._known(tp)
+        if row is None:
+            return self.max_partition_epoch < partition_epoch
+        return row.is_older_than(partition_epoch, leader_epoch)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """The name that belongs to a topic id, if it is known."""
@@ -111,8 +236,36 @@ class ClusterView:
         view = self.topics.get(name)
         return ZERO_UUID if view is None else view.topic_id
 
+    def _known(self, tp: TopicPartition) -> PartitionView | None:
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]
 
-def _topic_view(topic: MetadataResponseTopic) -> TopicView:
+
+def _is_older(
+    partition_epoch: int, leader_epoch: int, other_partition_epoch: int, other_leader_epoch: int
+) -> bool:
+    """Whether the first two epochs prove an older state than the others; -1 proves nothing."""
+    if -1 in (partition_epoch, other_partition_epoch):
+        return False
+    if partition_epoch != other_partition_epoch:
+        return partition_epoch < other_partition_epoch
+    return -1 < leader_epoch < other_leader_epoch
+
+
+def _newer(new: PartitionView, old: PartitionView) -> PartitionView:
+    """Of two states of one partition of one topic: an older leader epoch is not taken (KIP-320),
+    and a broker that tells no partition epoch takes none away.
+    """
+    if -1 < new.leader_epoch < old.leader_epoch:
+        return old
+    if new.partition_epoch == -1 != old.partition_epoch:
+        return replace(new, partition_epoch=old.partition_epoch)
+    return new
+
+
+def _topic_view(topic: MetadataResponseTopic, uses_partition_epochs: bool) -> TopicView:
     rows = sorted(topic.partitions, key=lambda row: row.partition_index)
     partitions = tuple(
         PartitionView(
@@ -122,6 +275,7 @@ def _topic_view(topic: MetadataResponseTopic) -> TopicView:
             tuple(row.replica_nodes),
             tuple(row.isr_nodes),
             tuple(row.offline_replicas),
+            row.partition_epoch if uses_partition_epochs else -1,
         )
         for row in rows
     )

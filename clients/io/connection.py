@@ -1,0 +1,278 @@
+"""One connection to a broker: requests go out as they are given, answers come in their order.
+
+`open_connection` connects, agrees on versions (ApiVersions) and hands out a BrokerConnection. Who
+is asked what, and what happens after an error, is the cluster's business (cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, cast
+
+from kstore import __version__
+from kstore._fast.framing import FrameSplitter
+from kstore.clients.core.versions import BrokerVersions
+from kstore.errors import ErrorCode, KafkaError, NetworkError, ProtocolError, error_for
+from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+
+__all__ = ["BrokerConnection", "open_connection"]
+
+MAX_FRAME_BYTES = 100 * 1024 * 1024
+READ_BYTES = 64 * 1024
+_Expected = tuple[bytes, type[Message], int, "asyncio.Future[Message]"]
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """An open connection. Everything here is called on its loop."""
+
+    def __init__(
+        self, address: str, node_id: int, client_id: str, max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self.address = address
+        """host:port, for messages."""
+        self.node_id = node_id
+        """The broker's id, -1 where only its address is known."""
+        self.versions = BrokerVersions(ApiVersionsResponse())
+        """What the broker offers; empty until ApiVersions was answered."""
+        self.is_lost = False
+        self.last_used = 0.0
+        """The loop's time of the last request or answer."""
+        self._client_id = client_id
+        self._next_id = 0
+        self._expected: deque[_Expected] = deque()
+        self._splitter = FrameSplitter(max_frame_bytes)
+        self._buffer = bytearray(READ_BYTES)
+        self._heard = False
+        self._reason: KafkaError | None = None
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # ---- asking ----
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers have not come yet."""
+        return len(self._expected)
+
+    def send(
+        self, request: Message, version: int, *, answered: bool = True
+    ) -> asyncio.Future[Message]:
+        """Write a request now; its future gets the answer, or NetworkError once that can't come.
+
+        answered=False (Produce with acks 0): done with the request itself as soon as it is written.
+        Raises ProtocolError for a request that the version can't carry.
+        """
+        future: asyncio.Future[Message] = self._loop.create_future()
+        if self.is_lost or self._transport is None:
+            _fail(future, self._reason or NetworkError(f"not connected to {self.address}"))
+            return future
+        correlation_id = self._next_id
+        frame = encode_request(request, version, correlation_id, self._client_id)
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        if answered:
+            response = APIS[request.API_KEY].response
+            prefix = correlation_id.to_bytes(4, "big")
+            self._expected.append((prefix, response, version, future))
+        else:
+            future.set_result(request)
+        self.last_used = self._loop.time()
+        self._transport.write(frame)
+        return future
+
+    async def drain(self) -> None:
+        """Wait until what was written is mostly on its way; at once where nothing is held up."""
+        await self._writable.wait()
+
+    def close(self, reason: KafkaError | None = None) -> None:
+        """Close it; requests under way fail with the reason."""
+        self._lose(reason or NetworkError(f"the connection to {self.address} was closed"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def agree(self) -> None:
+        """Ask for the broker's versions: the first request of every connection."""
+        request = ApiVersionsRequest(
+            client_software_name="kstore", client_software_version=__version__
+        )
+        answer = await self._ask_versions(request, APIS[API_VERSIONS].max_version)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = {row.api_key: row.max_version for row in answer.api_keys}
+            answer = await self._ask_versions(request, max(theirs.get(API_VERSIONS, 0), 0))
+        if answer.error_code:
+            raise error_for(answer.error_code, f"{self.address} refuses ApiVersions")
+        self.versions = BrokerVersions(answer)
+
+    async def _ask_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        version = min(version, APIS[API_VERSIONS].max_version)
+        return cast(ApiVersionsResponse, await self.send(request, version))
+
+    # ---- what the transport calls ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_used = self._loop.time()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where to read the next bytes to."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes were read."""
+        with memoryview(self._buffer)[:nbytes] as data:
+            try:
+                for frame in self._splitter.feed(data):
+                    self._take(frame)
+            except ProtocolError as error:
+                self.close(self._not_kafka(error, bytes(data[:16])))
+
+    def eof_received(self) -> bool:
+        """The broker has closed its side; the transport closes ours."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone."""
+        if self._heard:
+            text = f"lost the connection to {self.address}: {error or 'the broker closed it'}"
+        else:
+            text = (
+                f"{self.address} closed the connection without an answer ({error or 'no error'}); "
+                "is it a Kafka listener, and does it take this client's security.protocol?"
+            )
+        self._lose(NetworkError(text))
+
+    def pause_writing(self) -> None:
+        """Too much waits to be written."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """What waited is mostly written."""
+        self._writable.set()
+
+    # ---- inside ----
+
+    def _take(self, frame: bytes) -> None:
+        self._heard = True
+        if not self._expected:
+            raise ProtocolError("it sent an answer, but no request is under way")
+        prefix, response, version, future = self._expected.popleft()
+        try:
+            if frame[:4] != prefix:
+                raise ProtocolError("an answer belongs to another request than the one in turn")
+            if response is ApiVersionsResponse and _is_unsupported(frame):
+                version = 0
+            _, message = decode_response(frame, response, version)
+        except ProtocolError as error:
+            _fail(future, self._not_kafka(error, frame[:16]))
+            raise
+        self.last_used = self._loop.time()
+        if not future.done():  # else whoever asked has given up
+            future.set_result(message)
+
+    def _not_kafka(self, error: ProtocolError, begin: bytes) -> NetworkError:
+        hint = "" if self.versions.offers(API_VERSIONS) else (
+            "; is that the port of a Kafka listener, and security.protocol what it speaks?"
+        )  # fmt: skip
+        return NetworkError(
+            f"{self.address} answers with what can't be read ({begin!r}): {error}{hint}"
+        )
+
+    def _lose(self, reason: KafkaError) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self._reason = reason
+        self._writable.set()
+        while self._expected:
+            _fail(self._expected.popleft()[3], reason)
+
+
+def _fail(future: asyncio.Future[Message], reason: KafkaError) -> None:
+    if not future.done():
+        # One object each: a raised exception collects the frames of whoever awaits it.
+        future.set_exception(type(reason)(reason.args[0]))
+        future.exception()  # whoever asked may have gone: that is no reason for a complaint
+
+
+def _is_unsupported(frame: bytes) -> bool:
+    """Whether a broker refuses the version of ApiVersions: it then answers in version 0."""
+    return frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+async def open_connection(
+    host: str,
+    port: int,
+    settings: Mapping[str, Any],
+    *,
+    node_id: int = -1,
+    setup_timeout_ms: float = 10_000,
+) -> BrokerConnection:
+    """Connect to a broker, trying the addresses of the host in turn (client.dns.lookup), and agree
+    on versions.
+
+    Raises NetworkError, which says what to look at, or the error of ApiVersions.
+    """
+    loop = asyncio.get_running_loop()
+    address = f"{host}:{port}"
+    limit = max(MAX_FRAME_BYTES, 2 * settings.get("fetch.max.bytes", 0))
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NetworkError(
+            f"cannot find the address of {host!r} ({error.strerror or error}); check "
+            "bootstrap.servers, and the broker's advertised.listeners"
+        ) from error
+    problem: OSError | None = None
+    for family, _, _, _, where in dict.fromkeys(found):
+        try:
+            sock = await _connect(family, where, settings, setup_timeout_ms / 1000)
+        except OSError as error:  # asyncio's TimeoutError too
+            problem = error
+            continue
+        connection = BrokerConnection(address, node_id, settings["client.id"], limit)
+        await loop.create_connection(lambda made=connection: made, sock=sock)  # type: ignore[misc]
+        try:
+            async with asyncio.timeout(settings["request.timeout.ms"] / 1000):
+                await connection.agree()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                raise NetworkError(
+                    f"{address} takes connections but did not answer ApiVersions within "
+                    f"{settings['request.timeout.ms']} ms; is it a Kafka listener?"
+                ) from error
+            raise
+        return connection
+    what = "it did not answer" if isinstance(problem, TimeoutError) else problem
+    raise NetworkError(
+        f"cannot connect to {address}: {what}; is a broker running there, and is that its port?"
+    ) from problem
+
+
+async def _connect(
+    family: int, where: Any, settings: Mapping[str, Any], timeout_s: float
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, option in (
+            ("send.buffer.bytes", socket.SO_SNDBUF),
+            ("receive.buffer.bytes", socket.SO_RCVBUF),
+        ):
+            if settings[name] >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, settings[name])
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

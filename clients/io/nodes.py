@@ -1,0 +1,226 @@
+"""Which connection to use: one per broker and lane, opened when it is first asked for, with pauses
+after failures; and the choice of a broker when any will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kstore.clients.core.backoff import pause_ms
+from kstore.clients.core.metadata import ClusterView
+from kstore.clients.io.connection import BrokerConnection, open_connection
+from kstore.errors import KafkaError, NetworkError
+
+__all__ = ["ANY", "Nodes", "parse_servers"]
+
+ANY = -1
+"""In place of a node id: whichever broker is the least busy."""
+_Address = tuple[str, int]
+
+
+def parse_servers(servers: Sequence[str]) -> list[_Address]:
+    """(host, port) of each "host:port" or "[v6]:port", by default port 9092. Raises ValueError."""
+    found = []
+    for server in servers:
+        host, colon, port = server.strip().rpartition(":")
+        if not colon or server.endswith("]"):
+            host, port = server.strip(), "9092"
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"bootstrap server {server!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+class _Place:
+    """A broker's or a bootstrap server's address and how connecting to it went."""
+
+    __slots__ = ("address", "failures", "node_id", "not_before")
+
+    def __init__(self, address: _Address, node_id: int) -> None:
+        self.address = address
+        self.node_id = node_id
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Nodes:
+    """The open connections of one client, and those being opened."""
+
+    def __init__(self, settings: Mapping[str, Any], view: ClusterView) -> None:
+        self._settings = settings
+        self._view = view
+        self._bootstrap = [_Place(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
+        if not self._bootstrap:
+            raise ValueError("bootstrap.servers is empty; it needs at least one host:port")
+        self._known: dict[int, _Place] = {}
+        self._open: dict[tuple[_Address, str], BrokerConnection] = {}
+        self._opening: dict[tuple[_Address, str], asyncio.Task[BrokerConnection]] = {}
+        self._avoided: set[_Address] = set()
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # ---- one broker ----
+
+    async def connection(self, node_id: int, lane: str) -> BrokerConnection:
+        """An open connection; NetworkError where there can't be one."""
+        if node_id == ANY:
+            return await self._any(lane)
+        broker = self._view.brokers.get(node_id)
+        if broker is None:
+            raise NetworkError(f"broker {node_id} is not among the brokers that are alive")
+        place = self._known.get(node_id)
+        if place is None or place.address != (broker.host, broker.port):
+            place = self._known[node_id] = _Place((broker.host, broker.port), node_id)
+        return self._opened(place, lane) or await self._connect(place, lane)
+
+    def _opened(self, place: _Place, lane: str) -> BrokerConnection | None:
+        connection = self._open.get((place.address, lane))
+        if connection is None or connection.is_lost:
+            return None
+        if place.node_id >= 0:  # else a bootstrap server's; it may be known by now
+            connection.node_id = place.node_id
+        return connection
+
+    async def _connect(self, place: _Place, lane: str) -> BrokerConnection:
+        """A new connection; callers that come together share it, and its failure."""
+        key = (place.address, lane)
+        task = self._opening.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open_one(place, lane))
+            self._opening[key] = task
+            task.add_done_callback(lambda done: self._opened_one(key, done))
+        return await asyncio.shield(task)
+
+    def _opened_one(self, key: tuple[_Address, str], task: asyncio.Task[BrokerConnection]) -> None:
+        self._opening.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone
+
+    async def _open_one(self, place: _Place, lane: str) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(place.not_before - loop.time())
+        settings = self._settings
+        setup_ms = pause_ms(
+            place.failures + 1,
+            settings["socket.connection.setup.timeout.ms"],
+            settings["socket.connection.setup.timeout.max.ms"],
+            random.random(),
+        )
+        try:
+            connection = await open_connection(
+                *place.address, settings, node_id=place.node_id, setup_timeout_ms=setup_ms
+            )
+        except KafkaError:
+            place.failures += 1
+            pause = pause_ms(
+                place.failures,
+                settings["reconnect.backoff.ms"],
+                settings["reconnect.backoff.max.ms"],
+                random.random(),
+            )
+            place.not_before = loop.time() + pause / 1000
+            raise
+        place.failures = 0
+        self._open[place.address, lane] = connection
+        self._watch_idle()
+        return connection
+
+    # ---- any broker ----
+
+    async def _any(self, lane: str) -> BrokerConnection:
+        open_ones = [
+            c
+            for (address, its_lane), c in self._open.items()
+            if its_lane == lane and not c.is_lost and address not in self._avoided
+        ]
+        if open_ones:
+            return min(open_ones, key=lambda c: c.in_flight)
+        problems: list[str] = []
+        last: KafkaError | None = None
+        for place in self._candidates():
+            try:
+                return self._opened(place, lane) or await self._connect(place, lane)
+            except KafkaError as error:
+                last = error
+                problems.append(str(error.args[0]))
+        if last is None or len(problems) == 1:
+            raise last or NetworkError("there is no broker to ask")
+        raise NetworkError("no broker can be reached: " + "; ".join(dict.fromkeys(problems)))
+
+    def _candidates(self) -> Iterator[_Place]:
+        """Brokers that metadata names, those that failed lately last, then the bootstrap servers
+        (metadata.recovery.strategy).
+        """
+        known = []
+        for broker in self._view.brokers.values():
+            place = self._known.get(broker.node_id)
+            if place is None or place.address != (broker.host, broker.port):
+                place = _Place((broker.host, broker.port), broker.node_id)
+                self._known[broker.node_id] = place
+            known.append(place)
+        if all(place.address in self._avoided for place in known):
+            self._avoided.clear()
+        random.shuffle(known)
+        known.sort(key=lambda place: (place.address in self._avoided, place.not_before))
+        yield from known
+        if not known or self._settings["metadata.recovery.strategy"] == "rebootstrap":
+            first = list(self._bootstrap)
+            random.shuffle(first)
+            tried = {place.address for place in known}
+            yield from (place for place in first if place.address not in tried)
+
+    def avoid(self, connection: BrokerConnection) -> None:
+        """Ask another broker where any will do, if there is one, until metadata has come."""
+        found = [key for key, c in self._open.items() if c is connection]
+        self._avoided.update(address for address, _ in found)
+
+    def metadata_came(self) -> None:
+        """Metadata was taken over: connections to bootstrap servers that are no brokers' addresses,
+        and to brokers that have gone, are not needed any more.
+        """
+        self._avoided.clear()
+        addresses = {(broker.host, broker.port) for broker in self._view.brokers.values()}
+        for key, connection in list(self._open.items()):
+            if connection.is_lost or (key[0] not in addresses and not connection.in_flight):
+                self._drop(key)
+
+    def rebootstrap(self) -> None:
+        """Forget the brokers: begin again from the bootstrap servers (KIP-1102)."""
+        self._view.brokers.clear()
+        for key in list(self._open):
+            self._drop(key)
+
+    # ---- the end ----
+
+    def _drop(self, key: tuple[_Address, str]) -> None:
+        self._open.pop(key).close()
+
+    def _watch_idle(self) -> None:
+        idle_s = self._settings["connections.max.idle.ms"] / 1000
+        if self._idle_timer is None and idle_s >= 0:
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(max(idle_s / 2, 0.05), self._close_idle, idle_s)
+
+    def _close_idle(self, idle_s: float) -> None:
+        self._idle_timer = None
+        now = asyncio.get_running_loop().time()
+        for key, connection in list(self._open.items()):
+            idle = now - connection.last_used >= idle_s and not connection.in_flight
+            if connection.is_lost or idle:
+                self._drop(key)
+        if self._open:
+            self._watch_idle()
+
+    async def close(self) -> None:
+        """Close all connections, also those being opened."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening)
+        for key in list(self._open):
+            self._drop(key)

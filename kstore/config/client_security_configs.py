@@ -1,0 +1,46 @@
+"""Settings of the clients' security, with Kafka's names and defaults: TLS and SASL."""
+
+from __future__ import annotations
+
+from kstore.config.definition import ConfigDef, ConfigType, Importance, one_of
+
+__all__ = ["SECURITY_CONFIGS"]
+
+_STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
+_MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
+
+SECURITY_CONFIGS = (
+    ConfigDef(
+        "security.protocol", _STRING, "PLAINTEXT", "How brokers are spoken to.",
+        _MEDIUM, one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", any_case=True),
+    ),
+    ConfigDef("sasl.mechanism", _STRING, "GSSAPI", "How the client proves who it is.", _MEDIUM),
+    ConfigDef(
+        "sasl.jaas.config", _PASSWORD, None,
+        "User and password in JAAS form, `LoginModule required username=\"..\" password=\"..\";`.",
+        _MEDIUM,
+    ),
+    ConfigDef("ssl.protocol", _STRING, "TLSv1.3", "The TLS version to begin with.", _MEDIUM),
+    ConfigDef(
+        "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "TLS versions to speak.", _MEDIUM
+    ),
+    ConfigDef("ssl.cipher.suites", _LIST, None, "Cipher suites to use; by default Python's."),
+    ConfigDef(
+        "ssl.endpoint.identification.algorithm", _STRING, "https",
+        "https checks that the certificate is the host's; empty checks nothing.",
+    ),
+    ConfigDef("ssl.truststore.type", _STRING, "JKS", "The form of the trust store.", _MEDIUM),
+    ConfigDef("ssl.truststore.location", _STRING, None, "Whom to trust: a file.", _MEDIUM),
+    ConfigDef("ssl.truststore.password", _PASSWORD, None, "The file's password.", _MEDIUM),
+    ConfigDef("ssl.truststore.certificates", _PASSWORD, None, "Whom to trust: PEM text.", _MEDIUM),
+    ConfigDef("ssl.keystore.type", _STRING, "JKS", "The form of the key store.", _MEDIUM),
+    ConfigDef("ssl.keystore.location", _STRING, None, "The client's certificate: a file.", _MEDIUM),
+    ConfigDef("ssl.keystore.password", _PASSWORD, None, "The file's password.", _MEDIUM),
+    ConfigDef("ssl.keystore.key", _PASSWORD, None, "This client's private key: PEM text.", _MEDIUM),
+    ConfigDef(
+        "ssl.keystore.certificate.chain", _PASSWORD, None,
+        "This client's certificate chain: PEM text.",
+        _MEDIUM,
+    ),
+    ConfigDef("ssl.key.password", _PASSWORD, None, "The private key's password.", _MEDIUM),
+)  # fmt: skip
