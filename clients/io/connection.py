@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from kstore import __version__
-from kstore._fast.framing import FrameSplitter
+from kstore._fast.answer_reader import AnswerReader
 from kstore.clients.core.versions import BrokerVersions
 from kstore.errors import ErrorCode, KafkaError, NetworkError, ProtocolError, error_for
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,7 +23,6 @@ from kstore.protocol.schema import Message
 __all__ = ["BrokerConnection", "open_connection"]
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
-READ_BYTES = 64 * 1024
 _Expected = tuple[bytes, type[Message], int, "asyncio.Future[Message]"]
 
 
@@ -45,8 +44,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._next_id = 0
         self._expected: deque[_Expected] = deque()
-        self._splitter = FrameSplitter(max_frame_bytes)
-        self._buffer = bytearray(READ_BYTES)
+        self._reader = AnswerReader(max_frame_bytes)
         self._heard = False
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
@@ -120,18 +118,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.last_used = self._loop.time()
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> AnswerReader:
         """Where to read the next bytes to."""
-        return self._buffer
+        return self._reader
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes were read."""
-        with memoryview(self._buffer)[:nbytes] as data:
-            try:
-                for frame in self._splitter.feed(data):
-                    self._take(frame)
-            except ProtocolError as error:
-                self.close(self._not_kafka(error, bytes(data[:16])))
+        first = b"" if self._heard else bytes(memoryview(self._reader)[: min(nbytes, 16)])
+        try:
+            for frame in self._reader.received(nbytes):
+                self._take(frame)
+        except ProtocolError as error:
+            self.close(self._not_kafka(error, first))
 
     def eof_received(self) -> bool:
         """The broker has closed its side; the transport closes ours."""
