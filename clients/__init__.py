@@ -12,12 +12,13 @@ if __name__ != "kstore.clients":
     raise ImportError("this package is imported as kstore.clients, not as " + repr(__name__))
 
 if TYPE_CHECKING:
-    from kstore.clients.admin import AdminClient, NewTopic
+    from kstore.clients.admin import AdminClient, AIOAdminClient, NewTopic
     from kstore.clients.consumer import Consumer, ConsumerRecord
     from kstore.clients.core.subscription import SubscriptionPattern
     from kstore.clients.producer import Delivery, Producer
 
 __all__ = [
+    "AIOAdminClient",
     "AdminClient",
     "Consumer",
     "ConsumerRecord",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AIOAdminClient": "admin",
     "AdminClient": "admin",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",

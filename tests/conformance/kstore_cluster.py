@@ -19,7 +19,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
-    from kstore.clients.core.metadata import TopicView
+    from kstore.clients.admin import TopicDescription
 
 __all__ = ["ClusterBroker", "KstoreCluster", "until"]
 
@@ -191,7 +191,7 @@ class KstoreCluster:
         with self.admin() as admin:
             admin.create_topics([NewTopic(name, *counts, dict(configs or {}), by_hand)])
 
-    def topic(self, name: str, node_id: int | None = None) -> TopicView:
+    def topic(self, name: str, node_id: int | None = None) -> TopicDescription:
         """Leaders, epochs, replicas and ISR of a topic, by what the broker named (or any) says."""
         with self.admin(node_id) as admin:
             (found,) = admin.describe_topics([name])

@@ -1,0 +1,108 @@
+"""Administration of a cluster from Python: AdminClient and AIOAdminClient, and what they take and
+give. One module per family of requests; routing.py finds the broker that answers.
+"""
+
+from __future__ import annotations
+
+from kstore.clients.admin.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
+from kstore.clients.admin.client import AdminClient, AIOAdminClient
+from kstore.clients.admin.cluster import (
+    BrokerDescription,
+    ClusterDescription,
+    FeatureRange,
+    FeaturesDescription,
+    FeatureUpdate,
+)
+from kstore.clients.admin.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+)
+from kstore.clients.admin.credentials import ScramCredential, ScramDeletion, ScramUpsertion
+from kstore.clients.admin.group_types import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    Subtopology,
+    TaskId,
+)
+from kstore.clients.admin.groups import GroupMember
+from kstore.clients.admin.offsets import OFFSET_SPECS, ListedOffset
+from kstore.clients.admin.quotas import QuotaEntity, quota_entity
+from kstore.clients.admin.replicas import (
+    LogDirDescription,
+    PartitionReassignment,
+    ReplicaOnBroker,
+    ReplicaSize,
+)
+from kstore.clients.admin.routing import Results
+from kstore.clients.admin.topics import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+)
+from kstore.clients.admin.transactions import (
+    AbortSpec,
+    HangingTransaction,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
+
+__all__ = [
+    "OFFSET_SPECS",
+    "AIOAdminClient",
+    "AbortSpec",
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
+    "AdminClient",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "FeatureRange",
+    "FeatureUpdate",
+    "FeaturesDescription",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "HangingTransaction",
+    "ListedOffset",
+    "LogDirDescription",
+    "MemberDescription",
+    "NewPartitions",
+    "NewTopic",
+    "PartitionDescription",
+    "PartitionReassignment",
+    "ProducerState",
+    "QuotaEntity",
+    "ReplicaOnBroker",
+    "ReplicaSize",
+    "Results",
+    "ScramCredential",
+    "ScramDeletion",
+    "ScramUpsertion",
+    "Subtopology",
+    "TaskId",
+    "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
+    "quota_entity",
+]

@@ -1,0 +1,164 @@
+"""AIOAdminClient, and AdminClient, which runs the very same on a loop in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from kstore.clients.admin.acls import AclsAdmin
+from kstore.clients.admin.cluster import ClusterAdmin
+from kstore.clients.admin.configs import ConfigsAdmin
+from kstore.clients.admin.credentials import CredentialsAdmin
+from kstore.clients.admin.group_offsets import GroupOffsetsAdmin
+from kstore.clients.admin.groups import GroupsAdmin
+from kstore.clients.admin.offsets import OffsetsAdmin
+from kstore.clients.admin.quotas import QuotasAdmin
+from kstore.clients.admin.replicas import ReplicasAdmin
+from kstore.clients.admin.topics import TopicsAdmin
+from kstore.clients.admin.transactions import TransactionsAdmin
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.config.client_configs import client_settings
+
+__all__ = ["AIOAdminClient", "AdminClient"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AIOAdminClient(
+    TopicsAdmin,
+    OffsetsAdmin,
+    ConfigsAdmin,
+    GroupsAdmin,
+    GroupOffsetsAdmin,
+    AclsAdmin,
+    CredentialsAdmin,
+    QuotasAdmin,
+    TransactionsAdmin,
+    ReplicasAdmin,
+    ClusterAdmin,
+):
+    """Creates, changes, deletes, describes: Kafka's admin APIs, for asyncio.
+
+    A request for several items gives Results: a dict of those that succeeded, with the errors of
+    the others in `errors`. By default the first error is raised instead; raise_errors=False keeps
+    it there. What a broker refuses because it is the wrong one, or too early, is tried again until
+    default.api.timeout.ms is over.
+
+    Settings are Kafka's, by their dotted names in a mapping, or as keywords with underscores; a str
+    or list in place of the mapping is bootstrap.servers. Raises ConfigError, a ValueError.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | str | Sequence[str] | None = None, /, **keywords: Any
+    ) -> None:
+        settings = client_settings("admin", config, keywords)
+        super().__init__(ClusterClient(settings), settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[AIOAdminClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[AdminClient, P], T]:
+    """The method of AdminClient that waits for the coroutine of AIOAdminClient."""
+
+    @wraps(method)
+    def call(self: AdminClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+class AdminClient:
+    """AIOAdminClient for programs without asyncio: the same methods, which wait.
+
+    May be used by several threads. It has a thread of its own until it is closed.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | str | Sequence[str] | None = None, /, **keywords: Any
+    ) -> None:
+        self._client = AIOAdminClient(config, **keywords)
+        self._thread = LoopThread()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections and end the thread; calling it again is harmless."""
+        if not self._thread.is_closed:
+            self._thread.run(self._client.close())
+            self._thread.close()
+
+    create_topics = _blocking(AIOAdminClient.create_topics)
+    delete_topics = _blocking(AIOAdminClient.delete_topics)
+    create_partitions = _blocking(AIOAdminClient.create_partitions)
+    list_topics = _blocking(AIOAdminClient.list_topics)
+    describe_topics = _blocking(AIOAdminClient.describe_topics)
+
+    list_offsets = _blocking(AIOAdminClient.list_offsets)
+    delete_records = _blocking(AIOAdminClient.delete_records)
+
+    describe_configs = _blocking(AIOAdminClient.describe_configs)
+    describe_resource_configs = _blocking(AIOAdminClient.describe_resource_configs)
+    alter_configs = _blocking(AIOAdminClient.alter_configs)
+    alter_resource_configs = _blocking(AIOAdminClient.alter_resource_configs)
+    list_config_resources = _blocking(AIOAdminClient.list_config_resources)
+
+    list_groups = _blocking(AIOAdminClient.list_groups)
+    describe_groups = _blocking(AIOAdminClient.describe_groups)
+    delete_groups = _blocking(AIOAdminClient.delete_groups)
+    remove_members = _blocking(AIOAdminClient.remove_members)
+    list_group_offsets = _blocking(AIOAdminClient.list_group_offsets)
+    alter_group_offsets = _blocking(AIOAdminClient.alter_group_offsets)
+    delete_group_offsets = _blocking(AIOAdminClient.delete_group_offsets)
+
+    create_acls = _blocking(AIOAdminClient.create_acls)
+    describe_acls = _blocking(AIOAdminClient.describe_acls)
+    delete_acls = _blocking(AIOAdminClient.delete_acls)
+    describe_scram_credentials = _blocking(AIOAdminClient.describe_scram_credentials)
+    alter_scram_credentials = _blocking(AIOAdminClient.alter_scram_credentials)
+    describe_client_quotas = _blocking(AIOAdminClient.describe_client_quotas)
+    alter_client_quotas = _blocking(AIOAdminClient.alter_client_quotas)
+
+    list_transactions = _blocking(AIOAdminClient.list_transactions)
+    describe_transactions = _blocking(AIOAdminClient.describe_transactions)
+    describe_producers = _blocking(AIOAdminClient.describe_producers)
+    abort_transaction = _blocking(AIOAdminClient.abort_transaction)
+    fence_producers = _blocking(AIOAdminClient.fence_producers)
+    find_hanging_transactions = _blocking(AIOAdminClient.find_hanging_transactions)
+
+    alter_partition_reassignments = _blocking(AIOAdminClient.alter_partition_reassignments)
+    list_partition_reassignments = _blocking(AIOAdminClient.list_partition_reassignments)
+    elect_leaders = _blocking(AIOAdminClient.elect_leaders)
+    describe_log_dirs = _blocking(AIOAdminClient.describe_log_dirs)
+    alter_replica_log_dirs = _blocking(AIOAdminClient.alter_replica_log_dirs)
+
+    describe_cluster = _blocking(AIOAdminClient.describe_cluster)
+    describe_features = _blocking(AIOAdminClient.describe_features)
+    update_features = _blocking(AIOAdminClient.update_features)

@@ -1,0 +1,244 @@
+"""Configs of topics, brokers, loggers, client metrics and groups: describe, alter, list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal, NamedTuple, TypeAlias
+
+from kstore.clients.admin.routing import AdminBase, AnyBroker, Broker, Results, item_error
+from kstore.clients.io.cluster import ANY
+from kstore.errors import KafkaError
+from kstore.protocol.config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+__all__ = [
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigsAdmin",
+    "ResourceKind",
+]
+
+ResourceKind: TypeAlias = Literal["topic", "broker", "broker-logger", "client-metrics", "group"]
+RESOURCE_TYPES: Mapping[ResourceKind, int] = {
+    "topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32,
+}  # fmt: skip
+KINDS = {number: kind for kind, number in RESOURCE_TYPES.items()}
+OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+VALUE_TYPES = (
+    "unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password",
+)  # fmt: skip
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+class ConfigResource(NamedTuple):
+    """What configs belong to; the broker "" stands for the default of all brokers."""
+
+    kind: ResourceKind
+    name: str
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the places that a value may come from, in the order of their precedence."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config: its value (None: sensitive or unset), where it comes from, and its type.
+
+    synonyms and documentation are there when they were asked for.
+    """
+
+    name: str
+    value: str | None
+    read_only: bool
+    is_sensitive: bool
+    source: ConfigSource
+    value_type: str = "unknown"
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """What to do to one config; append and subtract are for lists (KIP-339)."""
+
+    operation: Literal["set", "delete", "append", "subtract"]
+    value: str | None = None
+
+
+class ConfigsAdmin(AdminBase):
+    """Requests about configs."""
+
+    async def describe_configs(
+        self, name: str, *, resource: ResourceKind = "topic", keys: Iterable[str] | None = None,
+        synonyms: bool = False, documentation: bool = False,
+    ) -> dict[str, ConfigEntry]:  # fmt: skip
+        """The configs (None: all) of one resource, by name; a broker's name is its id."""
+        wanted = ConfigResource(resource, name)
+        found = await self.describe_resource_configs(
+            [wanted], keys=keys, synonyms=synonyms, documentation=documentation
+        )
+        return found[wanted]
+
+    async def describe_resource_configs(
+        self, resources: Iterable[ConfigResource], *, keys: Iterable[str] | None = None,
+        synonyms: bool = False, documentation: bool = False, raise_errors: bool = True,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:  # fmt: skip
+        """The configs of several resources."""
+        names = None if keys is None else list(keys)
+
+        async def ask(
+            node_id: int, wanted: list[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            rows = [
+                DescribeConfigsResource(
+                    resource_type=RESOURCE_TYPES[kind],
+                    resource_name=name,
+                    configuration_keys=names,
+                )
+                for kind, name in wanted
+            ]
+            request = DescribeConfigsRequest(
+                resources=rows, include_synonyms=synonyms, include_documentation=documentation
+            )
+            answer = await self._ask(node_id, request, DescribeConfigsResponse)
+            found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+            for row in answer.results:
+                resource = ConfigResource(KINDS[row.resource_type], row.resource_name)
+                found[resource] = item_error(
+                    _what(resource), row.error_code, row.error_message
+                ) or {entry.name: _entry(entry) for entry in row.configs}
+            return found
+
+        return await self._each(resources, self._route(), ask, raise_errors=raise_errors)
+
+    async def alter_configs(
+        self, name: str, configs: Mapping[str, str | ConfigChange | None], *,
+        resource: ResourceKind = "topic", validate_only: bool = False,
+    ) -> None:  # fmt: skip
+        """Set single configs of one resource; None takes one back to its default."""
+        await self.alter_resource_configs(
+            {ConfigResource(resource, name): configs}, validate_only=validate_only
+        )
+
+    async def alter_resource_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]], *,
+        validate_only: bool = False, raise_errors: bool = True,
+    ) -> Results[ConfigResource, None]:  # fmt: skip
+        """Set single configs of several resources; what is not named stays."""
+
+        async def ask(
+            node_id: int, wanted: list[ConfigResource]
+        ) -> dict[ConfigResource, KafkaError | None]:
+            rows = [
+                AlterConfigsResource(
+                    resource_type=RESOURCE_TYPES[resource.kind],
+                    resource_name=resource.name,
+                    configs=_alterable(changes[resource]),
+                )
+                for resource in wanted
+            ]
+            request = IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only)
+            answer = await self._ask(node_id, request, IncrementalAlterConfigsResponse)
+            found: dict[ConfigResource, KafkaError | None] = {}
+            for row in answer.responses:
+                resource = ConfigResource(KINDS[row.resource_type], row.resource_name)
+                found[resource] = item_error(_what(resource), row.error_code, row.error_message)
+            return found
+
+        return await self._each(changes, self._route(), ask, raise_errors=raise_errors)
+
+    async def list_config_resources(
+        self, kinds: Sequence[ResourceKind] = ()
+    ) -> list[ConfigResource]:
+        """The resources that may have configs, of these kinds (none: of all) (KIP-1142)."""
+
+        async def ask(node_id: int) -> list[ConfigResource] | KafkaError:
+            request = ListConfigResourcesRequest(
+                resource_types=[RESOURCE_TYPES[kind] for kind in kinds]
+            )
+            answer = await self._ask(node_id, request, ListConfigResourcesResponse, at_least=1)
+            rows = [(row.resource_type, row.resource_name) for row in answer.config_resources]
+            found = [ConfigResource(KINDS[kind], name) for kind, name in rows if kind in KINDS]
+            return item_error("config resources", answer.error_code) or sorted(found)
+
+        return await self._one(AnyBroker(self._cluster), ask)
+
+    def _route(self) -> Broker:
+        """A broker's own configs are asked of itself, the others of the controller."""
+        return Broker(self._cluster, _broker_of)
+
+
+def _broker_of(resource: ConfigResource) -> int:
+    if resource.kind not in {"broker", "broker-logger"} or not resource.name:
+        return ANY
+    if not resource.name.isdecimal():
+        raise ValueError(f"the {resource.kind} {resource.name!r} is not a broker's id")
+    return int(resource.name)
+
+
+def _what(resource: ConfigResource) -> str:
+    return f"{resource.kind} {resource.name!r}"
+
+
+def _alterable(configs: Mapping[str, str | ConfigChange | None]) -> list[AlterableConfig]:
+    rows = []
+    for key, given in configs.items():
+        change = given
+        if not isinstance(change, ConfigChange):
+            change = ConfigChange("delete" if change is None else "set", change)
+        operation = OPERATIONS[change.operation]
+        rows.append(AlterableConfig(name=key, config_operation=operation, value=change.value))
+    return rows
+
+
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
+    known = 0 <= row.config_type < len(VALUE_TYPES)
+    return ConfigEntry(
+        row.name,
+        row.value,
+        row.read_only,
+        row.is_sensitive,
+        ConfigSource(row.config_source),
+        VALUE_TYPES[row.config_type] if known else VALUE_TYPES[0],
+        tuple(ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in row.synonyms),
+        row.documentation or None,
+    )

@@ -1,0 +1,141 @@
+"""SCRAM credentials of users (KIP-554). A password is salted and hashed here: it never leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
+from kstore.errors import KafkaError
+from kstore.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
+
+__all__ = [
+    "CredentialsAdmin",
+    "ScramCredential",
+    "ScramDeletion",
+    "ScramMechanism",
+    "ScramUpsertion",
+]
+
+ScramMechanism: TypeAlias = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+MECHANISMS: dict[ScramMechanism, int] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+NAMES = {number: name for name, number in MECHANISMS.items()}
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SALT_BYTES = 24
+
+
+class ScramCredential(NamedTuple):
+    """What can be told of a credential: its mechanism and number of iterations."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A credential to set. salt: by default a new random one."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: bytes = field(repr=False)
+    iterations: int = 4096
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """A credential to remove."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+class CredentialsAdmin(AdminBase):
+    """Requests about SCRAM credentials."""
+
+    async def describe_scram_credentials(
+        self, users: Iterable[str] | None = None, *, raise_errors: bool = True
+    ) -> Results[str, list[ScramCredential]]:
+        """The credentials of users (None: of all that have any)."""
+        wanted = None if users is None else [UserName(name=user) for user in users]
+        errors: dict[str, KafkaError] = {}
+
+        async def ask(node_id: int) -> dict[str, list[ScramCredential]] | KafkaError:
+            request = DescribeUserScramCredentialsRequest(users=wanted)
+            answer = await self._ask(node_id, request, DescribeUserScramCredentialsResponse)
+            whole = item_error("SCRAM credentials", answer.error_code, answer.error_message)
+            if whole is not None:
+                return whole
+            found: dict[str, list[ScramCredential]] = {}
+            errors.clear()
+            for row in answer.results:
+                error = item_error(f"user {row.user!r}", row.error_code, row.error_message)
+                if error is not None:
+                    errors[row.user] = error
+                    continue
+                found[row.user] = [
+                    ScramCredential(NAMES[info.mechanism], info.iterations)
+                    for info in row.credential_infos
+                    if info.mechanism in NAMES
+                ]
+            return found
+
+        results = Results(await self._one(AnyBroker(self._cluster), ask), errors)
+        if raise_errors:
+            results.raise_first()
+        return results
+
+    async def alter_scram_credentials(
+        self, changes: Iterable[ScramUpsertion | ScramDeletion], *, raise_errors: bool = True
+    ) -> Results[str, None]:
+        """Set and remove credentials; the outcome by user."""
+        by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
+        for change in changes:
+            by_user.setdefault(change.user, []).append(change)
+        upserts = {
+            user: [_upsertion(c) for c in rows if isinstance(c, ScramUpsertion)]
+            for user, rows in by_user.items()
+        }
+
+        async def ask(node_id: int, users: list[str]) -> dict[str, KafkaError | None]:
+            request = AlterUserScramCredentialsRequest(
+                deletions=[
+                    ScramCredentialDeletion(name=user, mechanism=MECHANISMS[change.mechanism])
+                    for user in users
+                    for change in by_user[user]
+                    if isinstance(change, ScramDeletion)
+                ],
+                upsertions=[row for user in users for row in upserts[user]],
+            )
+            answer = await self._ask(node_id, request, AlterUserScramCredentialsResponse)
+            return {
+                row.user: item_error(f"user {row.user!r}", row.error_code, row.error_message)
+                for row in answer.results
+            }
+
+        route = Controller(self._cluster)
+        return await self._each(by_user, route, ask, raise_errors=raise_errors)
+
+
+def _upsertion(change: ScramUpsertion) -> ScramCredentialUpsertion:
+    """Hash the password as RFC 5802 says (Hi), so that the broker never sees it."""
+    salt = secrets.token_bytes(SALT_BYTES) if change.salt is None else change.salt
+    salted = hashlib.pbkdf2_hmac(HASHES[change.mechanism], change.password, salt, change.iterations)
+    return ScramCredentialUpsertion(
+        name=change.user,
+        mechanism=MECHANISMS[change.mechanism],
+        iterations=change.iterations,
+        salt=salt,
+        salted_password=salted,
+    )

@@ -1,0 +1,249 @@
+"""What an administrator is told of groups: of the classic protocol, of KIP-848's and of Streams.
+
+Only shapes, and how they are read out of answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kstore.clients.admin.acls import AclOperation, operations_of
+from kstore.errors import ProtocolError
+from kstore.protocol import consumer_groups, group_admin, streams_groups
+from kstore.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "GroupDescription",
+    "GroupListing",
+    "MemberDescription",
+    "Subtopology",
+    "TaskId",
+    "classic_group",
+    "consumer_group",
+    "streams_group",
+]
+
+
+class TaskId(NamedTuple):
+    """A task of a streams group: a subtopology on one partition of its sources."""
+
+    subtopology: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group's id, type (classic, consumer, share, streams; "" unknown), state and protocol."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group; what its kind of group does not have is None or empty.
+
+    assignment is what it has now, target_assignment what it is to have (KIP-848). Members of
+    streams groups have tasks instead.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    rack: str | None = None
+    epoch: int | None = None
+    topics: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    assignment: tuple[TopicPartition, ...] = ()
+    target_assignment: tuple[TopicPartition, ...] = ()
+    active_tasks: tuple[TaskId, ...] = ()
+    standby_tasks: tuple[TaskId, ...] = ()
+    warmup_tasks: tuple[TaskId, ...] = ()
+    process_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of a Streams application's topology, by its topics."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    changelog_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group: its type (classic, consumer, streams), state, members and coordinator's id.
+
+    epoch and assignment_epoch are None in classic groups; assignor is the protocol that the members
+    of a classic group have agreed on.
+    """
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    topology: tuple[Subtopology, ...] = ()
+    authorized_operations: frozenset[AclOperation] | None = None
+
+
+def classic_group(row: group_admin.DescribedGroup, coordinator: int) -> GroupDescription:
+    """Read a row of DescribeGroups."""
+    members = tuple(_classic_member(row.protocol_type, member) for member in row.members)
+    return GroupDescription(
+        row.group_id,
+        "classic",
+        row.group_state,
+        row.protocol_type,
+        row.protocol_data,
+        coordinator,
+        members,
+        authorized_operations=operations_of(row.authorized_operations),
+    )
+
+
+def _classic_member(protocol_type: str, row: group_admin.DescribedGroupMember) -> MemberDescription:
+    topics: tuple[str, ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
+    if protocol_type == "consumer":
+        # Members of other protocols (connect, sr, ...) carry bytes that only they can read.
+        topics = _subscription(row.member_metadata)
+        assigned = _assignment(row.member_assignment)
+    return MemberDescription(
+        row.member_id,
+        row.client_id,
+        row.client_host,
+        row.group_instance_id,
+        topics=topics,
+        assignment=assigned,
+    )
+
+
+def _version(data: bytes, newest: int) -> int:
+    """The version that opens a member's bytes; a newer one is read as the newest known."""
+    return min(int.from_bytes(data[:2], "big"), newest)
+
+
+def _subscription(data: bytes) -> tuple[str, ...]:
+    try:
+        version = _version(data, ConsumerProtocolSubscription.MAX_VERSION)
+        message, _ = ConsumerProtocolSubscription.decode_prefix(data, version, 2)
+    except ProtocolError:
+        return ()
+    return tuple(message.topics)
+
+
+def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        version = _version(data, ConsumerProtocolAssignment.MAX_VERSION)
+        message, _ = ConsumerProtocolAssignment.decode_prefix(data, version, 2)
+    except ProtocolError:
+        return ()
+    return _sorted((row.topic, row.partitions) for row in message.assigned_partitions)
+
+
+def consumer_group(row: consumer_groups.DescribedGroup, coordinator: int) -> GroupDescription:
+    """Read a row of ConsumerGroupDescribe."""
+    members = tuple(
+        MemberDescription(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            member.rack_id,
+            member.member_epoch,
+            tuple(member.subscribed_topic_names),
+            member.subscribed_topic_regex or None,
+            _named(member.assignment),
+            _named(member.target_assignment),
+        )
+        for member in row.members
+    )
+    return GroupDescription(
+        row.group_id,
+        "consumer",
+        row.group_state,
+        "consumer",
+        row.assignor_name,
+        coordinator,
+        members,
+        row.group_epoch,
+        row.assignment_epoch,
+        authorized_operations=operations_of(row.authorized_operations),
+    )
+
+
+def _named(
+    assignment: consumer_groups.ConsumerGroupDescribeResponseAssignment,
+) -> tuple[TopicPartition, ...]:
+    return _sorted((row.topic_name, row.partitions) for row in assignment.topic_partitions)
+
+
+def _sorted(rows: Iterable[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(topic, each) for topic, parts in rows for each in parts))
+
+
+def streams_group(row: streams_groups.DescribedGroup, coordinator: int) -> GroupDescription:
+    """Read a row of StreamsGroupDescribe."""
+    parts = (row.topology.subtopologies or []) if row.topology else []
+    return GroupDescription(
+        row.group_id,
+        "streams",
+        row.group_state,
+        "streams",
+        "",
+        coordinator,
+        tuple(_streams_member(member) for member in row.members),
+        row.group_epoch,
+        row.assignment_epoch,
+        tuple(
+            Subtopology(
+                part.subtopology_id,
+                tuple(part.source_topics),
+                tuple(topic.name for topic in part.repartition_source_topics),
+                tuple(part.repartition_sink_topics),
+                tuple(topic.name for topic in part.state_changelog_topics),
+            )
+            for part in parts
+        ),
+        operations_of(row.authorized_operations),
+    )
+
+
+def _streams_member(row: streams_groups.Member) -> MemberDescription:
+    return MemberDescription(
+        row.member_id,
+        row.client_id,
+        row.client_host,
+        row.instance_id,
+        row.rack_id,
+        row.member_epoch,
+        active_tasks=_tasks(row.assignment.active_tasks),
+        standby_tasks=_tasks(row.assignment.standby_tasks),
+        warmup_tasks=_tasks(row.assignment.warmup_tasks),
+        process_id=row.process_id,
+    )
+
+
+def _tasks(
+    rows: Iterable[streams_groups.StreamsGroupDescribeResponseTaskIds],
+) -> tuple[TaskId, ...]:
+    return tuple(
+        sorted(TaskId(row.subtopology_id, each) for row in rows for each in row.partitions)
+    )

@@ -1,0 +1,149 @@
+"""Offsets of partitions: look-up by time, and deletion of the records before one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
+from kstore.errors import KafkaError
+from kstore.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kstore.types import TopicPartition
+
+__all__ = ["OFFSET_SPECS", "ListedOffset", "OffsetsAdmin"]
+
+# ListOffsets' special timestamps, by the version that has them first.
+OFFSET_SPECS = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+FIRST_VERSIONS = {-3: 7, -4: 8, -5: 9, -6: 11}
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class ListedOffset(NamedTuple):
+    """An offset (-1: none at or after the timestamp), its record's timestamp and leader epoch.
+
+    partition_epoch is KIP-232's, -1 where the broker tells none.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+    partition_epoch: int = -1
+
+
+class OffsetsAdmin(AdminBase):
+    """Requests about the offsets of partitions."""
+
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, str | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Offsets by a name of OFFSET_SPECS or a moment in ms since 1970.
+
+        A moment gives the first offset whose record is not older; -1: there is none.
+        """
+        timestamps = {TopicPartition(*tp): _timestamp(spec) for tp, spec in specs.items()}
+        isolation = ISOLATION_LEVELS[isolation_level]
+        at_least = max((FIRST_VERSIONS.get(t, 1) for t in timestamps.values()), default=1)
+
+        async def ask(
+            node_id: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                timeout_ms=self._request_timeout_ms,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=partition,
+                                timestamp=timestamps[TopicPartition(topic, partition)],
+                            )
+                            for partition in partitions
+                        ],
+                    )
+                    for topic, partitions in by_topic(wanted).items()
+                ],
+            )
+            answer = await self._ask(
+                node_id, request, ListOffsetsResponse, at_least=max(at_least, 2 * isolation)
+            )
+            found: dict[TopicPartition, ListedOffset | KafkaError] = {}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    tp = TopicPartition(topic.name, row.partition_index)
+                    found[tp] = item_error(f"partition {tp}", row.error_code) or ListedOffset(
+                        row.offset, row.timestamp, row.leader_epoch, row.partition_epoch
+                    )
+            return found
+
+        route = Leader(self._cluster)
+        return await self._each(timestamps, route, ask, raise_errors=raise_errors)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
+    ) -> Results[TopicPartition, int]:
+        """Delete what is before the offsets (-1: the high watermark); the new log start offsets."""
+        before = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+
+        async def ask(
+            node_id: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, int | KafkaError]:
+            request = DeleteRecordsRequest(
+                timeout_ms=self._request_timeout_ms,
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=partition,
+                                offset=before[TopicPartition(topic, partition)],
+                            )
+                            for partition in partitions
+                        ],
+                    )
+                    for topic, partitions in by_topic(wanted).items()
+                ],
+            )
+            answer = await self._ask(node_id, request, DeleteRecordsResponse)
+            found: dict[TopicPartition, int | KafkaError] = {}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    tp = TopicPartition(topic.name, row.partition_index)
+                    error = item_error(f"partition {tp}", row.error_code)
+                    found[tp] = row.low_watermark if error is None else error
+            return found
+
+        route = Leader(self._cluster)
+        return await self._each(before, route, ask, raise_errors=raise_errors)
+
+
+def _timestamp(spec: str | int) -> int:
+    if isinstance(spec, int):
+        return spec
+    name = spec.replace("_", "-")
+    if name not in OFFSET_SPECS:
+        raise ValueError(f"{spec!r} is not one of {list(OFFSET_SPECS)} or a timestamp in ms")
+    return OFFSET_SPECS[name]

@@ -1,0 +1,102 @@
+"""Client quotas of users, client ids and addresses (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
+from kstore.errors import KafkaError
+from kstore.protocol.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    OpData,
+)
+
+__all__ = ["QuotaEntity", "QuotasAdmin", "quota_entity"]
+
+# (type, name) pairs in the order of their types: "client-id", "ip", "user". The name None is the
+# default of the type. It is made by quota_entity().
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+EXACT, DEFAULT, ANY_NAME = 0, 1, 2
+
+
+def quota_entity(**names: str | None) -> QuotaEntity:
+    """Whom quotas are for: user=, client_id=, ip=, each with a name or None for its default."""
+    return tuple(sorted((kind.replace("_", "-"), name) for kind, name in names.items()))
+
+
+class QuotasAdmin(AdminBase):
+    """Requests about client quotas."""
+
+    async def describe_client_quotas(
+        self, match: Mapping[str, str | None] | None = None, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas by entity. match: entity type -> name, None (its default) or "*" (any name).
+
+        strict: leave out entities that have types which are not in match.
+        """
+        components = []
+        for kind, name in (match or {}).items():
+            how = ANY_NAME if name == "*" else DEFAULT if name is None else EXACT
+            components.append(
+                ComponentData(
+                    entity_type=kind.replace("_", "-"),
+                    match_type=how,
+                    match=name if how == EXACT else None,
+                )
+            )
+
+        async def ask(node_id: int) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
+            request = DescribeClientQuotasRequest(components=components, strict=strict)
+            answer = await self._ask(node_id, request, DescribeClientQuotasResponse)
+            found = {
+                tuple(sorted((e.entity_type, e.entity_name) for e in row.entity)): {
+                    value.key: value.value for value in row.values
+                }
+                for row in answer.entries or ()
+            }
+            return item_error("quotas", answer.error_code, answer.error_message) or found
+
+        return await self._one(AnyBroker(self._cluster), ask)
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> Results[QuotaEntity, None]:
+        """Set quotas such as {"producer_byte_rate": 1e6}; None removes one."""
+
+        async def ask(
+            node_id: int, wanted: list[QuotaEntity]
+        ) -> dict[QuotaEntity, KafkaError | None]:
+            entries = [
+                AlterClientQuotasRequestEntryData(
+                    entity=[
+                        AlterClientQuotasRequestEntityData(entity_type=kind, entity_name=name)
+                        for kind, name in entity
+                    ],
+                    ops=[
+                        OpData(key=key, value=value or 0.0, remove=value is None)
+                        for key, value in changes[entity].items()
+                    ],
+                )
+                for entity in wanted
+            ]
+            request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+            answer = await self._ask(node_id, request, AlterClientQuotasResponse)
+            found: dict[QuotaEntity, KafkaError | None] = {}
+            for row in answer.entries:
+                entity = tuple(sorted((e.entity_type, e.entity_name) for e in row.entity))
+                found[entity] = item_error(f"quotas of {entity}", row.error_code, row.error_message)
+            return found
+
+        route = Controller(self._cluster)
+        return await self._each(changes, route, ask, raise_errors=raise_errors)

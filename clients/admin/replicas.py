@@ -1,0 +1,297 @@
+"""Where replicas lie: reassignments to other brokers, leader elections, log dirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kstore.clients.admin.routing import (
+    AdminBase,
+    Broker,
+    Controller,
+    Results,
+    by_topic,
+    item_error,
+)
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from kstore.protocol.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "LogDirDescription",
+    "PartitionReassignment",
+    "ReplicaOnBroker",
+    "ReplicaSize",
+    "ReplicasAdmin",
+]
+
+ELECTIONS = {"preferred": 0, "unclean": 1}
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment under way: all replicas by broker id, those that come, those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ReplicaOnBroker(NamedTuple):
+    """One broker's replica of a partition."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class ReplicaSize(NamedTuple):
+    """A replica's size in its log dir, and how far it lags in offsets.
+
+    is_future: it is on its way to this log dir and not in use yet.
+    """
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log dir: what is wrong with it (None: nothing), its replicas, and its volume's bytes.
+
+    total_bytes and usable_bytes are -1 where the broker does not tell them (KIP-827).
+    """
+
+    error: KafkaError | None
+    replicas: Mapping[TopicPartition, ReplicaSize]
+    total_bytes: int
+    usable_bytes: int
+
+
+class ReplicasAdmin(AdminBase):
+    """Requests about where replicas lie and which of them leads."""
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Move partitions to these brokers, the preferred leader first; None cancels a move."""
+        wanted_ids = {TopicPartition(*tp): ids for tp, ids in targets.items()}
+
+        async def ask(
+            node_id: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, KafkaError | None]:
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=self._request_timeout_ms,
+                topics=[
+                    ReassignableTopic(
+                        name=topic,
+                        partitions=[
+                            _reassignable(index, wanted_ids[TopicPartition(topic, index)])
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(wanted).items()
+                ],
+            )
+            answer = await self._ask(node_id, request, AlterPartitionReassignmentsResponse)
+            whole = item_error("reassignments", answer.error_code, answer.error_message)
+            if whole is not None:
+                return dict.fromkeys(wanted, whole)
+            return {
+                TopicPartition(topic.name, row.partition_index): item_error(
+                    f"partition {topic.name}-{row.partition_index}",
+                    row.error_code,
+                    row.error_message,
+                )
+                for topic in answer.responses
+                for row in topic.partitions
+            }
+
+        route = Controller(self._cluster)
+        return await self._each(wanted_ids, route, ask, raise_errors=raise_errors)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way, of these partitions (None: of all)."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ]
+
+        async def ask(
+            node_id: int,
+        ) -> dict[TopicPartition, PartitionReassignment] | KafkaError:
+            request = ListPartitionReassignmentsRequest(
+                timeout_ms=self._request_timeout_ms, topics=topics
+            )
+            answer = await self._ask(node_id, request, ListPartitionReassignmentsResponse)
+            found = {
+                TopicPartition(topic.name, row.partition_index): PartitionReassignment(
+                    tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
+                )
+                for topic in answer.topics
+                for row in topic.partitions
+            }
+            error = item_error("reassignments", answer.error_code, answer.error_message)
+            return error or dict(sorted(found.items()))
+
+        return await self._one(Controller(self._cluster), ask)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election: Literal["preferred", "unclean"] = "preferred",
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Elect the preferred leaders (or, unclean, any live replica) of partitions (None: of all).
+
+        A partition that has its leader already is ElectionNotNeededError where it was named, and
+        left out where it was not. An unclean election may lose records.
+        """
+        named = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        errors: dict[TopicPartition, KafkaError] = {}
+
+        async def ask(node_id: int) -> dict[TopicPartition, None] | KafkaError:
+            rows = None
+            if named is not None:
+                rows = [
+                    TopicPartitions(topic=topic, partitions=indexes)
+                    for topic, indexes in by_topic(named).items()
+                ]
+            request = ElectLeadersRequest(
+                election_type=ELECTIONS[election],
+                topic_partitions=rows,
+                timeout_ms=self._request_timeout_ms,
+            )
+            answer = await self._ask(
+                node_id, request, ElectLeadersResponse, at_least=ELECTIONS[election]
+            )
+            whole = item_error("elections", answer.error_code)
+            if whole is not None:
+                return whole
+            found: dict[TopicPartition, None] = {}
+            errors.clear()
+            for topic in answer.replica_election_results:
+                for row in topic.partition_result:
+                    tp = TopicPartition(topic.topic, row.partition_id)
+                    error = item_error(f"partition {tp}", row.error_code, row.error_message)
+                    if error is None:
+                        found[tp] = None
+                    elif named is not None or row.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                        errors[tp] = error
+            return found
+
+        results = Results(await self._one(Controller(self._cluster), ask), errors)
+        if raise_errors:
+            results.raise_first()
+        return results
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """The log dirs of brokers (None: of all) by path, with the replicas of these partitions."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ]
+
+        async def ask(node_id: int) -> dict[str, LogDirDescription] | KafkaError:
+            request = DescribeLogDirsRequest(topics=topics)
+            answer = await self._ask(node_id, request, DescribeLogDirsResponse)
+            return item_error(f"log dirs of broker {node_id}", answer.error_code) or {
+                row.log_dir: _log_dir(row) for row in answer.results
+            }
+
+        return await self._every_broker(ask, brokers)
+
+    async def alter_replica_log_dirs(
+        self, targets: Mapping[ReplicaOnBroker, str], *, raise_errors: bool = True
+    ) -> Results[ReplicaOnBroker, None]:
+        """Move replicas to other log dirs of their brokers."""
+
+        async def ask(
+            node_id: int, wanted: list[ReplicaOnBroker]
+        ) -> dict[ReplicaOnBroker, KafkaError | None]:
+            by_path: dict[str, list[TopicPartition]] = {}
+            for topic, partition, broker_id in wanted:
+                path = targets[ReplicaOnBroker(topic, partition, broker_id)]
+                by_path.setdefault(path, []).append(TopicPartition(topic, partition))
+            request = AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[
+                            AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                            for topic, indexes in by_topic(rows).items()
+                        ],
+                    )
+                    for path, rows in by_path.items()
+                ]
+            )
+            answer = await self._ask(node_id, request, AlterReplicaLogDirsResponse)
+            return {
+                ReplicaOnBroker(row.topic_name, each.partition_index, node_id): item_error(
+                    f"partition {row.topic_name}-{each.partition_index} on broker {node_id}",
+                    each.error_code,
+                )
+                for row in answer.results
+                for each in row.partitions
+            }
+
+        route = Broker(self._cluster, lambda replica: replica.broker_id)
+        return await self._each(targets, route, ask, raise_errors=raise_errors)
+
+
+def _reassignable(index: int, replicas: Sequence[int] | None) -> ReassignablePartition:
+    ids = None if replicas is None else list(replicas)
+    return ReassignablePartition(partition_index=index, replicas=ids)
+
+
+def _log_dir(row: DescribeLogDirsResult) -> LogDirDescription:
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaSize(
+            each.partition_size, each.offset_lag, each.is_future_key
+        )
+        for topic in row.topics
+        for each in topic.partitions
+    }
+    return LogDirDescription(
+        item_error(f"log dir {row.log_dir}", row.error_code),
+        dict(sorted(replicas.items())),
+        row.total_bytes,
+        row.usable_bytes,
+    )

@@ -1,0 +1,342 @@
+"""How an admin request finds the broker that can answer it, and what happens to each item of it.
+
+A request is about items (topics, groups, partitions...). Each is sent to its own broker; what may
+be tried again is, for that item alone, until default.api.timeout.ms is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from kstore.clients.io.cluster import ANY, ClusterClient
+from kstore.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+    KafkaError,
+    NetworkError,
+    RequestTimedOutError,
+    UnknownServerError,
+    error_for,
+)
+from kstore.protocol.schema import Message
+from kstore.types import TopicPartition
+
+__all__ = [
+    "AdminBase",
+    "AnyBroker",
+    "Broker",
+    "Controller",
+    "Coordinator",
+    "Leader",
+    "Results",
+    "by_topic",
+    "item_error",
+]
+
+K = TypeVar("K")
+K_contra = TypeVar("K_contra", contravariant=True)
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+# How long a topic that the brokers do not know is asked for again: it may have just been created.
+UNKNOWN_TOPIC_WAIT_S = 2.0
+
+# What an item may get because the wrong broker was asked, or the right one too early. Kafka marks
+# more errors as retriable; the others are answers to an administrator.
+TRY_AGAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Results(dict[K, T]):
+    """The result of each item that succeeded; `errors` has the KafkaError of each that failed."""
+
+    errors: dict[K, KafkaError]
+
+    def __init__(
+        self, found: Mapping[K, T] | None = None, errors: Mapping[K, KafkaError] | None = None
+    ) -> None:
+        super().__init__(found or {})
+        self.errors = dict(errors or {})
+
+    def raise_first(self) -> None:
+        """Raise the error of the first item that failed, if any did."""
+        for error in self.errors.values():
+            raise error
+
+
+class Route(Protocol[K_contra]):
+    """Which broker an item is sent to."""
+
+    async def prepare(self, items: Sequence[K_contra], *, again: bool) -> None:
+        """Learn what `node` needs; `again`: what was known has turned out wrong."""
+
+    async def node(self, item: K_contra) -> int:
+        """The broker's id, or ANY. Raises KafkaError where there is none at the moment."""
+
+    def may_retry(self, error: KafkaError, waited_s: float) -> bool:
+        """Whether an item that got the error is asked for again."""
+
+
+class AnyBroker:
+    """Any broker answers."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
+        """Nothing has to be known."""
+
+    async def node(self, item: Any) -> int:
+        """Any broker."""
+        return ANY
+
+    def may_retry(self, error: KafkaError, waited_s: float) -> bool:
+        """What says that the wrong broker was asked, or too early."""
+        return error.code in TRY_AGAIN
+
+
+class Controller(AnyBroker):
+    """The controller, or any broker where none is known: brokers hand such requests on."""
+
+    async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
+        """Learn who the controller is."""
+        if again or not self._cluster.view.brokers:
+            await self._cluster.refresh([])
+
+    async def node(self, item: Any) -> int:
+        """The controller."""
+        view = self._cluster.view
+        return view.controller_id if view.controller_id in view.brokers else ANY
+
+
+class Broker(AnyBroker):
+    """The broker that the item is about; `node_of` tells its id (ANY: the controller)."""
+
+    def __init__(self, cluster: ClusterClient, node_of: Callable[[Any], int]) -> None:
+        super().__init__(cluster)
+        self._node_of = node_of
+        self._controller = Controller(cluster)
+
+    async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
+        """Learn which brokers there are."""
+        await self._controller.prepare(items, again=again)
+
+    async def node(self, item: Any) -> int:
+        """The broker, if it is there."""
+        node_id = self._node_of(item)
+        if node_id == ANY:
+            return await self._controller.node(item)
+        if node_id not in self._cluster.view.brokers:
+            await self._cluster.refresh([])
+        if node_id not in self._cluster.view.brokers:
+            known = ", ".join(map(str, sorted(self._cluster.view.brokers)))
+            raise BrokerNotAvailableError(f"there is no broker {node_id}, only {known}")
+        return node_id
+
+
+class Leader(AnyBroker):
+    """The leader of a partition."""
+
+    async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
+        """Learn who leads."""
+        topics = {tp.topic for tp in items}
+        if again or not topics <= set(self._cluster.view.topics):
+            await self._cluster.refresh(topics)
+
+    async def node(self, item: TopicPartition) -> int:
+        """The partition's leader."""
+        return self._cluster.view.leader(item)
+
+    def may_retry(self, error: KafkaError, waited_s: float) -> bool:
+        """Also a topic that is not known yet, for a moment."""
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return waited_s < UNKNOWN_TOPIC_WAIT_S
+        return error.code in TRY_AGAIN
+
+
+class Coordinator(AnyBroker):
+    """The coordinator of a group or a transactional id; `key_of` takes it from the item."""
+
+    def __init__(
+        self, cluster: ClusterClient, kind: int, key_of: Callable[[Any], str] = str
+    ) -> None:
+        super().__init__(cluster)
+        self._kind = kind
+        self._key_of = key_of
+
+    async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
+        """Forget those that have turned out wrong."""
+        if again:
+            for key in {self._key_of(item) for item in items}:
+                self._cluster.forget_coordinator(self._kind, key)
+
+    async def node(self, item: Any) -> int:
+        """The coordinator, asked for where it is not known."""
+        return await self._cluster.coordinator(self._kind, self._key_of(item))
+
+
+Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "T | KafkaError"]]]
+
+
+class AdminBase:
+    """What the families of admin requests share: the cluster, and asking item by item."""
+
+    def __init__(self, cluster: ClusterClient, settings: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self._timeout_ms: int = settings["default.api.timeout.ms"]
+        # How long a broker may take over a request, as the request itself says.
+        self._request_timeout_ms: int = min(settings["request.timeout.ms"], self._timeout_ms)
+
+    async def _ask(
+        self, node_id: int, request: Message, response: type[M], *, at_least: int = 0,
+        at_most: int = 32767,
+    ) -> M:  # fmt: skip
+        """One request to one broker (or ANY); its answer is of the class given."""
+        answer = await self._cluster.ask(node_id, request, at_least=at_least, at_most=at_most)
+        if not isinstance(answer, response):
+            raise TypeError(f"expected {response.__name__}, got {type(answer).__name__}")
+        return answer
+
+    async def _each(
+        self, items: Iterable[K], route: Route[K], ask: Ask[K, T], *, raise_errors: bool
+    ) -> Results[K, T]:
+        """Ask for all items, each where its route says, until each has a result or its last error.
+
+        `ask(node_id, items)` gives a result or an error for each. raise_errors: raise the first
+        error, in the order of the items, instead of returning it.
+        """
+        wanted = list(dict.fromkeys(items))
+        rounds = _Rounds(wanted, route, ask)
+        try:
+            await self._cluster.retrying(rounds.run, self._timeout_ms)
+        except KafkaError as error:
+            rounds.give_up(error)
+        results = Results(
+            {item: rounds.found[item] for item in wanted if item in rounds.found},
+            {item: rounds.failed[item] for item in wanted if item in rounds.failed},
+        )
+        if raise_errors:
+            results.raise_first()
+        return results
+
+    async def _one(self, route: Route[None], ask: Callable[[int], Awaitable[T | KafkaError]]) -> T:
+        """The same for a request without items."""
+
+        async def ask_once(node_id: int, items: list[None]) -> Mapping[None, T | KafkaError]:
+            return {None: await ask(node_id)}
+
+        return (await self._each([None], route, ask_once, raise_errors=True))[None]
+
+    async def _every_broker(
+        self, ask: Callable[[int], Awaitable[T | KafkaError]], brokers: Iterable[int] | None = None
+    ) -> dict[int, T]:
+        """Ask each of the brokers (None: all that are alive); the first error is raised."""
+        if brokers is None:
+            await self._cluster.retrying(lambda: self._cluster.refresh([]), self._timeout_ms)
+            brokers = sorted(self._cluster.view.brokers)
+
+        async def ask_one(node_id: int, items: list[int]) -> Mapping[int, T | KafkaError]:
+            return {node_id: await ask(node_id)}
+
+        route = Broker(self._cluster, int)
+        return await self._each(brokers, route, ask_one, raise_errors=True)
+
+
+class _Rounds(Generic[K, T]):
+    """The rounds of asking for items; each round asks for those that may be tried again."""
+
+    def __init__(self, items: list[K], route: Route[K], ask: Ask[K, T]) -> None:
+        self.pending = items
+        self.found: dict[K, T] = {}
+        self.failed: dict[K, KafkaError] = {}
+        self._route = route
+        self._ask = ask
+        self._began = asyncio.get_running_loop().time()
+        self._again = False
+
+    async def run(self) -> None:
+        """One round; raises the error of an item that may be tried again."""
+        if not self.pending:
+            return
+        again, self._again = self._again, True
+        await self._route.prepare(self.pending, again=again)
+        asked: dict[int, list[K]] = {}
+        retry: list[K] = []
+        for item in self.pending:
+            try:
+                asked.setdefault(await self._route.node(item), []).append(item)
+            except KafkaError as error:
+                self._fail(item, error, retry)
+        parts = await asyncio.gather(*(self._part(node, part) for node, part in asked.items()))
+        for (answers, lost), part in zip(parts, asked.values(), strict=True):
+            for item in part:
+                answer = answers[item]
+                if not isinstance(answer, KafkaError):
+                    self.found[item] = answer
+                    self.failed.pop(item, None)
+                elif lost:
+                    self.failed[item] = answer
+                    retry.append(item)
+                else:
+                    self._fail(item, answer, retry)
+        self.pending = [item for item in self.pending if item in retry]
+        if self.pending:
+            raise self.failed[self.pending[0]]
+
+    def give_up(self, error: KafkaError) -> None:
+        """What is still pending has failed; with its own last error, where it has one."""
+        for item in self.pending:
+            self.failed.setdefault(item, error)
+
+    def _fail(self, item: K, error: KafkaError, retry: list[K]) -> None:
+        self.failed[item] = error
+        waited_s = asyncio.get_running_loop().time() - self._began
+        if self._route.may_retry(error, waited_s):
+            retry.append(item)
+
+    async def _part(self, node_id: int, items: list[K]) -> tuple[Mapping[K, T | KafkaError], bool]:
+        """One broker's answers, and whether there was none because the connection failed."""
+        try:
+            answers = dict(await self._ask(node_id, items))
+        except (NetworkError, RequestTimedOutError) as error:
+            return dict.fromkeys(items, error), True
+        except KafkaError as error:
+            return dict.fromkeys(items, error), False
+        for item in items:
+            if item not in answers:
+                answers[item] = UnknownServerError(f"the broker's answer does not name {item}")
+        return answers, False
+
+
+def item_error(what: str, code: int, message: str | None = None) -> KafkaError | None:
+    """The error of an item of an answer, which says what it is about; None for code 0."""
+    if code == ErrorCode.NONE:
+        return None
+    return error_for(code, f"{what}: {message or type(error_for(code)).description}")
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition indexes by topic, as most requests have them."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found

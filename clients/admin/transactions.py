@@ -1,0 +1,299 @@
+"""Transactions (KIP-664): list, describe, who has them open on a partition, and ending them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kstore.clients.admin.routing import (
+    AdminBase,
+    Coordinator,
+    Leader,
+    Results,
+    by_topic,
+    item_error,
+)
+from kstore.clients.io.cluster import TRANSACTION
+from kstore.errors import KafkaError
+from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TopicRequest,
+)
+from kstore.protocol.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "AbortSpec",
+    "HangingTransaction",
+    "ProducerState",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionsAdmin",
+]
+
+# transaction.max.timeout.ms: nobody may keep one open for longer.
+MAX_TIMEOUT_MS = 900_000
+ENDED_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id, its producer id and its state."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What the coordinator knows of a transactional id; start_time_ms: -1 between transactions."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+    coordinator: int
+
+
+class ProducerState(NamedTuple):
+    """What a partition's leader knows of a producer; -1 where there is nothing.
+
+    txn_start_offset is the first offset of its open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    txn_start_offset: int
+
+
+class AbortSpec(NamedTuple):
+    """Which transaction to end on a partition, as its ProducerState tells."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+class HangingTransaction(NamedTuple):
+    """A transaction that is open on a partition and that no coordinator will ever end."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+class TransactionsAdmin(AdminBase):
+    """Requests about transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        min_duration_ms: int = -1,
+        id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids of all coordinators, in order.
+
+        Only those in these states, of these producer ids, open for longer than min_duration_ms
+        (KIP-994), whose id matches id_pattern, an RE2 expression (KIP-1152).
+        """
+        at_least = 2 if id_pattern is not None else 1 if min_duration_ms >= 0 else 0
+
+        async def ask(node_id: int) -> list[TransactionListing] | KafkaError:
+            request = ListTransactionsRequest(
+                state_filters=list(states),
+                producer_id_filters=list(producer_ids),
+                duration_filter=min_duration_ms,
+                transactional_id_pattern=id_pattern,
+            )
+            answer = await self._ask(node_id, request, ListTransactionsResponse, at_least=at_least)
+            error = item_error(f"transactions of broker {node_id}", answer.error_code)
+            return error or [
+                TransactionListing(row.transactional_id, row.producer_id, row.transaction_state)
+                for row in answer.transaction_states
+            ]
+
+        found = await self._every_broker(ask)
+        return sorted(row for rows in found.values() for row in rows)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, raise_errors: bool = True
+    ) -> Results[str, TransactionDescription]:
+        """State, producer and partitions of transactional ids."""
+
+        async def ask(
+            node_id: int, wanted: list[str]
+        ) -> dict[str, TransactionDescription | KafkaError]:
+            request = DescribeTransactionsRequest(transactional_ids=wanted)
+            answer = await self._ask(node_id, request, DescribeTransactionsResponse)
+            return {
+                row.transactional_id: item_error(
+                    f"transactional id {row.transactional_id!r}", row.error_code
+                )
+                or TransactionDescription(
+                    row.transactional_id,
+                    row.transaction_state,
+                    row.producer_id,
+                    row.producer_epoch,
+                    row.transaction_timeout_ms,
+                    row.transaction_start_time_ms,
+                    tuple(
+                        sorted(TopicPartition(t.topic, each) for t in row.topics
+                               for each in t.partitions)
+                    ),
+                    node_id,
+                )
+                for row in answer.transaction_states
+            }  # fmt: skip
+
+        route = Coordinator(self._cluster, TRANSACTION)
+        return await self._each(transactional_ids, route, ask, raise_errors=raise_errors)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, raise_errors: bool = True
+    ) -> Results[TopicPartition, list[ProducerState]]:
+        """The producers that the leaders of partitions hold state of, by producer id."""
+
+        async def ask(
+            node_id: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+            request = DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=topic, partition_indexes=indexes)
+                    for topic, indexes in by_topic(wanted).items()
+                ]
+            )
+            answer = await self._ask(node_id, request, DescribeProducersResponse)
+            found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    tp = TopicPartition(topic.name, row.partition_index)
+                    error = item_error(f"partition {tp}", row.error_code, row.error_message)
+                    found[tp] = error or sorted(
+                        ProducerState(
+                            p.producer_id, p.producer_epoch, p.last_sequence, p.last_timestamp,
+                            p.coordinator_epoch, p.current_txn_start_offset,
+                        )
+                        for p in row.active_producers
+                    )  # fmt: skip
+            return found
+
+        route = Leader(self._cluster)
+        return await self._each(partitions, route, ask, raise_errors=raise_errors)
+
+    async def abort_transaction(self, spec: AbortSpec) -> None:
+        """Write an abort marker on a partition, where the coordinator will not: the last resort.
+
+        Whoever still writes in that transaction loses what it wrote there.
+        """
+
+        async def ask(
+            node_id: int, wanted: list[TopicPartition]
+        ) -> dict[TopicPartition, KafkaError | None]:
+            marker = WritableTxnMarker(
+                producer_id=spec.producer_id,
+                producer_epoch=spec.producer_epoch,
+                coordinator_epoch=spec.coordinator_epoch,
+                transaction_result=False,
+                topics=[
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in by_topic(wanted).items()
+                ],
+            )
+            request = WriteTxnMarkersRequest(markers=[marker])
+            answer = await self._ask(node_id, request, WriteTxnMarkersResponse)
+            return {
+                TopicPartition(topic.name, row.partition_index): item_error(
+                    f"partition {topic.name}-{row.partition_index}", row.error_code
+                )
+                for each in answer.markers
+                for topic in each.topics
+                for row in topic.partitions
+            }
+
+        await self._each([spec.partition], Leader(self._cluster), ask, raise_errors=True)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, raise_errors: bool = True
+    ) -> Results[str, tuple[int, int]]:
+        """Abort what the producers of transactional ids have open, and fence them.
+
+        The producer id and epoch that a next producer follows, by transactional id.
+        """
+
+        async def ask(node_id: int, wanted: list[str]) -> dict[str, tuple[int, int] | KafkaError]:
+            found: dict[str, tuple[int, int] | KafkaError] = {}
+            for transactional_id in wanted:
+                request = InitProducerIdRequest(
+                    transactional_id=transactional_id,
+                    transaction_timeout_ms=self._request_timeout_ms,
+                )
+                answer = await self._ask(node_id, request, InitProducerIdResponse)
+                what = f"transactional id {transactional_id!r}"
+                found[transactional_id] = item_error(what, answer.error_code) or (
+                    answer.producer_id,
+                    answer.producer_epoch,
+                )
+            return found
+
+        route = Coordinator(self._cluster, TRANSACTION)
+        return await self._each(transactional_ids, route, ask, raise_errors=raise_errors)
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        now_ms: int,
+        max_timeout_ms: int = MAX_TIMEOUT_MS,
+    ) -> list[HangingTransaction]:
+        """Transactions on these partitions that no coordinator will end.
+
+        They were last written to more than max_timeout_ms ago (by default as long as a broker lets
+        any be open), and their coordinator does not know of them, or has ended them.
+        """
+        producers = await self.describe_producers(partitions)
+        late = [
+            HangingTransaction(tp, producer)
+            for tp, rows in producers.items()
+            for producer in rows
+            if producer.txn_start_offset >= 0
+            and now_ms - producer.last_timestamp_ms > max_timeout_ms
+        ]
+        if not late:
+            return []
+        ids = sorted({each.producer.producer_id for each in late})
+        listed = await self.list_transactions(producer_ids=ids)
+        names = {row.producer_id: row.transactional_id for row in listed}
+        known = await self.describe_transactions(names.values(), raise_errors=False)
+        open_on = {
+            (row.producer_id, tp)
+            for row in known.values()
+            if row.state not in ENDED_STATES
+            for tp in row.partitions
+        }
+        unsure = {producer_id for producer_id, name in names.items() if name in known.errors}
+        return [
+            each
+            for each in late
+            if each.producer.producer_id not in unsure
+            and (each.producer.producer_id, each.partition) not in open_on
+        ]
