@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from kstore import __version__
-from kstore.cli import cluster, consume, log, pipeline, produce, topic
+from kstore.cli import cluster, consume, log, pipeline, produce, replicate, topic
 from kstore.cli.failure import guarded
 
 __all__ = ["app", "run"]
@@ -33,6 +33,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(epilog=produce.EXAMPLE)(guarded(produce.produce))
 app.command(epilog=consume.EXAMPLE)(guarded(consume.consume))
+app.command(epilog=replicate.EXAMPLE)(replicate.replicate)
 
 
 def run(arguments: Sequence[str]) -> int:

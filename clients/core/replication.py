@@ -1,0 +1,325 @@
+"""What a replicator sends: fetched batches of a source become batches for given offsets (KIP-391).
+
+A batch without gaps is taken as it is, but for its producer's id and sequence, which mean nothing
+in another cluster. One with gaps (compacted, or begun before the position) is cut into runs of
+consecutive offsets. Markers, aborted records and empty batches are left out: their offsets stay
+gaps.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kstore._fast.crc32c import checksum
+from kstore.record import (
+    BatchView,
+    ControlType,
+    Record,
+    RecordBatchBuilder,
+    batches,
+    decode,
+    read_control,
+)
+from kstore.types import TopicPartition
+
+__all__ = ["PartitionCopy", "Piece", "Plan", "Step", "cut", "plan_pieces"]
+
+# Where these fields stand in a record batch of magic 2; the CRC covers all from the attributes on.
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_PRODUCER_AT = 43
+_PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
+_UINT32 = struct.Struct(">I")
+_INT16 = struct.Struct(">h")
+_COMPRESSION_BITS = 0x07
+_NO_PRODUCER = _PRODUCER.pack(-1, -1, -1)
+
+
+class Piece(NamedTuple):
+    """One batch for the target: records of consecutive offsets from `base_offset` on, `end_offset`
+    exclusive.
+    """
+
+    base_offset: int
+    end_offset: int
+    data: bytes | bytearray | memoryview
+
+    @property
+    def records(self) -> int:
+        """How many records it holds."""
+        return self.end_offset - self.base_offset
+
+
+class Plan(NamedTuple):
+    """What came of one fetched buffer: pieces in order, and the offset to fetch next."""
+
+    pieces: list[Piece]
+    next_offset: int
+
+
+def plan_pieces(
+    data: bytes | bytearray | memoryview,
+    position: int,
+    aborted: Iterable[tuple[int, int]] | None = None,
+) -> Plan:
+    """The pieces of a fetched buffer from `position` on.
+
+    `aborted` are (producer id, first offset) pairs of the Fetch answer: their records are left out;
+    None takes them along (read_uncommitted). Raises InvalidBatchError for a buffer that is damaged.
+    """
+    pieces: list[Piece] = []
+    next_offset = position
+    transactions = _Transactions(aborted)
+    for batch in batches(data, verify=True):
+        wanted = transactions.wants(batch)
+        if batch.next_offset <= position:
+            continue
+        next_offset = batch.next_offset
+        if wanted and batch.records_count > 0:
+            pieces.extend(_pieces(batch, position))
+    return Plan(pieces, next_offset)
+
+
+def cut(piece: Piece, position: int) -> Piece:
+    """What of a piece is at or behind the position, which lies within it."""
+    (rest,) = _runs(decode(piece.data, verify=False, start_offset=position), _codec(piece.data))
+    return rest
+
+
+class _Transactions:
+    """Which of the batches, seen in order, belong to aborted transactions."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
+        self._waiting = sorted(aborted or (), key=lambda row: row[1], reverse=True)
+        self._open: set[int] = set()
+
+    def wants(self, batch: BatchView) -> bool:
+        while self._waiting and self._waiting[-1][1] <= batch.last_offset:
+            self._open.add(self._waiting.pop()[0])
+        if not batch.is_control:
+            return not (batch.is_transactional and batch.producer_id in self._open)
+        if batch.producer_id in self._open:
+            for record in decode(batch.data, verify=False, control=True):
+                marker = read_control(record)
+                if marker is not None and marker.type == ControlType.ABORT:
+                    self._open.discard(batch.producer_id)
+        return False
+
+
+def _pieces(batch: BatchView, position: int) -> Iterator[Piece]:
+    dense = batch.records_count == batch.next_offset - batch.base_offset
+    # What a broker may not take from a client: its own append time, its own deletion horizon.
+    plain = batch.timestamp_type == 0 and batch.delete_horizon_ms is None
+    if dense and plain and batch.base_offset >= position:
+        yield Piece(batch.base_offset, batch.next_offset, _without_producer(batch))
+        return
+    records = decode(batch.data, verify=False, start_offset=position)
+    yield from _runs(records, batch.compression)
+
+
+def _without_producer(batch: BatchView) -> memoryview | bytearray:
+    if batch.producer_id < 0 and not batch.is_transactional:
+        return batch.data
+    data = bytearray(batch.data)
+    _INT16.pack_into(data, _ATTRIBUTES_AT, batch.attributes & _COMPRESSION_BITS)
+    data[_PRODUCER_AT : _PRODUCER_AT + _PRODUCER.size] = _NO_PRODUCER
+    _UINT32.pack_into(data, _CRC_AT, checksum(memoryview(data)[_ATTRIBUTES_AT:]))
+    return data
+
+
+def _codec(data: bytes | bytearray | memoryview) -> int:
+    return int(_INT16.unpack_from(data, _ATTRIBUTES_AT)[0]) & _COMPRESSION_BITS
+
+
+def _runs(records: Iterable[Record], compression: int) -> Iterator[Piece]:
+    """Records of rising offsets as batches of consecutive ones."""
+    builder = RecordBatchBuilder(compression=compression)
+    base = expected = -1
+    for record in records:
+        if builder.count and record.offset != expected:
+            yield Piece(base, expected, builder.build(base))
+            builder.reset()
+        if not builder.count:
+            base = record.offset
+        builder.append(record.value, record.key, record.timestamp, record.headers)
+        expected = record.offset + 1
+    if builder.count:
+        yield Piece(base, expected, builder.build(base))
+
+
+class Step:
+    """What a partition's copy needs next."""
+
+    LOCATE = "locate"
+    """To learn the target's end offset, under a leader epoch."""
+    CHECK = "check"
+    """To see that the target's last record is the source's of that offset."""
+    COPY = "copy"
+    """To fetch and to produce."""
+    STOPPED = "stopped"
+    """Nothing: it failed, or its topic is gone."""
+
+
+class PartitionCopy:
+    """One partition on its way: where the target stands, what is fetched, what is under way.
+
+    The position is the target's log end offset, as its leader told it under `leader_epoch`; every
+    Produce carries that epoch (KIP-359), so that a leader which knows of less can't be sent what
+    comes behind a hole. One piece is under way at a time for the same reason.
+    """
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.step = Step.LOCATE
+        self.leader_epoch = -1
+        self.position = -1
+        self.fetch_offset = -1
+        self.buffered_bytes = 0
+        self.under_way: Piece | None = None
+        self.problem: Exception | None = None
+        self.copied_records = 0
+        self.copied_bytes = 0
+        self.conceded = 0
+        self.source_end = -1
+        self._queue: list[Piece] = []
+        self._head = 0
+
+    # ---- where the target stands ----
+
+    def locate(self) -> None:
+        """The target's end is not known any more: its leader changed, or an answer is lost."""
+        self.under_way = None
+        if self.step != Step.STOPPED:
+            self.step = Step.LOCATE
+
+    def located(self, end_offset: int, leader_epoch: int) -> None:
+        """The target's leader told its end offset under this epoch."""
+        self.leader_epoch = leader_epoch
+        if self.step != Step.STOPPED:
+            self.step = Step.CHECK
+        if self.fetch_offset < 0 or end_offset < self.position:
+            self._forget(end_offset)  # what was known of it is gone
+        self._go_on_from(end_offset)
+
+    def checked(self) -> None:
+        """The target's last record is the source's."""
+        if self.step == Step.CHECK:
+            self.step = Step.COPY
+
+    def stop(self, problem: Exception) -> None:
+        """Give it up."""
+        self.step = Step.STOPPED
+        self.problem = problem
+        self._forget(self.fetch_offset)
+
+    def _forget(self, fetch_offset: int) -> None:
+        self._queue.clear()
+        self._head = 0
+        self.buffered_bytes = 0
+        self.fetch_offset = fetch_offset
+
+    def _go_on_from(self, position: int) -> None:
+        """Drop what the target has."""
+        self.position = position
+        while (head := self._first()) is not None and head.base_offset < position:
+            self._drop()
+            if head.end_offset > position:
+                self._put_back(cut(head, position))
+        self.fetch_offset = max(self.fetch_offset, position)
+
+    # ---- from the source ----
+
+    def fetched(self, plan: Plan, source_end: int) -> None:
+        """A fetch from `fetch_offset` brought this; `source_end` is up to where could be read."""
+        for piece in plan.pieces:
+            self._queue.append(piece)
+            self.buffered_bytes += len(piece.data)
+        self.fetch_offset = max(self.fetch_offset, plan.next_offset)
+        self.source_end = source_end
+
+    def skip_to(self, offset: int) -> None:
+        """The source begins only there; what was fetched before is still written."""
+        self.fetch_offset = max(offset, self.fetch_offset)
+
+    def has_copied(self, end_offset: int) -> bool:
+        """Whether all that the source has below this offset is in the target."""
+        return (
+            self.step == Step.COPY
+            and self.fetch_offset >= end_offset
+            and ((head := self._first()) is None or head.base_offset >= end_offset)
+        )
+
+    # ---- to the target ----
+
+    def next_piece(self) -> Piece | None:
+        """The piece to send now, which is then under way; None: nothing, or one is."""
+        if self.step != Step.COPY or self.under_way is not None:
+            return None
+        self.under_way = self._first()
+        return self.under_way
+
+    def peek(self) -> int:
+        """Bytes of what `next_piece` would give, 0 for nothing."""
+        if self.step != Step.COPY or self.under_way is not None:
+            return 0
+        head = self._first()
+        return 0 if head is None else len(head.data)
+
+    def acknowledged(self) -> None:
+        """All in-sync replicas of the target have what was under way."""
+        piece = self.under_way
+        self.under_way = None
+        if piece is None or piece is not self._first():
+            return  # meanwhile the target was found to stand elsewhere
+        self._drop()
+        self.position = piece.end_offset
+        self.copied_records += piece.records
+        self.copied_bytes += len(piece.data)
+
+    def refused(self, log_end_offset: int) -> None:
+        """INVALID_PRODUCE_OFFSET: what was under way is there already, by a lost answer or by
+        another replicator; go on behind it, once it has been looked at.
+        """
+        piece = self.under_way
+        self.under_way = None
+        if piece is None or self.step != Step.COPY:
+            return
+        if log_end_offset <= piece.base_offset:
+            self.step = Step.LOCATE
+            return
+        self.conceded += min(log_end_offset, piece.end_offset) - piece.base_offset
+        self.step = Step.CHECK
+        self._go_on_from(log_end_offset)
+
+    def split(self) -> bool:
+        """What was under way is too large for the target: halve it. False: it is one record."""
+        piece = self.under_way
+        self.under_way = None
+        if piece is None or piece is not self._first():
+            return True
+        if piece.records < 2:
+            return False
+        records = list(decode(piece.data, verify=False))
+        middle = len(records) // 2
+        self._drop()
+        for half in (records[middle:], records[:middle]):
+            self._put_back(*_runs(half, _codec(piece.data)))
+        return True
+
+    # ---- the queue ----
+
+    def _first(self) -> Piece | None:
+        return self._queue[self._head] if self._head < len(self._queue) else None
+
+    def _drop(self) -> None:
+        self.buffered_bytes -= len(self._queue[self._head].data)
+        self._head += 1
+        if self._head == len(self._queue):
+            self._queue.clear()
+            self._head = 0
+
+    def _put_back(self, *pieces: Piece) -> None:
+        self._queue[self._head : self._head] = pieces
+        self.buffered_bytes += sum(len(piece.data) for piece in pieces)

@@ -1,0 +1,172 @@
+"""Takes committed offsets along, so that a group which moves to the target goes on at the right
+record.
+
+Offsets are equal in both clusters, but epochs are not: leader epoch and partition epoch are left
+out. A commit is written up to where the target's log ends (behind it a consumer would be out of
+range) and follows as the log grows. The target's own commits are never taken back: a group that
+has read on there keeps its place, and one that has members there is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from kstore.clients.io.cluster import GROUP
+from kstore.clients.replicator.options import Event, ReplicationOptions, Report
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.protocol.group_admin import ListGroupsRequest, ListGroupsResponse
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.io.cluster import ClusterClient
+    from kstore.protocol.schema import Message
+
+__all__ = ["GroupCopier", "offsets_to_commit"]
+
+MANY_GROUPS = 8  # the version of OffsetFetch from which on groups are a list
+BY_NAME = 9  # the last versions that name topics, which both requests have
+SHARE = "share"  # groups without committed offsets
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+HAS_MEMBERS = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+}
+
+
+def offsets_to_commit(
+    source: Mapping[TopicPartition, OffsetAndMetadata],
+    target: Mapping[TopicPartition, OffsetAndMetadata],
+    log_ends: Mapping[TopicPartition, int],
+) -> Offsets:
+    """What to commit in the target; `log_ends` are its log end offsets, by copied partition."""
+    found: Offsets = {}
+    for tp, committed in source.items():
+        if tp not in log_ends:
+            continue
+        offset = min(committed.offset, log_ends[tp])
+        there = target.get(tp)
+        if there is None or offset > there.offset:
+            found[tp] = OffsetAndMetadata(offset, committed.metadata)
+    return found
+
+
+class GroupCopier:
+    """`sync` looks at all groups once."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        options: ReplicationOptions,
+        report: Report,
+    ) -> None:
+        self._source, self._target = source, target
+        self._options, self._report = options, report
+        self._active: set[str] = set()
+        self.copied: dict[str, int] = {}
+        """Groups, and of how many partitions the offsets were written so far."""
+
+    async def sync(self, log_ends: Mapping[TopicPartition, int]) -> None:
+        """Copy the offsets of all groups that are asked for."""
+        for group in await self._groups():
+            ours = await self._offsets(self._source, group)
+            if not any(tp in log_ends for tp in ours):
+                continue
+            theirs = await self._offsets(self._target, group)
+            wanted = offsets_to_commit(ours, theirs, log_ends)
+            if wanted:
+                await self._commit(group, wanted)
+
+    async def _groups(self) -> list[str]:
+        pattern = self._options.groups
+        if pattern is None:
+            return []
+        found: set[str] = set()
+        for node in list(self._source.view.brokers):
+            asked = await self._source.ask(node, ListGroupsRequest())
+            answer = cast(ListGroupsResponse, asked)
+            if answer.error_code:
+                raise error_for(answer.error_code, "listing groups of the source")
+            found.update(
+                row.group_id
+                for row in answer.groups
+                if row.group_type.lower() != SHARE and pattern.fullmatch(row.group_id)
+            )
+        return sorted(found)
+
+    async def _ask(self, cluster: ClusterClient, group: str, request: Message) -> Message:
+        node = await cluster.coordinator(GROUP, group)
+        try:
+            return await cluster.ask(node, request, at_most=BY_NAME)
+        except KafkaError:
+            cluster.forget_coordinator(GROUP, group)
+            raise
+
+    async def _offsets(self, cluster: ClusterClient, group: str) -> Offsets:
+        """A group's committed offsets; those of open transactions do not count yet."""
+        rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
+        request = OffsetFetchRequest(group_id=group, topics=None, groups=rows, require_stable=False)
+        answer = cast(OffsetFetchResponse, await self._ask(cluster, group, request))
+        found = answer.groups[0] if answer.groups else answer
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        if found.error_code:
+            cluster.forget_coordinator(GROUP, group)
+            raise error_for(found.error_code, f"offsets of group {group!r}")
+        return {
+            TopicPartition(topic.name, row.partition_index): OffsetAndMetadata(
+                row.committed_offset, row.metadata or ""
+            )
+            for topic in found.topics or ()
+            for row in topic.partitions
+            if row.committed_offset >= 0 and not row.error_code
+        }
+
+    async def _commit(self, group: str, offsets: Offsets) -> None:
+        request = OffsetCommitRequest(group_id=group, topics=_rows(offsets.items()))
+        answer = cast(OffsetCommitResponse, await self._ask(self._target, group, request))
+        failed = {
+            TopicPartition(topic.name, row.partition_index): row.error_code
+            for topic in answer.topics
+            for row in topic.partitions
+            if row.error_code
+        }
+        codes = set(failed.values())
+        if codes & HAS_MEMBERS:
+            if group not in self._active:
+                self._active.add(group)
+                said = f"group {group} has members in the target: its offsets are left to them"
+                self._report(Event("group", said))
+            return
+        self._active.discard(group)
+        for tp, code in failed.items():
+            self._target.forget_coordinator(GROUP, group)
+            raise error_for(code, f"group {group!r}: offset {offsets[tp].offset} of {tp}")
+        self.copied[group] = self.copied.get(group, 0) + len(offsets)
+
+
+def _rows(
+    offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]],
+) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, committed in offsets:
+        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return list(topics.values())

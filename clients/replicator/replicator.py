@@ -1,0 +1,193 @@
+"""The replicator: two clusters, and what keeps the second a copy of the first.
+
+It keeps no state of its own. Where to go on is the target's log end offset, whoever wrote it, so it
+may be killed and started anew at any time, and two may run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kstore.clients.core.replication import PartitionCopy, Step
+from kstore.clients.io.cluster import ANY, ClusterClient
+from kstore.clients.replicator.copying import Copier
+from kstore.clients.replicator.groups import GroupCopier
+from kstore.clients.replicator.options import (
+    Event,
+    ReplicationError,
+    ReplicationOptions,
+    Report,
+)
+from kstore.clients.replicator.topics import TopicCopier
+from kstore.config.client_configs import client_settings
+from kstore.errors import KafkaError
+from kstore.types import TopicPartition
+
+__all__ = ["Progress", "Replicator"]
+
+NEEDED = ("kstore.kip391", "kstore.kip359")
+CATCH_UP_PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the copy is; `lag` counts offsets of the source that the target has not reached."""
+
+    partitions: int
+    failed: int
+    records: int
+    bytes: int
+    already_there: int
+    lag: int
+
+
+class Replicator:
+    """Copies from one cluster to another. `source` and `target` are settings of clients, as a
+    mapping of Kafka's names; both need bootstrap.servers.
+    """
+
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        target: Mapping[str, Any],
+        options: ReplicationOptions,
+        report: Report | None = None,
+    ) -> None:
+        self._options = options
+        self._report: Report = report or (lambda event: None)
+        # As a consumer's and an admin client's: no other settings of theirs matter here.
+        self._source = ClusterClient(client_settings("consumer", source, {}))
+        self._target = ClusterClient(client_settings("admin", target, {}))
+        self._copier: Copier | None = None
+        self._groups = GroupCopier(self._source, self._target, options, self._report)
+        self._topics = TopicCopier(self._source, self._target, options, self._report)
+
+    # ---- running ----
+
+    async def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy until cancelled; or until what the source had at the start is in the target, with
+        the groups' offsets of then.
+
+        Raises ReplicationError where the whole can't go on, and at the end of a run until caught up
+        where a partition failed.
+        """
+        try:
+            await self._meet()
+            copier = self._copier = Copier(self._source, self._target, self._options, self._report)
+            await self._sync_topics(copier)
+            moving = asyncio.create_task(copier.run())
+            rest = self._catch_up(copier) if until_caught_up else self._keep_up(copier)
+            await _first_of(moving, asyncio.create_task(rest))
+        finally:
+            await self._source.close()
+            await self._target.close()
+
+    def progress(self) -> Progress:
+        """How far it is now."""
+        copies = [] if self._copier is None else list(self._copier.copies.values())
+        return Progress(
+            partitions=len(copies),
+            failed=sum(copy.step == Step.STOPPED for copy in copies),
+            records=sum(copy.copied_records for copy in copies),
+            bytes=sum(copy.copied_bytes for copy in copies),
+            already_there=sum(copy.conceded for copy in copies),
+            lag=sum(_lag(copy) for copy in copies),
+        )
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The target's log end offset per partition, as far as it is known."""
+        copies = {} if self._copier is None else self._copier.copies
+        return {tp: copy.position for tp, copy in copies.items() if copy.position >= 0}
+
+    @property
+    def group_offsets(self) -> int:
+        """How many committed offsets were written to the target."""
+        return sum(self._groups.copied.values())
+
+    # ---- the parts ----
+
+    async def _meet(self) -> None:
+        """Both clusters answer, are not the same, and the target takes given offsets."""
+        for cluster in (self._source, self._target):
+            timeout_ms = cluster.settings["default.api.timeout.ms"]
+            await cluster.retrying(partial(cluster.refresh, []), timeout_ms)
+        connection = await self._target.connection(ANY)
+        missing = [name for name in NEEDED if name not in connection.versions.features]
+        if missing:
+            raise ReplicationError(
+                f"the target at {connection.address} takes no records at given offsets "
+                f"(it lacks {' and '.join(missing)}): it has to be kstore"
+            )
+        source, target = self._source.view.cluster_id, self._target.view.cluster_id
+        if source and source == target:
+            raise ReplicationError(f"source and target are the same cluster, {source}")
+
+    async def _sync_topics(self, copier: Copier) -> None:
+        timeout_ms = self._source.settings["default.api.timeout.ms"]
+        found = await self._target.retrying(self._topics.sync, timeout_ms)
+        for tp in found:
+            copier.add(tp)
+        for tp in copier.copies.keys() - set(found):
+            copier.stop(tp, ReplicationError(f"{tp} is not in the source any more"))
+
+    async def _sync_groups(self) -> None:
+        timeout_ms = self._source.settings["default.api.timeout.ms"]
+        await self._source.retrying(lambda: self._groups.sync(self.positions()), timeout_ms)
+
+    async def _keep_up(self, copier: Copier) -> None:
+        """Follow topics, configs and groups for ever; trouble is told, and does not end it."""
+        while True:
+            await asyncio.sleep(self._options.sync_interval_ms / 1000)
+            try:
+                await self._sync_topics(copier)
+                await self._sync_groups()
+            except KafkaError as error:
+                self._report(Event("trouble", f"{error}; trying again"))
+
+    async def _catch_up(self, copier: Copier) -> None:
+        ends: dict[TopicPartition, int] = {}
+        timeout_ms = self._source.settings["default.api.timeout.ms"]
+        for tp in list(copier.copies):
+            end = partial(copier.source_end, tp)
+            ends[tp] = await self._source.retrying(end, timeout_ms, [tp.topic])
+        copies = copier.copies
+        while True:
+            copier.changed.clear()
+            left = [
+                tp
+                for tp, end_offset in ends.items()
+                if copies[tp].step != Step.STOPPED and not copies[tp].has_copied(end_offset)
+            ]
+            if not left:
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await copier.changed.wait()
+            await asyncio.sleep(CATCH_UP_PAUSE_S if len(left) > 64 else 0)
+        await self._sync_groups()
+        failed = [copy.problem for copy in copies.values() if copy.step == Step.STOPPED]
+        if failed:
+            raise ReplicationError(f"{len(failed)} partitions failed, the first: {failed[0]}")
+
+
+def _lag(copy: PartitionCopy) -> int:
+    if copy.step == Step.STOPPED or copy.source_end < 0:
+        return 0
+    return 0 if copy.has_copied(copy.source_end) else max(copy.source_end - copy.position, 0)
+
+
+async def _first_of(*tasks: asyncio.Task[None]) -> None:
+    """Until one of them ends; the others are cancelled, and its error raised."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

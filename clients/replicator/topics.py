@@ -1,0 +1,208 @@
+"""Makes the target's topics what the source's are: creates them, adds partitions, sets configs.
+
+Nothing is ever deleted or made smaller in the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from kstore.clients.io.cluster import ANY
+from kstore.clients.replicator.options import (
+    Event,
+    ReplicationError,
+    ReplicationOptions,
+    Report,
+)
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.io.cluster import ClusterClient
+
+__all__ = ["TopicCopier"]
+
+TOPIC = 2
+SET_ON_TOPIC = 1
+SET, DELETE = 0, 1
+TIMESTAMP_TYPE = "message.timestamp.type"
+# About brokers of one cluster, which the other has not.
+NEVER = frozenset(
+    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+)
+
+
+class TopicCopier:
+    """`sync` looks at all topics once."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        options: ReplicationOptions,
+        report: Report,
+    ) -> None:
+        self._source, self._target = source, target
+        self._options, self._report = options, report
+        self._timeout_ms: int = source.settings["request.timeout.ms"]
+        self._refused: set[tuple[str, str, str | None]] = set()
+
+    async def sync(self) -> list[TopicPartition]:
+        """The partitions of all topics that are asked for, once the target has them too."""
+        names = await self._names()
+        self._source.watch_topics(names)
+        self._target.watch_topics(names)
+        await self._target.refresh(names)
+        configs = await self._configs(self._source, names) if self._options.copy_configs else {}
+        new = [name for name in names if name not in self._target.view.topics]
+        for name in new:
+            await self._create(name, configs.get(name, {}))
+        grown = [name for name in names if name not in new and await self._grow(name)]
+        if new or grown:
+            await self._target.refresh(names)
+        old = [name for name in names if name not in new]
+        if self._options.copy_configs and old:
+            there = await self._configs(self._target, old)
+            for name in old:
+                await self._configure(name, configs[name], there[name])
+        return [
+            TopicPartition(name, row.partition)
+            for name in names
+            for row in self._source.view.topics[name].partitions
+            if row.partition < self._target.view.partition_count(name)
+        ]
+
+    async def _names(self) -> list[str]:
+        view = self._source.view
+        await self._source.refresh(None)
+        found = [
+            topic.name
+            for topic in view.topics.values()
+            if not topic.is_internal and self._options.topics.fullmatch(topic.name)
+        ]
+        # An answer about all topics does not name those that are gone.
+        await self._source.refresh(found)
+        return sorted(name for name in found if name in view.topics)
+
+    # ---- topics and partitions ----
+
+    async def _create(self, name: str, configs: Mapping[str, str | None]) -> None:
+        count = self._source.view.partition_count(name)
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=count,
+            replication_factor=self._options.replication_factor,
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
+        one_by_one = row.error_code == ErrorCode.INVALID_CONFIG and topic.configs
+        if one_by_one:  # the target lacks one of them; set singly, the others are taken
+            topic.configs = []
+            row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
+        if one_by_one:
+            await self._configure(name, configs, {})
+        said = f"created topic {name} with {count} partitions"
+        self._report(Event("topic", said, TopicPartition(name, -1)))
+
+    async def _grow(self, name: str) -> bool:
+        ours = self._source.view.partition_count(name)
+        theirs = self._target.view.partition_count(name)
+        if theirs > ours:
+            raise ReplicationError(
+                f"topic {name!r} has {theirs} partitions in the target and {ours} in the source: "
+                "it is no copy of it"
+            )
+        if theirs == ours:
+            return False
+        topic = CreatePartitionsTopic(name=name, count=ours, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        answer = cast(CreatePartitionsResponse, await self._target.ask(ANY, request))
+        row = answer.results[0]
+        # INVALID_PARTITIONS: another replicator was first.
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
+            raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
+        said = f"topic {name} grows from {theirs} to {ours} partitions"
+        self._report(Event("topic", said, TopicPartition(name, -1)))
+        return True
+
+    # ---- configs ----
+
+    async def _configs(
+        self, cluster: ClusterClient, names: list[str]
+    ) -> dict[str, dict[str, str | None]]:
+        """What is set on the topics themselves. The copy keeps each record's timestamp, so the
+        target never uses its own append time.
+        """
+        rows = [
+            DescribeConfigsResource(resource_type=TOPIC, resource_name=n, configuration_keys=None)
+            for n in names
+        ]
+        if not rows:
+            return {}
+        request = DescribeConfigsRequest(resources=rows)
+        answer = cast(DescribeConfigsResponse, await cluster.ask(ANY, request))
+        left_out = NEVER | self._options.excluded_configs
+        found: dict[str, dict[str, str | None]] = {}
+        for result in answer.results:
+            if result.error_code:
+                name = result.resource_name
+                raise error_for(result.error_code, f"configs of {name!r}: {result.error_message}")
+            found[result.resource_name] = {
+                entry.name: "CreateTime" if entry.name == TIMESTAMP_TYPE else entry.value
+                for entry in result.configs
+                if entry.config_source == SET_ON_TOPIC and entry.name not in left_out
+            }
+        return found
+
+    async def _configure(
+        self, name: str, wanted: Mapping[str, str | None], there: Mapping[str, str | None]
+    ) -> None:
+        changes = {key: value for key, value in wanted.items() if there.get(key) != value}
+        changes |= dict.fromkeys(key for key in there if key not in wanted)
+        for key, value in changes.items():
+            if (name, key, value) in self._refused:
+                continue
+            try:
+                await self._set(name, key, value)
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                self._refused.add((name, key, value))
+                said = f"topic {name}: the target refuses {key}={value}: {error}"
+                self._report(Event("trouble", said, TopicPartition(name, -1)))
+                continue
+            said = f"topic {name}: {key} " + ("is unset" if value is None else f"is {value}")
+            self._report(Event("config", said, TopicPartition(name, -1)))
+
+    async def _set(self, name: str, key: str, value: str | None) -> None:
+        row = AlterableConfig(
+            name=key, config_operation=DELETE if value is None else SET, value=value
+        )
+        resource = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[row])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = await self._target.ask(ANY, request)
+        result = cast(IncrementalAlterConfigsResponse, answer).responses[0]
+        if result.error_code:
+            raise error_for(result.error_code, result.error_message or None)

@@ -1,0 +1,211 @@
+"""``kstore replicate``: copy topics from any Kafka to kstore with equal offsets."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstore.cli.failure import guarded
+from kstore.cli.options import Json
+from kstore.cli.topic import parse_configs
+
+if TYPE_CHECKING:
+    from kstore.clients.replicator import Event, Replicator
+
+__all__ = ["EXAMPLE", "parse_rate", "replicate"]
+
+EXAMPLE = "Example: kstore replicate --from old:9092 --to localhost:9092 orders payments"
+_PROGRESS_S = 1.0
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def parse_rate(text: str | None) -> float | None:
+    """Bytes per second of "10MB", "512KiB", "1000000"; None for None. typer.BadParameter else."""
+    if text is None:
+        return None
+    number = text.strip().lower().removesuffix("/s").removesuffix("b")
+    unit = number.lstrip("0123456789.")
+    try:
+        rate = float(number.removesuffix(unit)) * _UNITS[unit.strip()]
+    except (KeyError, ValueError):
+        rate = 0.0
+    if rate <= 0:
+        raise typer.BadParameter(f"{text!r} is not a rate such as 10MB or 512KiB, per second")
+    return rate
+
+
+def _settings(servers: str, properties: Sequence[str] | None) -> dict[str, Any]:
+    return {"client.id": "kstore-replicate", **parse_configs(properties or [])} | {
+        "bootstrap.servers": servers
+    }
+
+
+@guarded
+def replicate(
+    topics: Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")],
+    source: Annotated[str, typer.Option("--from", help="host:port of the source, any Kafka.")],
+    target: Annotated[
+        str, typer.Option("--to", help="host:port of the target, kstore.")
+    ] = "localhost:9092",
+    regex: Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")] = False,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
+    ] = False,
+    groups: Annotated[
+        str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
+    ] = ".*",
+    no_groups: Annotated[
+        bool, typer.Option("--no-groups", help="Copy no committed offsets.")
+    ] = False,
+    isolation_level: Annotated[
+        str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
+    ] = "read_committed",
+    on_loss: Annotated[
+        str, typer.Option(help="fail or skip, where the source has deleted what is not copied yet.")
+    ] = "fail",
+    rate_limit: Annotated[
+        str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
+    ] = None,
+    replication_factor: Annotated[
+        int, typer.Option(help="Of new topics; -1: the target's default.")
+    ] = -1,
+    no_configs: Annotated[
+        bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")
+    ] = False,
+    exclude_config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
+    ] = None,
+    sync_interval_ms: Annotated[
+        int, typer.Option(help="How often topics, configs and groups are looked at.")
+    ] = 10_000,
+    source_property: Annotated[
+        list[str] | None,
+        typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="Client setting."),
+    ] = None,
+    target_property: Annotated[
+        list[str] | None,
+        typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="Client setting."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Copy topics from any Kafka to kstore: records at their offsets, configs, committed offsets.
+
+    It keeps no state: kill it at any time and start it again. Two may run at once.
+    """
+    from kstore.clients.replicator import ReplicationOptions, Replicator
+    from kstore.clients.replicator.options import names_pattern
+
+    for name, value, known in (
+        ("--isolation-level", isolation_level, ("read_committed", "read_uncommitted")),
+        ("--on-loss", on_loss, ("fail", "skip")),
+    ):
+        if value not in known:
+            raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
+    try:
+        wanted = names_pattern(topics, regex=regex)
+        group_pattern = None if no_groups else names_pattern([groups], regex=True)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    options = ReplicationOptions(
+        topics=wanted,
+        groups=group_pattern,
+        isolation_level="read_committed" if isolation_level == "read_committed" else
+        "read_uncommitted",
+        on_loss="skip" if on_loss == "skip" else "fail",
+        rate_limit=parse_rate(rate_limit),
+        replication_factor=replication_factor,
+        copy_configs=not no_configs,
+        excluded_configs=frozenset(exclude_config or ()),
+        sync_interval_ms=sync_interval_ms,
+    )  # fmt: skip
+    display = _Display(json)
+    replicator = Replicator(
+        _settings(source, source_property),
+        _settings(target, target_property),
+        options,
+        display.event,
+    )
+    _run(replicator, display, until_caught_up)
+
+
+def _run(replicator: Replicator, display: _Display, until_caught_up: bool) -> None:
+    import asyncio
+
+    async def work() -> None:
+        ticker = asyncio.create_task(display.tick(replicator))
+        try:
+            await replicator.run(until_caught_up=until_caught_up)
+        finally:
+            ticker.cancel()
+
+    try:
+        asyncio.run(work())
+    finally:
+        display.progress(replicator, final=True)
+
+
+class _Display:
+    """Events as lines, and one line of progress that is written over on a terminal."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._live = not as_json and sys.stderr.isatty()
+        self._begin = time.monotonic()
+
+    def event(self, event: Event) -> None:
+        """Tell what happened."""
+        if self._json:
+            row: dict[str, Any] = {"event": event.kind, "text": event.text}
+            if event.tp is not None:
+                row |= {"topic": event.tp.topic}
+                if event.tp.partition >= 0:
+                    row |= {"partition": event.tp.partition, "offset": event.offset}
+            print(json_text.dumps(row), flush=True)
+            return
+        clear = "\r\x1b[K" if self._live else ""
+        print(f"{clear}{event.kind}: {event.text}", file=sys.stderr, flush=True)
+
+    async def tick(self, replicator: Replicator) -> None:
+        """Show progress every second."""
+        import asyncio
+
+        while True:
+            await asyncio.sleep(_PROGRESS_S)
+            if self._json or self._live:
+                self.progress(replicator)
+
+    def progress(self, replicator: Replicator, *, final: bool = False) -> None:
+        """How far it is; the last line goes to stdout."""
+        found = replicator.progress()
+        seconds = time.monotonic() - self._begin
+        if self._json:
+            row = {
+                "event": "done" if final else "progress",
+                "seconds": round(seconds, 3),
+                "partitions": found.partitions,
+                "failed": found.failed,
+                "records": found.records,
+                "bytes": found.bytes,
+                "already_there": found.already_there,
+                "lag": found.lag,
+                "group_offsets": replicator.group_offsets,
+            }
+            print(json_text.dumps(row), flush=True)
+            return
+        rate = found.bytes / 1e6 / max(seconds, 1e-3)
+        line = (
+            f"{found.records} records, {found.bytes / 1e6:.1f} MB ({rate:.1f} MB/s) in "
+            f"{found.partitions} partitions, {found.lag} to go, "
+            f"{replicator.group_offsets} group offsets"
+        )
+        if final:
+            if self._live:
+                print("\r\x1b[K", end="", file=sys.stderr)
+            print(line, flush=True)
+        else:
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
