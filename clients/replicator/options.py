@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from kstore.types import TopicPartition
 
@@ -43,9 +43,10 @@ class ReplicationOptions:
 
     topics: re.Pattern[str]
     groups: re.Pattern[str] | None = None
-    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    on_loss: Literal["fail", "skip"] = "fail"
-    """What to do where the source has deleted records that the target does not have."""
+    isolation_level: str = "read_committed"
+    """Or read_uncommitted: aborted records too."""
+    on_loss: str = "fail"
+    """fail or skip: what to do where the source has deleted records that the target does not have."""
     replication_factor: int = -1
     copy_configs: bool = True
     excluded_configs: frozenset[str] = field(default_factory=frozenset)

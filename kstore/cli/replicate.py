@@ -45,52 +45,60 @@ def _settings(servers: str, properties: Sequence[str] | None) -> dict[str, Any]:
     }
 
 
+_Names = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
+_Source = Annotated[str, typer.Option("--from", help="host:port of the source, any Kafka.")]
+_Target = Annotated[str, typer.Option("--to", help="host:port of the target, kstore.")]
+_Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
+_UntilCaughtUp = Annotated[
+    bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
+]
+_Groups = Annotated[
+    str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
+]
+_NoGroups = Annotated[bool, typer.Option("--no-groups", help="Copy no committed offsets.")]
+_Isolation = Annotated[
+    str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
+]
+_OnLoss = Annotated[
+    str, typer.Option(help="fail or skip, where the source has deleted what is not copied yet.")
+]
+_Rate = Annotated[
+    str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
+]
+_Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
+_NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")]
+_Excluded = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
+]
+_Interval = Annotated[int, typer.Option(help="How often topics, configs and groups are looked at.")]
+_SourceProperty = Annotated[
+    list[str] | None,
+    typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),
+]
+_TargetProperty = Annotated[
+    list[str] | None,
+    typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
+]
+
+
 @guarded
 def replicate(
-    topics: Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")],
-    source: Annotated[str, typer.Option("--from", help="host:port of the source, any Kafka.")],
-    target: Annotated[
-        str, typer.Option("--to", help="host:port of the target, kstore.")
-    ] = "localhost:9092",
-    regex: Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")] = False,
-    until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
-    ] = False,
-    groups: Annotated[
-        str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
-    ] = ".*",
-    no_groups: Annotated[
-        bool, typer.Option("--no-groups", help="Copy no committed offsets.")
-    ] = False,
-    isolation_level: Annotated[
-        str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
-    ] = "read_committed",
-    on_loss: Annotated[
-        str, typer.Option(help="fail or skip, where the source has deleted what is not copied yet.")
-    ] = "fail",
-    rate_limit: Annotated[
-        str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
-    ] = None,
-    replication_factor: Annotated[
-        int, typer.Option(help="Of new topics; -1: the target's default.")
-    ] = -1,
-    no_configs: Annotated[
-        bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")
-    ] = False,
-    exclude_config: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
-    ] = None,
-    sync_interval_ms: Annotated[
-        int, typer.Option(help="How often topics, configs and groups are looked at.")
-    ] = 10_000,
-    source_property: Annotated[
-        list[str] | None,
-        typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="Client setting."),
-    ] = None,
-    target_property: Annotated[
-        list[str] | None,
-        typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="Client setting."),
-    ] = None,
+    topics: _Names,
+    source: _Source,
+    target: _Target = "localhost:9092",
+    regex: _Regex = False,
+    until_caught_up: _UntilCaughtUp = False,
+    groups: _Groups = ".*",
+    no_groups: _NoGroups = False,
+    isolation_level: _Isolation = "read_committed",
+    on_loss: _OnLoss = "fail",
+    rate_limit: _Rate = None,
+    replication_factor: _Replicas = -1,
+    no_configs: _NoConfigs = False,
+    exclude_config: _Excluded = None,
+    sync_interval_ms: _Interval = 10_000,
+    source_property: _SourceProperty = None,
+    target_property: _TargetProperty = None,
     json: Json = False,
 ) -> None:
     """Copy topics from any Kafka to kstore: records at their offsets, configs, committed offsets.
@@ -100,12 +108,8 @@ def replicate(
     from kstore.clients.replicator import ReplicationOptions, Replicator
     from kstore.clients.replicator.options import names_pattern
 
-    for name, value, known in (
-        ("--isolation-level", isolation_level, ("read_committed", "read_uncommitted")),
-        ("--on-loss", on_loss, ("fail", "skip")),
-    ):
-        if value not in known:
-            raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
+    _one_of("--isolation-level", isolation_level, ("read_committed", "read_uncommitted"))
+    _one_of("--on-loss", on_loss, ("fail", "skip"))
     try:
         wanted = names_pattern(topics, regex=regex)
         group_pattern = None if no_groups else names_pattern([groups], regex=True)
@@ -114,15 +118,14 @@ def replicate(
     options = ReplicationOptions(
         topics=wanted,
         groups=group_pattern,
-        isolation_level="read_committed" if isolation_level == "read_committed" else
-        "read_uncommitted",
-        on_loss="skip" if on_loss == "skip" else "fail",
+        isolation_level=isolation_level,
+        on_loss=on_loss,
         rate_limit=parse_rate(rate_limit),
         replication_factor=replication_factor,
         copy_configs=not no_configs,
         excluded_configs=frozenset(exclude_config or ()),
         sync_interval_ms=sync_interval_ms,
-    )  # fmt: skip
+    )
     display = _Display(json)
     replicator = Replicator(
         _settings(source, source_property),
@@ -131,6 +134,11 @@ def replicate(
         display.event,
     )
     _run(replicator, display, until_caught_up)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
 def _run(replicator: Replicator, display: _Display, until_caught_up: bool) -> None:
