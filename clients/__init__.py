@@ -14,28 +14,33 @@ if __name__ != "kstore.clients":
 if TYPE_CHECKING:
     from kstore.clients.admin import AdminClient, AIOAdminClient, NewTopic
     from kstore.clients.consumer import Consumer, ConsumerRecord
+    from kstore.clients.core.assignors import Assignor, Subscription
     from kstore.clients.core.subscription import SubscriptionPattern
     from kstore.clients.producer import Delivery, Producer
 
 __all__ = [
     "AIOAdminClient",
     "AdminClient",
+    "Assignor",
     "Consumer",
     "ConsumerRecord",
     "Delivery",
     "NewTopic",
     "Producer",
+    "Subscription",
     "SubscriptionPattern",
 ]
 
 _MODULES = {
     "AIOAdminClient": "admin",
     "AdminClient": "admin",
+    "Assignor": "core.assignors",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",
     "Delivery": "producer",
     "NewTopic": "admin",
     "Producer": "producer",
+    "Subscription": "core.assignors",
     "SubscriptionPattern": "core.subscription",
 }
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from kstore.errors.group_errors import (
         BrokerIdNotRegisteredError,
+        CommitFailedError,
         ConcurrentTransactionsError,
         DelegationTokenAuthDisabledError,
         DelegationTokenAuthorizationFailedError,
@@ -160,6 +161,7 @@ __all__ = [
     "BrokerIdNotRegisteredError",
     "BrokerNotAvailableError",
     "ClusterAuthorizationFailedError",
+    "CommitFailedError",
     "ConcurrentTransactionsError",
     "CoordinatorLoadInProgressError",
     "CoordinatorNotAvailableError",

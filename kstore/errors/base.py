@@ -46,15 +46,19 @@ class KafkaError(Exception):
         refresh_metadata: bool = False,
         fatal: bool = False,
         produce_only: bool = False,
+        client_only: bool = False,
     ) -> None:
-        """Record the row. produce_only: the code means this only in a ProduceResponse."""
+        """Record the row. produce_only: the code means this only in a ProduceResponse. client_only:
+        no row, a client raises it for several codes.
+        """
         cls.code = code
         cls.error_name = "INVALID_PRODUCE_OFFSET" if produce_only else NAMES[code]
         cls.description = " ".join((cls.__doc__ or "").split())
         cls.retriable = retriable
         cls.refresh_metadata = refresh_metadata
         cls.fatal = fatal
-        (PRODUCE_BY_CODE if produce_only else BY_CODE)[code] = cls
+        if not client_only:
+            (PRODUCE_BY_CODE if produce_only else BY_CODE)[code] = cls
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.description)

@@ -6,9 +6,11 @@ Each class is one row: its code, what a client may do about it, and a sentence (
 from __future__ import annotations
 
 from kstore.errors.base import KafkaError
+from kstore.errors.codes import ErrorCode
 
 __all__ = [
     "BrokerIdNotRegisteredError",
+    "CommitFailedError",
     "ConcurrentTransactionsError",
     "DelegationTokenAuthDisabledError",
     "DelegationTokenAuthorizationFailedError",
@@ -372,6 +374,12 @@ class UnreleasedInstanceIdError(KafkaError, code=111):
 
 class UnsupportedAssignorError(KafkaError, code=112):
     """The group does not support the assignor in this version."""
+
+
+class CommitFailedError(KafkaError, code=ErrorCode.ILLEGAL_GENERATION, client_only=True):
+    """The consumer is not (any more) the member that it commits for: its partitions may belong to
+    others. Raised for ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH of commits.
+    """
 
 
 class StaleMemberEpochError(KafkaError, code=113):

@@ -1,0 +1,100 @@
+"""What members of the classic protocol say to each other, between bytes and what assignors see.
+
+Written in the newest version (3); a newer one is read as that (KIP-429, KIP-792).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+
+from kstore.clients.core.assignors import Subscription
+from kstore.errors import ProtocolError
+from kstore.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+]
+
+NEWEST = 3
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """A member's metadata in JoinGroup."""
+    message = ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[
+            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=indexes)
+            for topic, indexes in _by_topic(subscription.owned)
+        ],
+        generation_id=subscription.generation,
+        rack_id=subscription.rack,
+    )
+    return struct.pack(">h", NEWEST) + message.encode(NEWEST)
+
+
+def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
+    """What another member sent; ProtocolError if it is no subscription."""
+    version = _version(data)
+    message = ConsumerProtocolSubscription.decode_prefix(data, version, offset=2)[0]
+    return Subscription(
+        topics=frozenset(message.topics),
+        owned=tuple(
+            TopicPartition(row.topic, index)
+            for row in message.owned_partitions
+            for index in row.partitions
+        ),
+        generation=message.generation_id,
+        user_data=None if message.user_data is None else bytes(message.user_data),
+        instance_id=instance_id,
+        rack=message.rack_id,
+    )
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """A member's part in the leader's SyncGroup."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
+            for topic, indexes in _by_topic(partitions)
+        ]
+    )
+    return struct.pack(">h", NEWEST) + message.encode(NEWEST)
+
+
+def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """What the leader gave; an empty answer is an empty assignment."""
+    if not data:
+        return frozenset()
+    message = ConsumerProtocolAssignment.decode_prefix(data, _version(data), offset=2)[0]
+    return frozenset(
+        TopicPartition(row.topic, index)
+        for row in message.assigned_partitions
+        for index in row.partitions
+    )
+
+
+def _version(data: bytes) -> int:
+    if len(data) < 2:
+        raise ProtocolError(f"{len(data)} bytes are no consumer protocol message: 2 for a version")
+    version = int(struct.unpack_from(">h", data)[0])
+    if version < 0:
+        raise ProtocolError(f"consumer protocol version {version} is negative")
+    return min(version, NEWEST)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> Collection[tuple[str, list[int]]]:
+    rows: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        rows.setdefault(topic, []).append(index)
+    return rows.items()

@@ -1,0 +1,290 @@
+"""Committed offsets of a group: requests from offsets, and what the answers mean. Who waits, tries
+again and asks the coordinator is the shell (io/coordinator).
+
+With KIP-232 a commit carries the partition epoch that the offset belongs to, beside the leader
+epoch, and what was committed comes back with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.clients.core.group_step import COORDINATOR_LOADING, COORDINATOR_MOVED, CommitClaim
+from kstore.clients.core.offset_epoch import decode, encode
+from kstore.clients.core.subscription import Position
+from kstore.errors import (
+    CommitFailedError,
+    ErrorCode,
+    InvalidLeaderEpochError,
+    InvalidPartitionEpochError,
+    KafkaError,
+    RebalanceInProgressError,
+    error_for,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from kstore.protocol.schema import ZERO_UUID
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "AutoCommit",
+    "CommitVerdict",
+    "Verdict",
+    "as_commit",
+    "as_position",
+    "commit_request",
+    "commit_verdict",
+    "fetch_request",
+    "fetched_offsets",
+    "request_version",
+]
+
+BY_TOPIC_ID = 10
+"""The version of OffsetCommit and OffsetFetch from which on topics go by id."""
+RETRIED = COORDINATOR_LOADING | {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+}
+MOVED = COORDINATOR_MOVED | {ErrorCode.REQUEST_TIMED_OUT}
+NO_MEMBER = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+}
+
+
+def as_commit(position: Position) -> OffsetAndMetadata:
+    """What to commit for a position."""
+    if position.partition_epoch < 0:
+        return OffsetAndMetadata(position.offset, "", position.leader_epoch)
+    epochs = encode(position.partition_epoch, position.leader_epoch)
+    return OffsetAndMetadata(position.offset, "", position.leader_epoch, epochs)
+
+
+def as_position(committed: OffsetAndMetadata) -> Position:
+    """Where a committed offset lies; ValueError for an offset epoch that can't be read."""
+    if committed.offset_epoch is None:
+        return Position(committed.offset, committed.leader_epoch)
+    epochs = decode(committed.offset_epoch)
+    leader_epoch = max(committed.leader_epoch, epochs.leader_epoch)
+    return Position(committed.offset, leader_epoch, epochs.partition_epoch)
+
+
+def request_version(names: Iterable[str], topic_ids: Mapping[str, UUID]) -> int:
+    """The newest version of OffsetCommit and OffsetFetch that may be used: by id only if all of
+    the topics have one.
+    """
+    known = all(topic_ids.get(name, ZERO_UUID) != ZERO_UUID for name in names)
+    return BY_TOPIC_ID if known else BY_TOPIC_ID - 1
+
+
+def commit_request(
+    group_id: str,
+    claim: CommitClaim,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[str, UUID],
+    *,
+    partition_epochs: bool,
+) -> OffsetCommitRequest:
+    """A request for all offsets; ValueError for a negative offset or an unreadable offset epoch.
+    ``partition_epochs``: the broker knows KIP-232.
+    """
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, committed in sorted(offsets.items()):
+        if committed.offset < 0:
+            raise ValueError(f"{tp}: {committed.offset} is no offset that can be committed")
+        place = as_position(committed)
+        row = topics.get(tp.topic)
+        if row is None:
+            topic_id = topic_ids.get(tp.topic, ZERO_UUID)
+            row = OffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id, partitions=[])
+            topics[tp.topic] = row
+        row.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=place.offset,
+                committed_leader_epoch=place.leader_epoch,
+                committed_metadata=committed.metadata,
+                partition_epoch=place.partition_epoch if partition_epochs else -1,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=claim.generation,
+        member_id=claim.member_id,
+        group_instance_id=claim.instance_id,
+        topics=list(topics.values()),
+    )
+
+
+class Verdict(Enum):
+    """What follows from an answer."""
+
+    DONE = "done"
+    RETRY = "retry"
+    MOVED = "moved"
+    """Look the coordinator up anew, then try again."""
+    FAILED = "failed"
+
+
+class CommitVerdict(NamedTuple):
+    """What an OffsetCommit answer means as a whole."""
+
+    verdict: Verdict
+    error: KafkaError | None = None
+    membership_code: int = 0
+    """Not 0: the member has to be told (its `commit_failed`)."""
+    taken: frozenset[TopicPartition] = frozenset()
+    """The partitions whose offsets were stored."""
+
+
+def commit_verdict(request: OffsetCommitRequest, response: OffsetCommitResponse) -> CommitVerdict:
+    """The worst of the partitions' errors: one that can't be retried, then one that can."""
+    names = {topic.topic_id: topic.name for topic in request.topics}
+    found: dict[TopicPartition, int] = {}
+    for topic in response.topics:
+        name = topic.name or names.get(topic.topic_id, "")
+        for row in topic.partitions:
+            found[TopicPartition(name, row.partition_index)] = row.error_code
+    taken = frozenset(tp for tp, code in found.items() if code == ErrorCode.NONE)
+    failed = {tp: code for tp, code in found.items() if code != ErrorCode.NONE}
+    for tp, code in failed.items():
+        if code not in RETRIED and code not in MOVED:
+            return _refused(tp, code, failed, taken)
+    if not failed:
+        return CommitVerdict(Verdict.DONE, taken=taken)
+    code = max(failed.values(), key=lambda code: code in MOVED)
+    verdict = Verdict.MOVED if code in MOVED else Verdict.RETRY
+    return CommitVerdict(verdict, error_for(code), taken=taken)
+
+
+def _refused(
+    tp: TopicPartition,
+    code: int,
+    failed: Mapping[TopicPartition, int],
+    taken: frozenset[TopicPartition],
+) -> CommitVerdict:
+    same = sorted(tp for tp, other in failed.items() if other == code)
+    names = ", ".join(map(str, same))
+    error: KafkaError
+    membership = code
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        error = RebalanceInProgressError(
+            "the group is rebalancing: call poll() until that is done, then commit what is still "
+            "assigned"
+        )
+    elif code in NO_MEMBER:
+        error = CommitFailedError(
+            f"the commit was refused ({error_for(code).error_name}): the partitions may have been "
+            "given to other members. Poll more often, or hand out fewer records (max.poll.records)"
+        )
+    elif code == ErrorCode.FENCED_INSTANCE_ID:
+        error = error_for(code)
+    else:
+        error, membership = _about_offsets(code, names), 0
+    return CommitVerdict(Verdict.FAILED, error, membership, taken)
+
+
+def _about_offsets(code: int, names: str) -> KafkaError:
+    if code == ErrorCode.INVALID_PARTITION_EPOCH:
+        return InvalidPartitionEpochError(
+            f"the offsets of {names} belong to an earlier life of the partition: the topic was "
+            "deleted and made again; seek to where reading is to go on, then commit"
+        )
+    if code == ErrorCode.INVALID_LEADER_EPOCH:
+        return InvalidLeaderEpochError(
+            f"the offsets of {names} are of an older leader than what is committed: somebody who "
+            "has seen more has committed since, or the log was truncated"
+        )
+    return error_for(code, f"commit of {names}: {error_for(code).description}")
+
+
+def fetch_request(
+    group_id: str,
+    claim: CommitClaim | None,
+    partitions: Collection[TopicPartition],
+    topic_ids: Mapping[str, UUID],
+) -> OffsetFetchRequest:
+    """Asks for committed offsets (version 8 and later). ``claim`` is that of a member of the
+    consumer protocol: who is not that member any more is told so.
+    """
+    topics: dict[str, OffsetFetchRequestTopics] = {}
+    for tp in sorted(partitions):
+        row = topics.get(tp.topic)
+        if row is None:
+            topic_id = topic_ids.get(tp.topic, ZERO_UUID)
+            row = OffsetFetchRequestTopics(name=tp.topic, topic_id=topic_id, partition_indexes=[])
+            topics[tp.topic] = row
+        row.partition_indexes.append(tp.partition)
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=list(topics.values()))
+    if claim is not None:
+        group.member_id, group.member_epoch = claim.member_id, claim.generation
+    return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+def fetched_offsets(
+    request: OffsetFetchRequest, response: OffsetFetchResponse
+) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
+    """The offsets, None where nothing is committed; or the error of the answer."""
+    group = response.groups[0]
+    if group.error_code != ErrorCode.NONE:
+        return error_for(group.error_code)
+    names = {topic.topic_id: topic.name for topic in request.groups[0].topics or ()}
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for topic in group.topics:
+        name = topic.name or names.get(topic.topic_id, "")
+        for row in topic.partitions:
+            tp = TopicPartition(name, row.partition_index)
+            if row.error_code != ErrorCode.NONE:
+                return error_for(row.error_code, f"committed offset of {tp}")
+            if row.committed_offset < 0:
+                found[tp] = None
+                continue
+            epochs = None
+            if row.partition_epoch >= 0:
+                epochs = encode(row.partition_epoch, row.committed_leader_epoch)
+            found[tp] = OffsetAndMetadata(
+                row.committed_offset, row.metadata or "", row.committed_leader_epoch, epochs
+            )
+    return found
+
+
+class AutoCommit:
+    """When enable.auto.commit commits: each auto.commit.interval.ms, in a poll; one at a time."""
+
+    def __init__(self, interval_ms: int, backoff_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._backoff_ms = backoff_ms
+        self._next_ms: int | None = None
+        self._under_way = False
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether to commit now; the first call only starts the clock."""
+        if self._next_ms is None:
+            self._next_ms = now_ms + self._interval_ms
+        return not self._under_way and now_ms >= self._next_ms
+
+    def begin(self, now_ms: int) -> None:
+        """A commit is sent."""
+        self._under_way = True
+        self._next_ms = now_ms + self._interval_ms
+
+    def end(self, now_ms: int, *, retry: bool) -> None:
+        """It is done; ``retry``: it failed, and may work after retry.backoff.ms."""
+        self._under_way = False
+        if retry:
+            self._next_ms = now_ms + self._backoff_ms

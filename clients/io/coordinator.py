@@ -1,0 +1,465 @@
+"""A consumer's membership of its group: the shell of core/classic_member and core/consumer_member.
+
+It sends what the member wants sent, hands assignments over to the user through the consumer's
+shell (core/subscription says how), and commits. Everything runs on the loop but `on_poll`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kstore.clients.core.assignors import Assignor
+from kstore.clients.core.commits import AutoCommit, as_commit
+from kstore.clients.core.expansion_gate import need_rows, position_rows
+from kstore.clients.core.group_step import (
+    CommitClaim,
+    Effect,
+    Fail,
+    ForgetCoordinator,
+    GroupTopic,
+    HandOver,
+    LookUp,
+    MemberSettings,
+    Send,
+)
+from kstore.clients.io.cluster import GROUP
+from kstore.clients.io.gate import GateKeeper
+from kstore.clients.io.group_offsets import LANE, GroupOffsets
+from kstore.errors import CommitFailedError, KafkaError, RebalanceInProgressError
+from kstore.protocol.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.core.classic_member import ClassicMember
+    from kstore.clients.core.consumer_member import ConsumerMember
+    from kstore.clients.core.subscription import Handover, Position, SubscriptionState
+    from kstore.clients.io.cluster import ClusterClient
+
+__all__ = ["GroupCoordinatorClient"]
+
+Member: TypeAlias = "ClassicMember | ConsumerMember"
+JOIN_LANE = "join"
+"""JoinGroup and SyncGroup wait for the other members."""
+JOINING = (JoinGroupRequest, SyncGroupRequest)
+HEARTBEATS = (HeartbeatRequest, ConsumerGroupHeartbeatRequest)
+_log = logging.getLogger("kstore.clients.group")
+
+
+class GroupCoordinatorClient:
+    """One consumer's place in its group, and its commits. ``settings`` are those of
+    `client_settings`, with a group.id; ``handover`` is the consumer's shell.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: Mapping[str, Any],
+        subscription: SubscriptionState,
+        handover: Handover,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """To be made on the loop, unless that is given. ConfigError for an unknown assignor."""
+        self.group_id: str = settings["group.id"]
+        self._cluster = cluster
+        self._subscription = subscription
+        self._handover = handover
+        self._loop = loop or asyncio.get_running_loop()
+        self._instance_id: str | None = settings["group.instance.id"]
+        self._max_poll_ms: int = settings["max.poll.interval.ms"]
+        self._timeout_ms: int = settings["default.api.timeout.ms"]
+        self._member = _member(settings)
+        self.offsets = GroupOffsets(cluster, settings, subscription, self._claim, self._refused)
+        backoff_ms: int = settings["retry.backoff.ms"]
+        self._auto: AutoCommit | None = None
+        if settings["enable.auto.commit"]:
+            self._auto = AutoCommit(settings["auto.commit.interval.ms"], backoff_ms)
+        self._gates: GateKeeper | None = None
+        if settings["kstore.kip253.enable"]:
+            self._gates = GateKeeper(
+                cluster, subscription, backoff_ms, self.offsets.committed, self._hurry
+            )
+        self._tasks: dict[asyncio.Task[None], Effect | None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        self._polled_ms = -1
+        self._told_polled_ms = -1
+        self._needs_polls = True
+        """Whether the loop wants to hear of the next poll at once."""
+        self._at_poll: dict[TopicPartition, Position] = {}
+        self._group_topics: frozenset[str] = frozenset()
+        self._is_closed = False
+        self.on_error: list[Callable[[], None]] = []
+        """Called on the loop when there is something for `raise_error`."""
+        subscription.changed.append(self._subscription_changed)
+        cluster.on_update.append(self._metadata_changed)
+
+    # What the consumer calls.
+
+    def on_poll(self, now_ms: int) -> None:
+        """A poll begins; all that was handed out before counts as consumed. In the user's thread;
+        ``now_ms`` is of time.monotonic().
+        """
+        self._polled_ms = now_ms
+        auto = self._auto
+        if auto is not None and auto.is_due(now_ms):
+            auto.begin(now_ms)
+            offsets = _commits(self._subscription.consumed())
+            self._loop.call_soon_threadsafe(self._commit_automatically, offsets)
+        if self._needs_polls:
+            self._at_poll = self._subscription.consumed()
+            self._loop.call_soon_threadsafe(self._polled)
+
+    def raise_error(self) -> None:
+        """In poll: raise what the membership ended with, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """Topics of other members whose metadata this one has to watch, since it leads."""
+        return self._group_topics
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
+    ) -> None:
+        """Commit; see GroupOffsets.commit for the errors."""
+        await self.offsets.commit(offsets, timeout_ms)
+
+    async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit without trying again, as Kafka's asynchronous commit does."""
+        await self.offsets.commit_once(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The group's committed offsets, None where there is none."""
+        return await self.offsets.committed(partitions, timeout_ms)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """For Producer.send_offsets_to_transaction."""
+        try:
+            claim = self._claim()
+        except (CommitFailedError, RebalanceInProgressError):
+            claim = CommitClaim(instance_id=self._instance_id)
+        return ConsumerGroupMetadata(
+            self.group_id, claim.generation, claim.member_id, claim.instance_id
+        )
+
+    async def leave(self, timeout_ms: float | None = None) -> None:
+        """Give all partitions up (the listener hears of it) and leave the group; to be called
+        before SubscriptionState.unsubscribe. Static members keep their place, as in Kafka.
+        """
+        patience_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = self._loop.time() + patience_s
+        await self._settle(deadline, HandOver)
+        for task, effect in self._tasks.items():
+            if isinstance(effect, Send) and isinstance(effect.request, JOINING):
+                task.cancel()
+        self._do(self._member.leave(self._now()))
+        await self._settle(deadline)
+        gone = [tp for tp in self._subscription.assigned() if self._subscription.uses_group]
+        if gone:  # the listener has taken too long
+            self._subscription.take_away(gone)
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """The last automatic commit, then leave. What fails here is logged, not raised."""
+        patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        if not self._subscription.uses_group:
+            await self._commit_consumed(patience_ms)
+        else:
+            await self.leave(patience_ms)
+        self._is_closed = True
+        self._cluster.on_update.remove(self._metadata_changed)
+        self._subscription.changed.remove(self._subscription_changed)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._gates is not None:
+            await self._gates.close()
+        for task in (tasks := list(self._tasks)):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # The member.
+
+    def _now(self) -> int:
+        return int(time.monotonic() * 1000)
+
+    def _claim(self) -> CommitClaim:
+        if not self._subscription.uses_group:
+            return CommitClaim(instance_id=self._instance_id)
+        return self._member.claim()
+
+    def _refused(self, code: int, claim: CommitClaim) -> None:
+        if self._subscription.uses_group:
+            self._do(self._member.commit_failed(code, claim, self._now()))
+
+    def _hurry(self) -> None:
+        self._do(self._member.hurry(self._now()))
+
+    def _polled(self) -> None:
+        """The loop hears of a poll."""
+        if self._gates is not None and self._gates.gate.closed:
+            self._gates.read_up_to(_offsets(self._at_poll))
+        self._do(self._tell_polled())
+
+    def _tell_polled(self) -> list[Effect]:
+        if self._polled_ms <= self._told_polled_ms:
+            return []
+        self._told_polled_ms = self._polled_ms
+        return self._member.polled(self._polled_ms)
+
+    def _subscription_changed(self) -> None:
+        subscription = self._subscription
+        if subscription.uses_group:
+            topics, pattern = subscription.topics, subscription.broker_pattern
+            self._needs_polls = True
+            self._do(self._member.subscribe(topics, self._now(), pattern))
+
+    def _metadata_changed(self) -> None:
+        self._do(self._member.metadata_changed(self._topics(), self._now()))
+
+    def _topics(self) -> dict[str, GroupTopic]:
+        topics = self._cluster.view.topics.items()
+        return {name: GroupTopic(row.topic_id, len(row.partitions)) for name, row in topics}
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._do(self._tell_polled() + self._member.advance(self._now()))
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        """Set off what the member wants, and wake it when it has to be."""
+        if self._is_closed:
+            return
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._spawn(self._send(effect), effect)
+                case HandOver():
+                    self._spawn(self._hand_over(effect), effect)
+                case LookUp():
+                    self._spawn(self._look_up(effect), effect)
+                case ForgetCoordinator():
+                    self._cluster.forget_coordinator(GROUP, self.group_id)
+                case Fail():
+                    self._fail(effect.error)
+        now_ms = self._now()
+        wakeup_ms = self._member.next_wakeup(now_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wakeup_ms is not None:
+            wait_s = max(wakeup_ms - now_ms, 0) / 1000
+            self._timer = self._loop.call_later(wait_s, self._tick)
+        gates = self._gates
+        waits = gates is not None and bool(gates.gate.closed or gates.gate.is_asked)
+        self._needs_polls = waits or wakeup_ms is None
+
+    def _spawn(self, action: Coroutine[Any, Any, None], effect: Effect | None = None) -> None:
+        task = self._loop.create_task(action)
+        self._tasks[task] = effect
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        for call in self.on_error:
+            call()
+
+    async def _settle(self, deadline: float, kind: type[object] = object) -> None:
+        """Until nothing (of a kind of effects) is under way, or time is up."""
+        while (left_s := deadline - self._loop.time()) > 0:
+            waiting = [task for task, effect in self._tasks.items() if isinstance(effect, kind)]
+            if not waiting:
+                return
+            await asyncio.wait(waiting, timeout=left_s)
+
+    # What the member wants done.
+
+    async def _send(self, effect: Send) -> None:
+        request = effect.request
+        lane = JOIN_LANE if isinstance(request, JOINING) else LANE
+        try:
+            node_id = await self._cluster.coordinator(GROUP, self.group_id)
+            if isinstance(request, HEARTBEATS):
+                await self._add_positions(request, node_id)
+            response = await self._cluster.ask(
+                node_id, request, extra_wait_ms=effect.extra_wait_ms, lane=lane
+            )
+        except KafkaError as error:
+            _log.debug("%s failed: %s", type(request).__name__, error)
+            self._cluster.forget_coordinator(GROUP, self.group_id)
+            if not error.retriable:
+                self._fail(error)
+            self._do(self._member.failed(request, self._now()))
+            return
+        if isinstance(response, (HeartbeatResponse, ConsumerGroupHeartbeatResponse)):
+            self._hear_positions(response)
+        self._do(self._member.answered(request, response, self._now()))
+
+    async def _look_up(self, effect: LookUp) -> None:
+        topics = effect.topics
+        if topics is not None and not topics <= (self._group_topics | self._subscription.topics):
+            self._group_topics = topics
+            self._cluster.watch_topics(topics | self._subscription.topics)
+        try:
+            await self._cluster.retrying(lambda: self._cluster.refresh(topics), self._timeout_ms)
+        except KafkaError as error:
+            _log.warning("no metadata for the group's topics: %s", error)
+        self._do(self._member.topics_known(self._topics(), self._now()))
+
+    async def _hand_over(self, change: HandOver) -> None:
+        subscription, handover = self._subscription, self._handover
+        gone = change.revoked | change.lost
+        subscription.begin_revoking(gone)
+        if gone or change.commit:
+            await handover.safe_point()
+        if change.commit:
+            await self._commit_consumed(min(self._max_poll_ms, self._timeout_ms))
+        await handover.revoked(change.revoked)
+        await handover.lost(change.lost)
+        if self._gates is not None:
+            self._gates.drop(gone)
+        subscription.take_away(gone)
+        if change.added is not None:
+            subscription.give(change.added)
+            await self._close_gates(change.added)
+            await handover.assigned(change.added)
+            subscription.begin_reading(change.added)
+        self._do(self._member.handed_over(self._now()))
+
+    # Commits.
+
+    def _commit_automatically(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self._spawn(self._commit_in_background(offsets))
+
+    async def _commit_in_background(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        assert self._auto is not None
+        retry = False
+        try:
+            await self.offsets.commit_once(offsets)
+        except KafkaError as error:
+            retry = error.retriable or isinstance(error, RebalanceInProgressError)
+            _log.log(
+                logging.DEBUG if retry else logging.WARNING, "automatic commit failed: %s", error
+            )
+        finally:
+            self._auto.end(self._now(), retry=retry)
+
+    async def _commit_consumed(self, timeout_ms: float) -> None:
+        """The automatic commit before partitions go."""
+        if self._auto is None:
+            return
+        try:
+            await self.offsets.commit(_commits(self._subscription.consumed()), timeout_ms)
+        except KafkaError as error:
+            _log.warning("automatic commit failed, records may come again: %s", error)
+
+    # KIP-253.
+
+    async def _knows_gates(self, node_id: int) -> bool:
+        connection = await self._cluster.connection(node_id, lane=LANE)
+        return connection.versions.has("kstore.kip253")
+
+    async def _close_gates(self, added: Collection[TopicPartition]) -> None:
+        """Hold new partitions back until it is known that nothing has to be read before them."""
+        if self._gates is None or not any(tp.partition > 0 for tp in added):
+            return
+        try:
+            node_id = await self._cluster.coordinator(GROUP, self.group_id)
+            if not await self._knows_gates(node_id):
+                return
+        except KafkaError as error:
+            _log.warning("new partitions are read at once: no coordinator (%s)", error)
+            return
+        self._gates.hold_back(added, node_id)
+
+    async def _add_positions(
+        self, request: HeartbeatRequest | ConsumerGroupHeartbeatRequest, node_id: int
+    ) -> None:
+        gates = self._gates
+        if gates is None or not (gates.gate.closed or gates.gate.is_asked):
+            return
+        if await self._knows_gates(node_id):
+            request.need_position = need_rows(gates.gate.needed())
+            request.position = position_rows(gates.gate.reported(_offsets(self._at_poll)))
+
+    def _hear_positions(self, response: HeartbeatResponse | ConsumerGroupHeartbeatResponse) -> None:
+        gates = self._gates
+        if gates is None or response.error_code:
+            return
+        gates.read_up_to(
+            {
+                TopicPartition(topic.topic, row.partition): row.position
+                for topic in response.position
+                for row in topic.partitions
+            }
+        )
+        asked = [
+            TopicPartition(topic.topic, index)
+            for topic in response.need_position
+            for index in topic.partitions
+        ]
+        if gates.gate.asked(asked):
+            self._at_poll = self._at_poll or self._subscription.consumed()
+            self._hurry()
+
+
+def _member(settings: Mapping[str, Any]) -> Member:
+    is_new = settings["group.protocol"].lower() == "consumer"
+    own = MemberSettings(
+        group_id=settings["group.id"],
+        instance_id=settings["group.instance.id"],
+        rack=settings["client.rack"] or None,
+        session_timeout_ms=settings["session.timeout.ms"],
+        heartbeat_interval_ms=settings["heartbeat.interval.ms"],
+        max_poll_interval_ms=settings["max.poll.interval.ms"],
+        retry_backoff_ms=settings["retry.backoff.ms"],
+        retry_backoff_max_ms=settings["retry.backoff.max.ms"],
+        request_timeout_ms=settings["request.timeout.ms"],
+        server_assignor=settings["group.remote.assignor"],
+    )
+    if is_new:
+        from kstore.clients.core.consumer_member import ConsumerMember
+
+        return ConsumerMember(own, str(uuid.uuid4()), random.random)
+    from kstore.clients.core.classic_member import ClassicMember
+
+    return ClassicMember(own, _assignors(settings), random.random)
+
+
+def _assignors(settings: Mapping[str, Any]) -> list[Assignor]:
+    from kstore.clients.core.assignor_table import make_assignor
+
+    return [make_assignor(item) for item in settings["partition.assignment.strategy"]]
+
+
+def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+    return {tp: position.offset for tp, position in positions.items()}
+
+
+def _commits(
+    positions: Mapping[TopicPartition, Position],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {tp: as_commit(position) for tp, position in positions.items()}

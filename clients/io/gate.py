@@ -1,0 +1,238 @@
+"""KIP-253 at the consumer: finds out what core/expansion_gate wants to know, and lets partitions
+go.
+
+It runs only while a partition is held back; positions of the group come with heartbeats, which the
+group client sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kstore.clients.core.expansion_gate import ExpansionGate, PriorEpoch
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.leader_epoch_for_partition import (
+    LeaderEpochForPartitionRequest,
+    LeaderEpochForPartitionResponse,
+    LeaderEpochForPartitionTopic,
+)
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.core.subscription import SubscriptionState
+    from kstore.clients.io.cluster import ClusterClient
+
+__all__ = ["GateKeeper"]
+
+CONSUMER = -1
+EARLIEST = -2
+Committed = Callable[
+    [Collection[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata | None]]
+]
+
+
+class GateKeeper:
+    """The gates of one consumer. ``committed`` asks the coordinator; ``hurry`` has the next
+    heartbeat sent at once; ``positions`` are the consumer's own, as of its last poll.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        subscription: SubscriptionState,
+        backoff_ms: int,
+        committed: Committed,
+        hurry: Callable[[], None],
+    ) -> None:
+        self.gate = ExpansionGate()
+        self._cluster = cluster
+        self._subscription = subscription
+        self._backoff_s = backoff_ms / 1000
+        self._committed = committed
+        self._hurry = hurry
+        self._task: asyncio.Task[None] | None = None
+
+    def hold_back(self, partitions: Iterable[TopicPartition], node_id: int) -> None:
+        """Partitions just assigned; ``node_id`` is the coordinator, which knows prior partitions.
+        The first partition of a topic has none.
+        """
+        added = [tp for tp in partitions if tp.partition > 0]
+        self.gate.hold_back(added)
+        for tp in added:
+            self._subscription.hold_back(tp)
+        if added and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._look_up(node_id))
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions that were taken away."""
+        self.gate.drop(partitions)
+
+    def read_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
+        """How far somebody in the group has read."""
+        self.gate.read_up_to(positions)
+        for tp in self.gate.open_gates():
+            self._subscription.let_go(tp)
+
+    async def close(self) -> None:
+        """Stop looking things up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _look_up(self, node_id: int) -> None:
+        """Until all thresholds are known; each pass asks for what the one before did not get."""
+        gate = self.gate
+        while unknown := gate.without_priors() | gate.without_thresholds():
+            waiting = gate.needed()
+            try:
+                await self._ask_priors(node_id)
+                await self._ask_thresholds()
+            except KafkaError:
+                self._cluster.want_refresh()
+            self.read_up_to({})
+            if gate.needed() - waiting:
+                self._hurry()
+            if unknown == gate.without_priors() | gate.without_thresholds():
+                await asyncio.sleep(self._backoff_s)
+
+    # Prior partitions.
+
+    async def _ask_priors(self, node_id: int) -> None:
+        asked = self.gate.without_priors()
+        if not asked:
+            return
+        request = LeaderEpochForPartitionRequest(
+            topics=[
+                LeaderEpochForPartitionTopic(name=topic, partitions=indexes)
+                for topic, indexes in _by_topic(asked)
+            ]
+        )
+        response = await self._cluster.ask(node_id, request)
+        assert isinstance(response, LeaderEpochForPartitionResponse)
+        found: dict[TopicPartition, list[PriorEpoch]] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code == ErrorCode.NONE:
+                    found[TopicPartition(topic.name, row.partition_index)] = [
+                        PriorEpoch(
+                            TopicPartition(topic.name, prior.partition_index), prior.leader_epoch
+                        )
+                        for prior in row.prior_leader_epochs
+                    ]
+        self._pass(tp for tp, priors in found.items() if not priors)
+        grown = [tp for tp, priors in found.items() if priors]
+        begun = await self._begun(grown)
+        self._pass(begun)
+        for tp in grown:
+            self.gate.priors_known(tp, found[tp])
+
+    async def _begun(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those that the group has read from: its committed offset is above the log's start."""
+        committed = await self._committed(partitions) if partitions else {}
+        places = {tp: row.offset for tp, row in committed.items() if row is not None}
+        starts = await self._log_starts([tp for tp, offset in places.items() if offset > 0])
+        missing = {tp for tp, offset in places.items() if offset > 0} - starts.keys()
+        if missing:
+            raise KafkaError(f"no leader told the log start offset of {sorted(missing)}")
+        return [tp for tp, offset in places.items() if offset > starts.get(tp, offset)]
+
+    def _pass(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing has to be waited for."""
+        for tp in partitions:
+            self.gate.drop([tp])
+            self._subscription.let_go(tp)
+
+    # Thresholds.
+
+    async def _ask_thresholds(self) -> None:
+        wanted = self.gate.without_thresholds()
+        epochs = {prior.partition: prior.leader_epoch for prior in wanted}
+        # A partition may be prior to several, with another epoch for each: one epoch at a time.
+        for leader, partitions in self._by_leader(epochs).items():
+            request = OffsetForLeaderEpochRequest(
+                replica_id=CONSUMER,
+                topics=[
+                    OffsetForLeaderTopic(
+                        topic=topic,
+                        partitions=[
+                            OffsetForLeaderPartition(
+                                partition=index,
+                                current_leader_epoch=self._leader_epoch(topic, index),
+                                leader_epoch=epochs[TopicPartition(topic, index)],
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in _by_topic(partitions)
+                ],
+            )
+            response = await self._cluster.ask(leader, request)
+            assert isinstance(response, OffsetForLeaderEpochResponse)
+            for topic in response.topics:
+                for row in topic.partitions:
+                    tp = TopicPartition(topic.topic, row.partition)
+                    if row.error_code == ErrorCode.NONE and row.end_offset >= 0:
+                        self.gate.threshold_known(PriorEpoch(tp, epochs[tp]), row.end_offset)
+                    else:
+                        self._cluster.want_refresh()
+        # What was deleted from a prior partition can't be read any more.
+        self.gate.read_up_to(await self._log_starts(self.gate.needed()))
+
+    async def _log_starts(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for leader, some in self._by_leader(partitions).items():
+            request = ListOffsetsRequest(
+                replica_id=CONSUMER,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=index,
+                                current_leader_epoch=self._leader_epoch(topic, index),
+                                timestamp=EARLIEST,
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in _by_topic(some)
+                ],
+            )
+            response = await self._cluster.ask(leader, request)
+            assert isinstance(response, ListOffsetsResponse)
+            for topic in response.topics:
+                for row in topic.partitions:
+                    if row.error_code == ErrorCode.NONE:
+                        found[TopicPartition(topic.name, row.partition_index)] = row.offset
+        return found
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        rows: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in partitions:
+            rows[self._cluster.view.leader(tp)].append(tp)
+        return rows
+
+    def _leader_epoch(self, topic: str, index: int) -> int:
+        return self._cluster.view.leader_epoch(TopicPartition(topic, index))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[int]]]:
+    rows: dict[str, list[int]] = defaultdict(list)
+    for topic, index in sorted(partitions):
+        rows[topic].append(index)
+    return rows.items()

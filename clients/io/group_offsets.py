@@ -1,0 +1,177 @@
+"""Commits and committed offsets of a group, as requests to its coordinator, tried again as long as
+that makes sense. What answers mean is in core/commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kstore.clients.core.commits import (
+    Verdict,
+    as_position,
+    commit_request,
+    commit_verdict,
+    fetch_request,
+    fetched_offsets,
+    request_version,
+)
+from kstore.clients.core.group_step import COORDINATOR_MOVED, CommitClaim
+from kstore.clients.io.cluster import GROUP
+from kstore.errors import (
+    CommitFailedError,
+    KafkaError,
+    NetworkError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
+from kstore.protocol.offsets import OffsetCommitResponse, OffsetFetchResponse
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.core.subscription import SubscriptionState
+    from kstore.clients.io.cluster import ClusterClient
+
+__all__ = ["LANE", "GroupOffsets"]
+
+LANE = "group"
+"""Heartbeats and commits have a connection of their own: fetches may wait at the broker."""
+FIRST_FETCH = 8
+"""The version of OffsetFetch from which on it has groups (KIP-709)."""
+
+
+class GroupOffsets:
+    """Commits for one consumer. ``claim`` tells whom a commit is from, or raises; ``refused`` is
+    told a code that concerns the membership.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: Mapping[str, Any],
+        subscription: SubscriptionState,
+        claim: Callable[[], CommitClaim],
+        refused: Callable[[int, CommitClaim], None],
+    ) -> None:
+        self._cluster = cluster
+        self._group_id: str = settings["group.id"]
+        self._timeout_ms: int = settings["default.api.timeout.ms"]
+        self._backoff_ms: int = settings["retry.backoff.ms"]
+        self._is_new_protocol = settings["group.protocol"].lower() == "consumer"
+        self._uses_epochs: bool = settings["kstore.kip232.enable"]
+        self._subscription = subscription
+        self._claim = claim
+        self._refused = refused
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
+    ) -> None:
+        """Commit, and try again while the coordinator moves or loads; default.api.timeout.ms.
+
+        Raises CommitFailedError when this is no member any more, RebalanceInProgressError during a
+        rebalance of a classic group, InvalidPartitionEpochError and InvalidLeaderEpochError for
+        offsets of a deleted topic or an older log (KIP-232), ValueError for what is no offset.
+        """
+        if not offsets:
+            return
+        patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        topics = {tp.topic for tp in offsets}
+        await self._cluster.retrying(lambda: self.commit_once(offsets), patience_ms, topics)
+
+    async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """One try of `commit`."""
+        if not offsets:
+            return
+        topic_ids = self._topic_ids(offsets)
+        node_id, connection = await self._coordinator()
+        knows_epochs = self._uses_epochs and connection.versions.has("kstore.kip232")
+        # The claim is taken last, so that it is as new as can be.
+        claim = self._claim()
+        request = commit_request(
+            self._group_id, claim, offsets, topic_ids, partition_epochs=knows_epochs
+        )
+        version = request_version(topic_ids, topic_ids)
+        try:
+            response = await self._cluster.ask(node_id, request, at_most=version, lane=LANE)
+        except (NetworkError, RequestTimedOutError):
+            self._forget()
+            raise
+        assert isinstance(response, OffsetCommitResponse)
+        verdict = commit_verdict(request, response)
+        self._subscription.note_committed(
+            {tp: as_position(offsets[tp]) for tp in verdict.taken if tp in offsets}
+        )
+        if verdict.verdict is Verdict.MOVED:
+            self._forget()
+        if verdict.membership_code:
+            self._refused(verdict.membership_code, claim)
+        if verdict.error is not None:
+            raise verdict.error
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets, None where there is none. Waits for offsets of open transactions
+        to be decided.
+        """
+        if not partitions:
+            return {}
+        patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        topics = {tp.topic for tp in partitions}
+        return await self._cluster.retrying(
+            lambda: self._committed_once(partitions), patience_ms, topics
+        )
+
+    async def _committed_once(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        while True:
+            topic_ids = self._topic_ids(partitions)
+            node_id, _ = await self._coordinator()
+            request = fetch_request(self._group_id, self._member(), partitions, topic_ids)
+            version = request_version(topic_ids, topic_ids)
+            try:
+                response = await self._cluster.ask(
+                    node_id, request, at_least=FIRST_FETCH, at_most=version, lane=LANE
+                )
+            except (NetworkError, RequestTimedOutError):
+                self._forget()
+                raise
+            assert isinstance(response, OffsetFetchResponse)
+            found = fetched_offsets(request, response)
+            if isinstance(found, (StaleMemberEpochError, UnknownMemberIdError)):
+                # A heartbeat is under way that brings the new epoch, or that will.
+                await asyncio.sleep(self._backoff_ms / 1000)
+                continue
+            if isinstance(found, KafkaError):
+                if found.code in COORDINATOR_MOVED:
+                    self._forget()
+                raise found
+            return found
+
+    def _member(self) -> CommitClaim | None:
+        """Whom OffsetFetch is from, where the coordinator checks that."""
+        if not (self._is_new_protocol and self._subscription.uses_group):
+            return None
+        try:
+            return self._claim()
+        except CommitFailedError:
+            return None
+
+    async def _coordinator(self) -> tuple[int, Any]:
+        node_id = await self._cluster.coordinator(GROUP, self._group_id)
+        try:
+            return node_id, await self._cluster.connection(node_id, lane=LANE)
+        except NetworkError:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        self._cluster.forget_coordinator(GROUP, self._group_id)
+
+    def _topic_ids(self, partitions: Collection[TopicPartition]) -> dict[str, UUID]:
+        view = self._cluster.view
+        return {name: view.topic_id(name) for name in {tp.topic for tp in partitions}}
