@@ -8,6 +8,7 @@ about is the clients' business.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -32,6 +33,9 @@ __all__ = ["ANY", "GROUP", "TRANSACTION", "ClusterClient"]
 
 T = TypeVar("T")
 GROUP, TRANSACTION = 0, 1
+FIRST_PATIENCE_S = 2.0
+"""When a broker has not told metadata within this time another one is asked; it doubles each time.
+"""
 FIND_MANY = 4
 """The version of FindCoordinator from which on it takes several keys (KIP-699)."""
 
@@ -86,25 +90,8 @@ class ClusterClient:
         """
         connection = await self.connection(node_id, lane=lane)
         version = connection.versions.choose(request.API_KEY, at_least=at_least, at_most=at_most)
-        return await self._answer(connection, request, version, extra_wait_ms)
-
-    async def _answer(
-        self,
-        connection: BrokerConnection,
-        request: Message,
-        version: int,
-        extra_wait_ms: int = 0,
-    ) -> Message:
-        wait_ms = self.settings["request.timeout.ms"] + extra_wait_ms
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                return await connection.send(request, version)
-        except TimeoutError:
-            error = RequestTimedOutError(
-                f"{connection.address} did not answer {type(request).__name__} within {wait_ms} ms"
-            )
-            connection.close(NetworkError(str(error.args[0])))
-            raise error from None
+        await connection.drain()
+        return await connection.send(request, version, extra_wait_ms=extra_wait_ms)
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_ms: float, topics: Iterable[str] = ()
@@ -164,9 +151,10 @@ class ClusterClient:
     async def close(self) -> None:
         """Close the connections; requests under way fail with NetworkError."""
         self._is_closed = True
-        if self._refresher is not None:
-            self._refresher.cancel()
-            await asyncio.wait([self._refresher])
+        refresher = self._refresher
+        if refresher is not None and not refresher.done():
+            refresher.cancel()
+            await asyncio.wait([refresher])
         await self._nodes.close()
 
     # ---- metadata ----
@@ -176,41 +164,56 @@ class ClusterClient:
         missing topics, if it is set to. What the broker says of a topic is in the view.
 
         An answer that is older than what is known (KIP-232) is not taken, and another one asked
-        for, for default.api.timeout.ms (a producer: max.block.ms).
+        for, of another broker if there is one, for default.api.timeout.ms (a producer's
+        max.block.ms); after it, RequestTimedOutError. Also raises NetworkError.
         """
         names = None if topics is None else list(topics)
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=rows, allow_auto_topic_creation=create)
         loop = self._own_loop()
         deadline = loop.time() + self._patience_ms / 1000
-        failures = 0
+        outdated = attempts = 0
+        self._nodes.want_metadata()
         while True:
-            answer, connection = await self._metadata(request)
-            if self.view.update(answer):
-                self._nodes.metadata_came()
-                for callback in list(self.on_update):
-                    callback()
-                return
-            failures += 1
+            connection = await self.connection(ANY)
+            answer = await self._metadata(connection, request, FIRST_PATIENCE_S * 2**attempts)
+            if answer is not None and self.view.update(answer):
+                break
+            attempts += 1
             self._nodes.avoid(connection)
             if loop.time() >= deadline:
                 raise RequestTimedOutError(
-                    f"all answers within {self._patience_ms} ms were older than what is known "
-                    "already; brokers are cut off from their controller"
+                    f"no metadata within {self._patience_ms} ms; {outdated} answers were older "
+                    "than what is known already: brokers may be cut off from their controller"
                 )
-            await asyncio.sleep(self._pause_s(failures))
+            outdated += answer is not None
+            if answer is not None or connection.is_lost:
+                await asyncio.sleep(self._pause_s(attempts))
+        self._nodes.metadata_came()
+        for callback in list(self.on_update):
+            callback()
 
     async def _metadata(
-        self, request: MetadataRequest
-    ) -> tuple[MetadataResponse, BrokerConnection]:
-        connection = await self.connection(ANY)
+        self, connection: BrokerConnection, request: MetadataRequest, patience_s: float
+    ) -> MetadataResponse | None:
+        """The broker's answer; None if it takes so long, or the connection was lost, that another
+        broker had better be asked.
+        """
         version = connection.versions.choose(request.API_KEY, at_least=4)
-        answer = await self._answer(connection, request, version)
+        try:
+            async with asyncio.timeout(patience_s):
+                await connection.drain()
+                answer = await connection.send(request, version)
+        except (TimeoutError, RequestTimedOutError):
+            return None
+        except NetworkError:
+            self._check()
+            return None
         assert isinstance(answer, MetadataResponse)
         if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._nodes.rebootstrap()
         raise_for(answer.error_code)
-        return answer, connection
+        return answer
 
     def watch_topics(self, topics: Iterable[str] | None) -> None:
         """The topics (None: all) whose metadata is fetched anew every metadata.max.age.ms, and by
@@ -229,25 +232,36 @@ class ClusterClient:
     def _begin_refreshing(self) -> None:
         if self._refresher is None and not self._is_closed:
             self._refresher = self._own_loop().create_task(self._keep_fresh())
+            self._refresher.add_done_callback(self._refresher_ended)
 
     async def _keep_fresh(self) -> None:
         max_age_ms = self.settings["metadata.max.age.ms"]
+        loop = self._own_loop()
         failures = 0
+        last = 0.0
         while True:
             if not failures:
-                try:
-                    async with asyncio.timeout(refresh_age_ms(max_age_ms, random.random()) / 1000):
+                age_s = refresh_age_ms(max_age_ms, random.random()) / 1000
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(age_s):
                         await self._wanted.wait()
-                except TimeoutError:
-                    pass
-            # The pause lets wishes gather, and spaces the requests of one that never gets enough.
-            await asyncio.sleep(self._pause_s(max(failures, 1)))
+            # Wishes that come soon after one another count once.
+            await asyncio.sleep(last + self._pause_s(max(failures, 1)) - loop.time())
             self._wanted.clear()
+            last = loop.time()
             try:
                 await self.refresh(self._watched)
                 failures = 0
             except KafkaError:
                 failures += 1
+
+    def _refresher_ended(self, task: asyncio.Task[None]) -> None:
+        """It never ends by itself: a callback raised, say. The next wish begins another one."""
+        self._refresher = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._own_loop().call_exception_handler(
+                {"message": "kstore: metadata is not refreshed any more", "exception": error}
+            )
 
     # ---- coordinators ----
 
@@ -265,7 +279,8 @@ class ClusterClient:
             request.coordinator_keys = [key]
         else:
             request.key = key
-        answer = await self._answer(connection, request, version)
+        await connection.drain()
+        answer = await connection.send(request, version)
         assert isinstance(answer, FindCoordinatorResponse)
         row = answer.coordinators[0] if version >= FIND_MANY and answer.coordinators else answer
         if row.error_code:

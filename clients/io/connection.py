@@ -10,12 +10,19 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from kstore import __version__
 from kstore._fast.answer_reader import AnswerReader
 from kstore.clients.core.versions import BrokerVersions
-from kstore.errors import ErrorCode, KafkaError, NetworkError, ProtocolError, error_for
+from kstore.errors import (
+    ErrorCode,
+    KafkaError,
+    NetworkError,
+    ProtocolError,
+    RequestTimedOutError,
+    error_for,
+)
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
@@ -23,14 +30,30 @@ from kstore.protocol.schema import Message
 __all__ = ["BrokerConnection", "open_connection"]
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
-_Expected = tuple[bytes, type[Message], int, "asyncio.Future[Message]"]
+
+
+class _Expected(NamedTuple):
+    """A request whose answer is to come."""
+
+    prefix: bytes
+    request: type[Message]
+    version: int
+    sent: float
+    deadline: float
+    future: asyncio.Future[Message]
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """An open connection. Everything here is called on its loop."""
 
     def __init__(
-        self, address: str, node_id: int, client_id: str, max_frame_bytes: int = MAX_FRAME_BYTES
+        self,
+        address: str,
+        node_id: int,
+        client_id: str,
+        *,
+        request_timeout_ms: float,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
         self.address = address
         """host:port, for messages."""
@@ -41,7 +64,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_lost = False
         self.last_used = 0.0
         """The loop's time of the last request or answer."""
+        self.throttled_until = 0.0
+        """The loop's time up to which the broker asked not to be sent anything (KIP-219)."""
         self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
         self._next_id = 0
         self._expected: deque[_Expected] = deque()
         self._reader = AnswerReader(max_frame_bytes)
@@ -49,6 +75,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -60,10 +87,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return len(self._expected)
 
     def send(
-        self, request: Message, version: int, *, answered: bool = True
+        self, request: Message, version: int, *, answered: bool = True, extra_wait_ms: float = 0
     ) -> asyncio.Future[Message]:
         """Write a request now; its future gets the answer, or NetworkError once that can't come.
 
+        An answer that takes longer than request.timeout.ms + extra_wait_ms ends the connection, as
+        all others wait behind it: RequestTimedOutError for this request.
         answered=False (Produce with acks 0): done with the request itself as soon as it is written.
         Raises ProtocolError for a request that the version can't carry.
         """
@@ -74,18 +103,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
         correlation_id = self._next_id
         frame = encode_request(request, version, correlation_id, self._client_id)
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        now = self.last_used = self._loop.time()
         if answered:
-            response = APIS[request.API_KEY].response
+            deadline = now + (self._request_timeout_ms + extra_wait_ms) / 1000
             prefix = correlation_id.to_bytes(4, "big")
-            self._expected.append((prefix, response, version, future))
+            expected = _Expected(prefix, type(request), version, now, deadline, future)
+            self._expected.append(expected)
+            if self._timer is None:
+                self._timer = self._loop.call_at(deadline, self._look_at_time)
         else:
             future.set_result(request)
-        self.last_used = self._loop.time()
         self._transport.write(frame)
         return future
 
     async def drain(self) -> None:
-        """Wait until what was written is mostly on its way; at once where nothing is held up."""
+        """Wait until what was written is mostly on its way, and for as long as the broker wants to
+        be sent nothing; at once where nothing is held up.
+        """
+        if self.throttled_until:
+            await asyncio.sleep(self.throttled_until - self._loop.time())
+            self.throttled_until = 0.0
         await self._writable.wait()
 
     def close(self, reason: KafkaError | None = None) -> None:
@@ -160,7 +197,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard = True
         if not self._expected:
             raise ProtocolError("it sent an answer, but no request is under way")
-        prefix, response, version, future = self._expected.popleft()
+        prefix, request, version, _, _, future = self._expected.popleft()
+        response = APIS[request.API_KEY].response
         try:
             if frame[:4] != prefix:
                 raise ProtocolError("an answer belongs to another request than the one in turn")
@@ -171,6 +209,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             _fail(future, self._not_kafka(error, frame[:16]))
             raise
         self.last_used = self._loop.time()
+        throttle_ms = getattr(message, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until = self.last_used + throttle_ms / 1000
         if not future.done():  # else whoever asked has given up
             future.set_result(message)
 
@@ -182,14 +223,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
             f"{self.address} answers with what can't be read ({begin!r}): {error}{hint}"
         )
 
+    def _look_at_time(self) -> None:
+        """The answer to the oldest request is due, or was when the timer was set."""
+        self._timer = None
+        if not self._expected:
+            return
+        oldest, now = self._expected[0], self._loop.time()
+        if now < oldest.deadline:
+            self._timer = self._loop.call_at(oldest.deadline, self._look_at_time)
+            return
+        for late in self._expected:
+            if now >= late.deadline:
+                wait_ms = (late.deadline - late.sent) * 1000
+                what = f"{self.address} did not answer {late.request.__name__} in {wait_ms:.0f} ms"
+                _fail(late.future, RequestTimedOutError(what))
+        name = oldest.request.__name__
+        self.close(NetworkError(f"{self.address} did not answer an earlier {name} in time"))
+
     def _lose(self, reason: KafkaError) -> None:
         if self.is_lost:
             return
         self.is_lost = True
         self._reason = reason
         self._writable.set()
+        if self._timer is not None:
+            self._timer.cancel()
         while self._expected:
-            _fail(self._expected.popleft()[3], reason)
+            _fail(self._expected.popleft().future, reason)
 
 
 def _fail(future: asyncio.Future[Message], reason: KafkaError) -> None:
@@ -234,18 +294,25 @@ async def open_connection(
         except OSError as error:  # asyncio's TimeoutError too
             problem = error
             continue
-        connection = BrokerConnection(address, node_id, settings["client.id"], limit)
+        connection = BrokerConnection(
+            address,
+            node_id,
+            settings["client.id"],
+            request_timeout_ms=settings["request.timeout.ms"],
+            max_frame_bytes=limit,
+        )
         await loop.create_connection(lambda made=connection: made, sock=sock)  # type: ignore[misc]
         try:
-            async with asyncio.timeout(settings["request.timeout.ms"] / 1000):
+            async with asyncio.timeout(setup_timeout_ms / 1000):
                 await connection.agree()
-        except BaseException as error:
+        except (TimeoutError, RequestTimedOutError):
             connection.close()
-            if isinstance(error, TimeoutError):
-                raise NetworkError(
-                    f"{address} takes connections but did not answer ApiVersions within "
-                    f"{settings['request.timeout.ms']} ms; is it a Kafka listener?"
-                ) from error
+            raise NetworkError(
+                f"{address} takes connections but did not answer ApiVersions in time; is the "
+                "broker standing still, or is that another program's port?"
+            ) from None
+        except BaseException:
+            connection.close()
             raise
         return connection
     what = "it did not answer" if isinstance(problem, TimeoutError) else problem

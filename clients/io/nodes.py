@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.connection import BrokerConnection, open_connection
+from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, NetworkError
 
 __all__ = ["ANY", "Nodes", "parse_servers"]
@@ -53,12 +55,20 @@ class Nodes:
         self._settings = settings
         self._view = view
         self._bootstrap = [_Place(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
+        if settings["security.protocol"].upper() != "PLAINTEXT":
+            raise ConfigError(
+                f"security.protocol {settings['security.protocol']} is not supported yet; use "
+                "PLAINTEXT",
+                key="security.protocol",
+            )
         if not self._bootstrap:
             raise ValueError("bootstrap.servers is empty; it needs at least one host:port")
         self._known: dict[int, _Place] = {}
         self._open: dict[tuple[_Address, str], BrokerConnection] = {}
         self._opening: dict[tuple[_Address, str], asyncio.Task[BrokerConnection]] = {}
         self._avoided: set[_Address] = set()
+        self._wanted_since: float | None = None
+        self._is_canonical = settings["client.dns.lookup"] == "use_all_dns_ips"
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # ---- one broker ----
@@ -137,6 +147,9 @@ class Nodes:
         ]
         if open_ones:
             return min(open_ones, key=lambda c: c.in_flight)
+        if not self._is_canonical:
+            self._bootstrap = await _canonical(self._bootstrap)
+            self._is_canonical = True
         problems: list[str] = []
         last: KafkaError | None = None
         for place in self._candidates():
@@ -165,7 +178,7 @@ class Nodes:
         random.shuffle(known)
         known.sort(key=lambda place: (place.address in self._avoided, place.not_before))
         yield from known
-        if not known or self._settings["metadata.recovery.strategy"] == "rebootstrap":
+        if not known or self._rebootstraps:
             first = list(self._bootstrap)
             random.shuffle(first)
             tried = {place.address for place in known}
@@ -176,10 +189,23 @@ class Nodes:
         found = [key for key, c in self._open.items() if c is connection]
         self._avoided.update(address for address, _ in found)
 
+    def want_metadata(self) -> None:
+        """Metadata is asked for; where that has been in vain for long enough, begin again from the
+        bootstrap servers (KIP-1102).
+        """
+        now = asyncio.get_running_loop().time()
+        if self._wanted_since is None:
+            self._wanted_since = now
+        limit_s = self._settings["metadata.recovery.rebootstrap.trigger.ms"] / 1000
+        if self._rebootstraps and now - self._wanted_since > limit_s:
+            self._wanted_since = now
+            self.rebootstrap()
+
     def metadata_came(self) -> None:
         """Metadata was taken over: connections to bootstrap servers that are no brokers' addresses,
         and to brokers that have gone, are not needed any more.
         """
+        self._wanted_since = None
         self._avoided.clear()
         addresses = {(broker.host, broker.port) for broker in self._view.brokers.values()}
         for key, connection in list(self._open.items()):
@@ -187,10 +213,15 @@ class Nodes:
                 self._drop(key)
 
     def rebootstrap(self) -> None:
-        """Forget the brokers: begin again from the bootstrap servers (KIP-1102)."""
+        """Forget the brokers, and begin again from the bootstrap servers."""
         self._view.brokers.clear()
         for key in list(self._open):
             self._drop(key)
+
+    @property
+    def _rebootstraps(self) -> bool:
+        strategy: str = self._settings["metadata.recovery.strategy"]
+        return strategy.lower() == "rebootstrap"
 
     # ---- the end ----
 
@@ -224,3 +255,22 @@ class Nodes:
             await asyncio.wait(opening)
         for key in list(self._open):
             self._drop(key)
+
+
+async def _canonical(places: Sequence[_Place]) -> list[_Place]:
+    """Bootstrap servers under the canonical names of all their addresses; one that has none stays
+    as it is.
+    """
+    loop = asyncio.get_running_loop()
+    found: dict[_Address, None] = {}
+    for place in places:
+        host, port = place.address
+        try:
+            rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for row in rows:
+                where = row[4]
+                name, _ = await loop.getnameinfo(where, socket.NI_NUMERICSERV)  # type: ignore[arg-type]
+                found[name, port] = None
+        except OSError:
+            found[place.address] = None
+    return [_Place(address, -1) for address in found]
