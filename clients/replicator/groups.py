@@ -115,8 +115,13 @@ class GroupCopier:
 
     async def _offsets(self, cluster: ClusterClient, group: str) -> Offsets:
         """A group's committed offsets; those of open transactions do not count yet."""
-        rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
-        request = OffsetFetchRequest(group_id=group, topics=None, groups=rows, require_stable=False)
+        node = await cluster.coordinator(GROUP, group)
+        versions = (await cluster.connection(node)).versions
+        if versions.choose(OffsetFetchRequest.API_KEY, at_most=BY_NAME) >= MANY_GROUPS:
+            rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
+            request = OffsetFetchRequest(groups=rows)
+        else:
+            request = OffsetFetchRequest(group_id=group, topics=None)
         answer = cast(OffsetFetchResponse, await self._ask(cluster, group, request))
         found = answer.groups[0] if answer.groups else answer
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:

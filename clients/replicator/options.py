@@ -46,7 +46,7 @@ class ReplicationOptions:
     isolation_level: str = "read_committed"
     """Or read_uncommitted: aborted records too."""
     on_loss: str = "fail"
-    """fail or skip: what to do where the source has deleted records that the target does not have."""
+    """fail or skip, where the source has deleted records that the target does not have."""
     replication_factor: int = -1
     copy_configs: bool = True
     excluded_configs: frozenset[str] = field(default_factory=frozenset)

@@ -1,0 +1,421 @@
+"""The replicator between two brokers: what it copies, what it follows, what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.record import build_batch, decode
+from tests.broker.topic_client import TopicClient, until_true
+from tests.conformance.kstore_broker import KstoreBroker
+
+TIME = 1_700_000_000_000
+SETTINGS = {"kstore.check.invariants": "true", "group.initial.rebalance.delay.ms": "0"}
+Told = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...]]
+
+
+class Side(TopicClient):
+    """One broker, and what is asked of it."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        super().__init__(broker)
+        self.bootstrap = broker.bootstrap
+
+    def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
+        """A batch at the log's end, or at the offset given; its base offset."""
+        data = build_batch(rows, timestamp=TIME, base_offset=max(at, 0), **how)
+        topic = TopicProduceData(
+            name=name, partition_data=[PartitionProduceData(index=index, records=data)]
+        )
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=at >= 0)
+        row = self.call(request, 12).responses[0].partition_responses[0]
+        assert row.error_code == 0, row
+        return int(row.base_offset)
+
+    def read(self, name: str, index: int = 0) -> list[Told]:
+        """All committed records of a partition."""
+        end = self.list_offsets(name, index).offset
+        found: list[Told] = []
+        position = 0
+        while position < end:
+            row = self._fetched(name, index, position)
+            if row.error_code == 1:  # out of range: the log begins later
+                position = row.log_start_offset
+                continue
+            aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
+            records = decode(row.records or b"", start_offset=position, aborted=aborted)
+            found += [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
+            position = records.next_offset or end
+        return found
+
+    def _fetched(self, name: str, index: int, position: int) -> Any:
+        from kstore.protocol.fetch import FetchPartition, FetchTopic
+
+        part = FetchPartition(
+            partition=index, fetch_offset=position, partition_max_bytes=1 << 20
+        )  # fmt: skip
+        topics = [FetchTopic(topic=name, partitions=[part])]
+        answer = self.fetch(name, index, topics=topics, isolation_level=1)
+        return answer.responses[0].partitions[0]
+
+    def configs(self, name: str) -> dict[str, str]:
+        """What is set on the topic itself."""
+        row = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+        [result] = self.call(DescribeConfigsRequest(resources=[row])).results
+        return {entry.name: entry.value for entry in result.configs if entry.config_source == 1}
+
+    def configure(self, name: str, **configs: str | None) -> None:
+        rows = [
+            AlterableConfig(
+                name=key.replace("_", "."), config_operation=int(value is None), value=value
+            )
+            for key, value in configs.items()
+        ]
+        resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
+        answer = self.call(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert answer.responses[0].error_code == 0, answer
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
+        [found] = self.call(OffsetFetchRequest(groups=rows), 8).groups
+        return {
+            (topic.name, row.partition_index): row.committed_offset
+            for topic in found.topics
+            for row in topic.partitions
+        }
+
+    def delete_before(self, name: str, offset: int) -> None:
+        part = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topic = DeleteRecordsTopic(name=name, partitions=[part])
+        answer = self.call(DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
+        assert answer.topics[0].partitions[0].error_code == 0, answer
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
+    folder: Path = tmp_path_factory.mktemp("replicator")
+    with (
+        KstoreBroker(folder / "source", overrides=SETTINGS) as source,
+        KstoreBroker(folder / "target", overrides=SETTINGS) as target,
+    ):
+        yield source, target
+
+
+@pytest.fixture
+def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    side = Side(brokers[0])
+    yield side
+    side.sock.close()
+
+
+@pytest.fixture
+def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    side = Side(brokers[1])
+    yield side
+    side.sock.close()
+
+
+def replicator(
+    source: Side, target: Side, topic: str, events: list[Event] | None = None, **options: Any
+) -> Replicator:
+    asked = ReplicationOptions(re.compile(topic), **options)
+    report = None if events is None else events.append
+    return Replicator(
+        {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": target.bootstrap}, asked,
+        report,
+    )  # fmt: skip
+
+
+def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
+    """Copy until caught up."""
+    made = replicator(source, target, topic, **options)
+    asyncio.run(made.run(until_caught_up=True))
+    return made
+
+
+class Running:
+    """A replicator that goes on in a thread."""
+
+    def __init__(self, made: Callable[[], Replicator]) -> None:
+        self._made = made
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._task = self._loop.create_task(self._made().run())
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.close()
+
+    def _stop(self) -> None:
+        self._task.cancel()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+def test_records_keep_offset_timestamp_key_value_headers(source: Side, target: Side) -> None:
+    source.create("plain", 2)
+    source.write("plain", [(b"v", b"k", TIME + 5, [("h", b"1"), ("h", None)]), (None, b"k")])
+    source.write("plain", [b"x"] * 100, compression=4)
+    source.write("plain", [b"y"], index=1)
+    found = copy(source, target, "plain").progress()
+    for index in (0, 1):
+        assert target.read("plain", index) == source.read("plain", index)
+    assert (found.partitions, found.records, found.lag, found.failed) == (2, 103, 0, 0)
+
+
+def test_gaps_stay_gaps(source: Side, target: Side) -> None:
+    source.create("gaps")
+    for at, count in ((7, 3), (10, 2), (50, 1), (51, 1), (1 << 33, 4)):
+        source.write("gaps", [b"%d" % n for n in range(count)], at=at)
+    copy(source, target, "gaps")
+    assert target.read("gaps") == source.read("gaps")
+    assert target.list_offsets("gaps").offset == (1 << 33) + 4
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_markers_and_aborted_records_become_gaps(
+    source: Side, target: Side, isolation: str
+) -> None:
+    from confluent_kafka import Producer
+
+    topic = f"txn-{isolation}"
+    source.create(topic)
+    settings = {"bootstrap.servers": source.bootstrap, "transactional.id": topic, "linger.ms": 0}
+    made = Producer(settings)
+    made.init_transactions(60)
+    for number in range(4):
+        made.begin_transaction()
+        for part in range(3):
+            made.produce(topic, f"{number}-{part}", key=f"{part}")
+        if number % 2:
+            made.flush(60)
+            made.abort_transaction(60)
+        else:
+            made.commit_transaction(60)
+    copy(source, target, topic, isolation_level=isolation)
+    copied = target.read(topic)
+    assert [row for row in copied if row[3] and row[3][:1] in b"02"] == source.read(topic)
+    assert [row[0] for row in copied] == (
+        [0, 1, 2, 8, 9, 10] if isolation == "read_committed" else [0, 1, 2, 4, 5, 6, 8, 9, 10, 12,
+                                                                   13, 14]
+    )  # fmt: skip
+
+
+def test_the_next_run_copies_what_is_new(source: Side, target: Side) -> None:
+    source.create("twice")
+    source.write("twice", [b"a", b"b"])
+    assert copy(source, target, "twice").progress().records == 2
+    source.write("twice", [b"c"])
+    assert copy(source, target, "twice").progress().records == 1
+    assert copy(source, target, "twice").progress().records == 0
+    assert target.read("twice") == source.read("twice")
+
+
+def test_a_position_within_a_batch_cuts_it(source: Side, target: Side) -> None:
+    rows = [b"%d" % n for n in range(10)]
+    source.create("within")
+    source.write("within", rows)
+    target.create("within")
+    target.write("within", rows[:4])
+    assert copy(source, target, "within").progress().records == 6
+    assert target.read("within") == source.read("within")
+
+
+def test_two_at_once_copy_each_record_once(source: Side, target: Side) -> None:
+    source.create("pair", 3)
+    for number in range(200):
+        source.write("pair", [b"%d" % number] * 5, index=number % 3)
+
+    async def both() -> None:
+        made = [replicator(source, target, "pair", fetch_bytes=2000) for _ in range(2)]
+        await asyncio.gather(*(each.run(until_caught_up=True) for each in made))
+
+    asyncio.run(both())
+    for index in range(3):
+        assert target.read("pair", index) == source.read("pair", index)
+
+
+def test_topics_partitions_and_configs_are_followed(source: Side, target: Side) -> None:
+    source.create("follow-1", retention_ms="1234567", cleanup_policy="compact")
+    with Running(lambda: replicator(source, target, "follow-.*", sync_interval_ms=50)):
+        until_true(lambda: _has(target, "follow-1", 1), "the topic is copied")
+        assert target.configs("follow-1") == source.configs("follow-1")
+        source.configure("follow-1", retention_ms=None, segment_bytes="1048576")
+        source.grow("follow-1", 3)
+        source.create("follow-2")
+        source.write("follow-2", [b"x"])
+        until_true(
+            lambda: (
+                target.configs("follow-1") == source.configs("follow-1")
+                and _has(target, "follow-1", 3)
+                and _has(target, "follow-2", 1)
+            ),
+            "changes are followed",
+        )
+        source.write("follow-1", [(b"late", b"k")], index=2)
+        until_true(
+            lambda: (
+                target.read("follow-1", 2) == source.read("follow-1", 2)
+                and target.read("follow-2") == source.read("follow-2")
+            ),
+            "records of what is new are copied",
+        )
+
+
+def _has(side: Side, name: str, partitions: int) -> bool:
+    [topic] = side.metadata(name).topics
+    return topic.error_code == 0 and len(topic.partitions) == partitions
+
+
+def test_append_times_of_the_source_are_kept(source: Side, target: Side) -> None:
+    source.create("times", message_timestamp_type="LogAppendTime")
+    source.write("times", [b"a", b"b"])
+    copy(source, target, "times")
+    assert target.read("times") == source.read("times")
+    assert source.read("times")[0][1] != TIME
+    assert target.configs("times") == {"message.timestamp.type": "CreateTime"}
+
+
+def test_committed_offsets_go_along_and_never_back(source: Side, target: Side) -> None:
+    source.create("moved", 2)
+    source.write("moved", [b"%d" % n for n in range(10)])
+    source.write("moved", [b"x"], at=20, index=1)
+    source.commit("moved", {0: 4, 1: 30}, group_id="g-moved")
+    source.commit("moved", {0: 4}, group_id="other")
+    copy(source, target, "moved", groups=re.compile("g-.*"))
+    # Behind the target's log end a consumer would be out of range.
+    assert target.committed("g-moved") == {("moved", 0): 4, ("moved", 1): 21}
+    assert target.committed("other") == {}
+    target.commit("moved", {0: 9}, group_id="g-moved")
+    source.commit("moved", {0: 7}, group_id="g-moved")
+    copy(source, target, "moved", groups=re.compile("g-.*"))
+    assert target.committed("g-moved")["moved", 0] == 9
+
+
+def test_a_moved_group_goes_on_at_the_next_record(source: Side, target: Side) -> None:
+    from confluent_kafka import Consumer
+
+    source.create("goes-on")
+    for at in (3, 4, 10, 11):
+        source.write("goes-on", [b"%d" % at], at=at)
+    source.commit("goes-on", {0: 5}, group_id="mover")
+    copy(source, target, "goes-on", groups=re.compile("mover"))
+    reader = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "mover"})
+    reader.subscribe(["goes-on"])
+    got: list[Any] = []
+    try:
+
+        def read() -> bool:
+            message = reader.poll(0.1)
+            if message is not None and message.error() is None:
+                got.append((message.offset(), message.value()))
+            return len(got) == 2
+
+        until_true(read, "the rest is read")
+    finally:
+        reader.close()
+    assert got == [(10, b"10"), (11, b"11")]
+
+
+def test_a_source_that_deleted_what_is_missing_is_told(source: Side, target: Side) -> None:
+    source.create("lost")
+    source.write("lost", [b"a", b"b"])
+    copy(source, target, "lost")
+    for _ in range(8):
+        source.write("lost", [b"c"])
+    source.delete_before("lost", 6)
+    with pytest.raises(ReplicationError, match=r"lost-0: .* offsets 2 to 5, which"):
+        copy(source, target, "lost")
+    assert len(target.read("lost")) == 2
+    events: list[Event] = []
+    copy(source, target, "lost", events=events, on_loss="skip")
+    assert [(e.kind, e.tp and e.tp.partition, e.offset) for e in events] == [("loss", 0, 2)]
+    assert [row[0] for row in target.read("lost")] == [0, 1, 6, 7, 8, 9]
+
+
+def test_a_target_that_is_no_copy_is_refused(source: Side, target: Side) -> None:
+    for side, value in ((source, b"a"), (target, b"b")):
+        side.create("foreign")
+        side.write("foreign", [value])
+    source.write("foreign", [b"c"])
+    with pytest.raises(ReplicationError, match="foreign-0: offset 0 holds another record"):
+        copy(source, target, "foreign")
+    assert len(target.read("foreign")) == 1
+
+
+def test_a_target_that_is_ahead_is_refused(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kstore.clients.replicator.copying.AHEAD_TRIES", 2)
+    source.create("ahead")
+    target.create("ahead")
+    target.write("ahead", [b"a", b"b"])
+    with pytest.raises(ReplicationError, match="up to 2, the source ends at 0"):
+        copy(source, target, "ahead")
+
+
+def test_who_cannot_be_a_target_is_told_why(source: Side, target: Side) -> None:
+    with pytest.raises(ReplicationError, match="the same cluster"):
+        copy(source, source, "any")
+    source.create("wide", 1)
+    target.create("wide", 2)
+    with pytest.raises(ReplicationError, match="2 partitions in the target and 1 in the source"):
+        copy(source, target, "wide")
+
+
+def test_what_is_too_large_for_the_target_is_split(source: Side, target: Side) -> None:
+    source.create("large")
+    source.write("large", [b"x" * 400] * 20)
+    target.create("large", max_message_bytes="3000")
+    copy(source, target, "large", copy_configs=False)
+    assert target.read("large") == source.read("large")
+
+
+def test_the_rate_is_limited(source: Side, target: Side) -> None:
+    source.create("slow")
+    for _ in range(6):
+        source.write("slow", [b"x" * 20_000])
+    made = copy(source, target, "slow", rate_limit=1e6)
+    assert made.progress().bytes > 120_000
+    assert target.read("slow") == source.read("slow")
