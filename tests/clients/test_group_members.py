@@ -1,0 +1,339 @@
+"""Members of groups against the broker's pure coordinator: stories, and histories with losses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kstore.clients.core.classic_member import ClassicState
+from kstore.clients.core.consumer_member import MemberState
+from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
+from kstore.types import TopicPartition
+from tests.clients.group_world import MAX_POLL_MS, SESSION_MS, World
+
+KINDS = (("range",), ("sticky",), ("cooperative-sticky",), ("range", "cooperative-sticky"), ())
+
+
+def world_with(partitions: int = 6) -> World:
+    """One topic ``t``."""
+    world = World()
+    world.grow("t", partitions)
+    return world
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "+".join(kind) or "consumer")
+class TestEveryProtocol:
+    """What holds with all of them."""
+
+    def test_members_share_the_partitions_and_take_over_those_of_one_that_leaves(
+        self, kind: tuple[str, ...]
+    ) -> None:
+        world = world_with()
+        users = [world.user(*kind) for _ in range(3)]
+        for user in users:
+            user.subscribe("t")
+            world.settle()
+        assert sorted(len(user.held) for user in users) == [2, 2, 2]
+        users[0].leave()
+        world.settle()
+        assert sorted(len(user.held) for user in users) == [0, 3, 3]
+        assert users[0].heard[-1][0] == "revoked"
+
+    def test_nothing_is_asked_of_the_coordinator_before_the_first_poll(
+        self, kind: tuple[str, ...]
+    ) -> None:
+        world = world_with()
+        user = world.user(*kind)
+        user.subscribe("t")
+        assert not user.outbox
+        user.poll()
+        assert user.outbox
+
+    def test_who_does_not_poll_leaves_and_is_told_at_its_next_poll_what_it_lost(
+        self, kind: tuple[str, ...]
+    ) -> None:
+        world = world_with()
+        late, other = world.user(*kind), world.user(*kind)
+        late.subscribe("t")
+        other.subscribe("t")
+        world.settle()
+        had = late.held
+        late.is_gone = True  # it works on records, and does not poll
+        for _ in range(MAX_POLL_MS // 1000 + 1):
+            other.poll()
+            world.pass_time(1_000)
+            for user in (late, other):
+                while user.outbox:
+                    user.deliver()
+                for _ in range(3):
+                    user.answer()
+        with pytest.raises(CommitFailedError):
+            late.member.claim()
+        late.is_gone = False
+        world.settle()
+        assert ("lost", had) in late.heard
+        assert late.held
+
+    def test_a_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_anew(
+        self, kind: tuple[str, ...]
+    ) -> None:
+        world = world_with()
+        user = world.user(*kind)
+        user.subscribe("t")
+        world.settle()
+        had = user.held
+        world.driver.advance(SESSION_MS + 1)  # the coordinator heard nothing
+        world.settle()
+        assert user.heard[-2:] == [("lost", had), ("assigned", had)]
+
+    def test_new_partitions_of_a_topic_are_assigned(self, kind: tuple[str, ...]) -> None:
+        world = world_with(2)
+        users = [world.user(*kind) for _ in range(2)]
+        for user in users:
+            user.subscribe("t")
+        world.settle()
+        world.grow("t", 5)
+        world.settle()
+        assert sum(len(user.held) for user in users) == 5
+
+    def test_a_changed_subscription_takes_and_gives_partitions(self, kind: tuple[str, ...]) -> None:
+        world = world_with(2)
+        world.grow("u", 2)
+        user = world.user(*kind)
+        user.subscribe("t")
+        world.settle()
+        user.subscribe("u")
+        world.settle()
+        assert {tp.topic for tp in user.held} == {"u"}
+        assert (
+            "revoked",
+            frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}),
+        ) in user.heard
+
+    def test_the_group_goes_on_when_its_coordinator_moves(self, kind: tuple[str, ...]) -> None:
+        world = world_with()
+        users = [world.user(*kind) for _ in range(2)]
+        for user in users:
+            user.subscribe("t")
+        world.settle()
+        before = [user.held for user in users]
+        world.move_coordinator()
+        world.settle()
+        assert [user.held for user in users] == before
+
+    def test_a_static_member_that_closes_keeps_its_partitions_for_its_successor(
+        self, kind: tuple[str, ...]
+    ) -> None:
+        world = world_with()
+        old, other = world.user(*kind, instance_id="i"), world.user(*kind)
+        old.subscribe("t")
+        other.subscribe("t")
+        world.settle()
+        had, others = old.held, other.held
+        old.leave()
+        old.hand_over()
+        while old.outbox:
+            old.deliver()
+        successor = world.user(*kind, instance_id="i")
+        successor.subscribe("t")
+        world.settle()
+        assert (successor.held, other.held) == (had, others)
+
+
+def test_eager_members_give_everything_up_and_cooperative_ones_only_what_goes() -> None:
+    for kind, given_up in (("range", 6), ("cooperative-sticky", 3)):
+        world = world_with()
+        first, second = world.user(kind), world.user(kind)
+        first.subscribe("t")
+        world.settle()
+        second.subscribe("t")
+        world.settle()
+        assert [len(gone) for name, gone in first.heard if name == "revoked"] == [given_up]
+
+
+def test_members_with_different_assignors_use_one_that_all_have() -> None:
+    world = world_with()
+    both, one = world.user("cooperative-sticky", "range"), world.user("range")
+    both.subscribe("t")
+    one.subscribe("t")
+    world.settle()
+    assert not both.member.cooperative
+
+
+def test_a_member_whose_instance_id_somebody_else_took_has_failed() -> None:
+    world = world_with()
+    old = world.user("range", instance_id="i")
+    old.subscribe("t")
+    world.settle()
+    new = world.user("range", instance_id="i")
+    new.subscribe("t")
+    old.is_gone = True
+    world.settle()
+    old.poll()
+    world.pass_time(3_000)
+    old.deliver()
+    old.answer()
+    assert [type(error) for error in old.errors] == [FencedInstanceIdError]
+    assert old.member.state is ClassicState.FAILED
+
+
+def test_commits_between_joining_and_syncing_are_refused_here_already() -> None:
+    world = world_with()
+    user = world.user("range")
+    user.subscribe("t")
+    user.poll()
+    with pytest.raises(RebalanceInProgressError):
+        user.member.claim()
+
+
+def test_a_member_of_the_consumer_protocol_says_only_what_is_new() -> None:
+    world = world_with()
+    user = world.user()
+    user.subscribe("t")
+    world.settle()
+    world.pass_time(1_001)
+    (beat,) = user.outbox
+    assert (beat.subscribed_topic_names, beat.topic_partitions) == (None, None)
+    user.lose(0)
+    world.pass_time(1_001)
+    (beat,) = user.outbox
+    assert beat.subscribed_topic_names == ["t"]
+    assert beat.topic_partitions[0].partitions == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_topic_without_a_name_yet_is_looked_up_and_handed_over_later() -> None:
+    world = world_with()
+    user = world.user()
+    user.subscribe("t", "u")
+    world.settle()
+    world.driver.topic("u", 2)  # the coordinator knows it, this client's metadata does not
+    for _ in range(30):
+        world.pass_time(200)
+        user.poll()
+        while user.outbox:
+            user.deliver()
+        user.answer()
+    assert user.is_looking
+    assert user.member.state is MemberState.RECONCILING
+    world.settle()
+    assert len(user.held) == 8
+
+
+class Histories(RuleBasedStateMachine):
+    """Members come, go, poll or don't, and requests are lost, in any order."""
+
+    KINDS = KINDS[:2]
+
+    @initialize(partitions=st.integers(1, 6))
+    def begin(self, partitions: int) -> None:
+        self.world = world_with(partitions)
+        self.world.grow("u", 2)
+
+    @rule(pick=st.integers(0, 9), static=st.booleans())
+    def come(self, pick: int, static: bool) -> None:
+        there = [user for user in self.world.users if not user.is_gone]
+        if len(there) < 4:
+            instance_id = f"i{len(self.world.users)}" if static else None
+            kind = self.KINDS[pick % len(self.KINDS)]
+            self.world.user(*kind, instance_id=instance_id).subscribe("t")
+
+    @rule(which=st.integers(0, 9), topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
+    def subscribe(self, which: int, topics: tuple[str, ...]) -> None:
+        for user in self._one(which):
+            user.subscribe(*topics)
+
+    @rule(which=st.integers(0, 9))
+    def leave(self, which: int) -> None:
+        for user in self._one(which):
+            user.leave()
+
+    @rule(which=st.integers(0, 9))
+    def vanish(self, which: int) -> None:
+        for user in self._one(which):
+            user.is_gone = True
+            user.topics = frozenset()
+            self.world.users.remove(user)
+
+    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
+    def deliver(self, which: int, place: int) -> None:
+        for user in self._any(which):
+            user.deliver(place)
+
+    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
+    def answer(self, which: int, place: int) -> None:
+        for user in self._any(which):
+            user.answer(place)
+
+    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
+    def lose(self, which: int, place: int) -> None:
+        for user in self._any(which):
+            user.lose(place)
+
+    @rule(which=st.integers(0, 9))
+    def poll(self, which: int) -> None:
+        for user in self._one(which):
+            user.poll()
+
+    @rule(which=st.integers(0, 9))
+    def hand_over(self, which: int) -> None:
+        for user in self._any(which):
+            user.hand_over()
+            user.look_up()
+
+    @rule(ms=st.sampled_from([10, 100, 1_000, 5_000, SESSION_MS + 1, MAX_POLL_MS + 1]))
+    def pass_time(self, ms: int) -> None:
+        self.world.pass_time(ms)
+
+    @rule(more=st.integers(1, 2))
+    def grow(self, more: int) -> None:
+        count = self.world.topics()["t"].partitions
+        if count < 10:
+            self.world.grow("t", count + more)
+
+    @rule()
+    def move_coordinator(self) -> None:
+        self.world.move_coordinator()
+
+    @rule()
+    def rest(self) -> None:
+        self.world.settle()
+
+    @invariant()
+    def one_owner(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.settle()
+
+    def _any(self, which: int):  # type: ignore[no-untyped-def]
+        users = self.world.users
+        return [users[which % len(users)]] if users else []
+
+    def _one(self, which: int):  # type: ignore[no-untyped-def]
+        users = [user for user in self.world.users if not user.is_gone]
+        return [users[which % len(users)]] if users else []
+
+
+class CooperativeHistories(Histories):
+    """All members keep their partitions through rebalances."""
+
+    KINDS = (("cooperative-sticky",),)
+
+
+class ConsumerHistories(Histories):
+    """All members speak the protocol of KIP-848."""
+
+    KINDS = ((),)
+
+
+SIZE = settings(max_examples=30, stateful_step_count=40)
+TestEagerHistories = Histories.TestCase
+TestEagerHistories.settings = SIZE
+TestCooperativeHistories = CooperativeHistories.TestCase
+TestCooperativeHistories.settings = SIZE
+TestConsumerHistories = ConsumerHistories.TestCase
+TestConsumerHistories.settings = SIZE
