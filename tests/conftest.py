@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-REAL_PROCESSES = ("broker", "cli", "clients", "conformance", "faults", "packaging", "pipeline")
+REAL_PROCESSES = (
+    "broker", "cli", "clients", "conformance", "documents", "faults", "packaging", "pipeline",
+)  # fmt: skip
 PURE = ("broker/state",)
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])

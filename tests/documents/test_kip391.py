@@ -1,0 +1,150 @@
+"""KIP-391 end to end: a topic is copied to a cluster of three by replicators that are killed with
+-9, while the cluster's leaders are killed; offsets are equal, no record is doubled or missing. The
+same code without given offsets shows what the document is for.
+
+KSTORE_DOCUMENT_ROUNDS in the environment makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kstore.types import TopicPartition
+from tests.conformance.kstore_broker import ROOT, KstoreBroker
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.documents.readers import everything
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+ROUNDS = int(os.environ.get("KSTORE_DOCUMENT_ROUNDS", "4"))
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "3000",
+}
+
+
+class Writer:
+    """Transactions on the source until it is told to stop; every third is aborted."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, args=(bootstrap, topic))
+        self.written = 0
+
+    def _write(self, bootstrap: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        made = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+        made.init_transactions(60)
+        while not self._stop.is_set():
+            made.begin_transaction()
+            for part in range(12):
+                text = f"{self.written}"
+                headers = [("n", text.encode())]
+                made.produce(topic, "x" * 200 + text, text, part % PARTITIONS, headers=headers)
+                self.written += 1
+            made.flush(60)
+            if self.written % 36:
+                made.commit_transaction(60)
+            else:
+                made.abort_transaction(60)
+            self._stop.wait(0.005)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    with KstoreBroker(tmp_path_factory.mktemp("source")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
+    with KstoreCluster(tmp_path_factory.mktemp("target"), overrides=SETTINGS) as cluster:
+        cluster.wait_for_controller()
+        yield cluster
+
+
+def create(broker: KstoreBroker, topic: str) -> None:
+    from kstore.clients import AdminClient, NewTopic
+
+    with AdminClient(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+
+
+def replicate(source: KstoreBroker, target: KstoreCluster, *more: str) -> subprocess.Popen[bytes]:
+    """`kstore replicate` as a process of its own."""
+    command = [
+        sys.executable, "-m", "kstore", "replicate", "orders", "--from", source.bootstrap, "--to",
+        target.bootstrap, "--sync-interval-ms", "200", *more,
+    ]  # fmt: skip
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def copied(target: KstoreCluster) -> int:
+    """The sum of the log end offsets in the target."""
+    tps = [TopicPartition("orders", index) for index in range(PARTITIONS)]
+    with target.admin(timeout_ms=5_000) as admin:
+        return sum(row.offset for row in admin.list_offsets(dict.fromkeys(tps, "latest")).values())
+
+
+def until_copied(target: KstoreCluster, goal: int) -> None:
+    """Wait until so much is there."""
+    until(lambda: copied(target) >= goal, f"the copy goes on to {goal}")
+
+
+def in_sync(target: KstoreCluster) -> bool:
+    """Whether all replicas of all partitions are."""
+    return all(len(row.isr) == 3 and row.leader >= 0 for row in target.topic("orders").partitions)
+
+
+def test_offsets_are_equal_whoever_is_killed(source: KstoreBroker, target: KstoreCluster) -> None:
+    rng = random.Random(391)
+    create(source, "orders")
+    with Writer(source.bootstrap, "orders"):
+        running = [replicate(source, target) for _ in range(2)]
+        try:
+            until(lambda: target.topic("orders"), "the topic is copied")
+            for turn in range(ROUNDS):
+                goal = copied(target) + rng.randint(30, 300)
+                until_copied(target, goal)
+                victim = turn % 2
+                running[victim].kill()  # SIGKILL
+                running[victim].wait(60)
+                if turn % 2:
+                    node = target.wait_for_leader("orders", rng.randrange(PARTITIONS))
+                    target.kill(node)
+                    running[victim] = replicate(source, target)
+                    until_copied(target, goal + 60)
+                    target.start(node)
+                    until(lambda: in_sync(target), "all are in sync")
+                else:
+                    running[victim] = replicate(source, target)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait(60)
+    last = replicate(source, target, "--until-caught-up")
+    said, _ = last.communicate(timeout=120)
+    assert last.returncode == 0, said.decode()
+    wanted = everything(source.bootstrap, "orders", PARTITIONS)
+    assert everything(target.bootstrap, "orders", PARTITIONS) == wanted
+    assert [row.offset for row in wanted[0]] != list(range(len(wanted[0]))), "there are gaps"
