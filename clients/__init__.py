@@ -16,30 +16,42 @@ if TYPE_CHECKING:
     from kstore.clients.consumer import Consumer, ConsumerRecord
     from kstore.clients.core.assignors import Assignor, Subscription
     from kstore.clients.core.subscription import SubscriptionPattern
-    from kstore.clients.producer import Delivery, Producer
+    from kstore.clients.producer import (
+        AIOProducer,
+        Deliveries,
+        Delivery,
+        Producer,
+        ProducerRecord,
+    )
 
 __all__ = [
     "AIOAdminClient",
+    "AIOProducer",
     "AdminClient",
     "Assignor",
     "Consumer",
     "ConsumerRecord",
+    "Deliveries",
     "Delivery",
     "NewTopic",
     "Producer",
+    "ProducerRecord",
     "Subscription",
     "SubscriptionPattern",
 ]
 
 _MODULES = {
     "AIOAdminClient": "admin",
+    "AIOProducer": "producer",
     "AdminClient": "admin",
     "Assignor": "core.assignors",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",
+    "Deliveries": "producer",
     "Delivery": "producer",
     "NewTopic": "admin",
     "Producer": "producer",
+    "ProducerRecord": "producer",
     "Subscription": "core.assignors",
     "SubscriptionPattern": "core.subscription",
 }

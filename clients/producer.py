@@ -1,142 +1,106 @@
-"""A synchronous Kafka producer: records are batched per partition and sent in the caller's thread.
+"""Producer and AIOProducer: records into batches, batches to the leaders of their partitions.
 
-There is no background thread. Records leave when enough are waiting, on `flush`, on a delivery's
-`result`, and on `close`. One batch per partition is under way, so order holds over retries; with
-idempotence (the default) a retried batch is written once.
+`send` encodes a record into its partition's open batch in the caller's thread; the loop (a thread
+of the Producer's own, the running loop of an AIOProducer) sends batches that are full or have
+lingered. See kstore/_fast/send_path.pyx, core/sender.py and io/sender.py.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from kstore.clients.core.accumulator import Accumulator, Batch
-from kstore.clients.core.partitioner import StickyPartitions, partition_for_key
-from kstore.clients.core.produce import produce_request, produce_results
-from kstore.clients.network import BrokerConnection, Cluster, backoff
-from kstore.errors import (
-    DuplicateSequenceNumberError,
-    InvalidProducerEpochError,
-    KafkaError,
-    LeaderNotAvailableError,
-    MessageTooLargeError,
-    NetworkError,
-    OutOfOrderSequenceNumberError,
-    ProtocolError,
-    RequestTimedOutError,
-    UnknownProducerIdError,
-    UnknownTopicOrPartitionError,
-    raise_for,
-)
-from kstore.protocol.produce import ProduceResponse
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from kstore.record import compression_for
-from kstore.types import Header, TopicPartition
+from typing_extensions import Buffer
 
-__all__ = ["Delivery", "Producer"]
+from kstore._fast.producer_batch import Delivery, ProducerBatch
+from kstore._fast.send_path import SendPath
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.io.producing import ProducerShell, check_settings, new_accumulator
+from kstore.clients.io.sender import monotonic_ms
+from kstore.clients.producer_record import Deliveries, Interceptors, ProducerRecord
+from kstore.config.client_configs import ClientSettings, client_settings
 
-ACKS = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
-# The broker has lost or outrun the producer's state: only a new producer id helps.
-LOST_SEQUENCE = (
-    InvalidProducerEpochError,
-    OutOfOrderSequenceNumberError,
-    UnknownProducerIdError,
-)
+__all__ = ["AIOProducer", "Deliveries", "Delivery", "Producer", "ProducerRecord"]
+
+_Config = Mapping[str, Any] | str | Sequence[str] | None
+_Headers = Iterable[tuple[str, Buffer | None]] | None
+_Callback = Callable[[Delivery], object] | None
+_Arguments = tuple[str, Any, Any, int | None, int | None, Any, int | None, _Callback]
+_marks = itertools.count(1)
+# Records of one send_many between two looks at the loop.
+MANY = 100_000
 
 
-class Delivery:
-    """What became of one record."""
+class _Face:
+    """What both producers share: settings, interceptors, and the forms that a record comes in."""
 
-    __slots__ = ("_done", "_error", "_offset", "_producer", "partition", "topic")
+    def __init__(self, config: _Config, keywords: Mapping[str, Any], interceptors: Any) -> None:
+        self.settings: ClientSettings = client_settings("producer", config, keywords)
+        check_settings(self.settings)
+        given = [*self.settings["interceptor.classes"], *(interceptors or ())]
+        self.interceptors = Interceptors(given)
+        self.accumulator = new_accumulator(self.settings)
 
-    def __init__(self, producer: Producer, tp: TopicPartition) -> None:
-        self.topic, self.partition = tp
-        self._producer = producer
-        self._offset = -1
-        self._error: Exception | None = None
-        self._done = False
+    def arguments(self, topic: Any, rest: tuple[Any, ...]) -> _Arguments:
+        """The arguments of SendPath.append, out of those of send."""
+        record = topic
+        if not isinstance(record, ProducerRecord):
+            if not isinstance(topic, str):
+                raise TypeError(f"the topic is {topic!r}: pass its name, or a ProducerRecord")
+            if not self.interceptors:
+                return (topic, *rest)
+            value, key, partition, timestamp, headers, offset, _ = rest
+            record = ProducerRecord(
+                topic, value, key, partition=partition, headers=headers or (), timestamp=timestamp,
+                offset=offset,
+            )  # fmt: skip
+        on_delivery = rest[-1]
+        if self.interceptors:
+            record = self.interceptors.on_send(record)
+            on_delivery = _both(self.interceptors.on_acknowledgement, on_delivery)
+        headers = record.headers if isinstance(record.headers, Sequence) else list(record.headers)
+        return (
+            record.topic, record.value, record.key, record.partition, record.timestamp,
+            headers, record.offset, on_delivery,
+        )  # fmt: skip
 
-    @property
-    def done(self) -> bool:
-        """Whether the record was delivered or given up."""
-        return self._done
-
-    @property
-    def offset(self) -> int:
-        """Its offset once it is delivered; -1 before, and with acks 0."""
-        return self._offset
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it was given up."""
-        return self._error
-
-    def result(self) -> int:
-        """Send what is waiting, and return the record's offset or raise why it failed."""
-        if not self._done:
-            self._producer.flush(raise_errors=False)
-        if self._error is not None:
-            raise self._error
-        return self._offset
-
-    def succeed(self, offset: int) -> None:
-        """Called by the accumulator."""
-        self._offset, self._done = offset, True
-
-    def fail(self, error: Exception) -> None:
-        """Called by the accumulator."""
-        self._error, self._done = error, True
+    def deadline_ms(self) -> int:
+        """Until when a call may wait that begins now."""
+        return monotonic_ms() + int(self.settings["max.block.ms"])
 
 
-class Producer:
-    """Sends records. Arguments are Kafka's producer configs; times in ms, sizes in bytes.
+def _both(first: Callable[[Delivery], object], second: _Callback) -> Callable[[Delivery], object]:
+    def call(delivery: Delivery) -> None:
+        first(delivery)
+        if second is not None:
+            second(delivery)
 
-    acks: "all", 1 or 0 (idempotence needs "all"). Not for use from several threads at once.
+    return first if second is None else call
+
+
+class Producer(SendPath):
+    """Sends records; may be used by many threads. Settings are Kafka's: dotted names in a mapping,
+    or snake_case keywords; text or a list in place of the mapping is bootstrap.servers.
+
+    Delivery callbacks and on_acknowledgement of interceptors run in the producer's own thread and
+    must not wait there. A producer that is not closed loses what was not flushed.
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        *,
-        client_id: str = "kstore-producer",
-        acks: str | int = "all",
-        enable_idempotence: bool | None = None,
-        compression_type: str = "none",
-        batch_size: int = 262_144,
-        max_request_size: int = 1_048_576,
-        max_block_ms: int = 60_000,
-        delivery_timeout_ms: int = 120_000,
-        request_timeout_ms: int = 30_000,
-        retry_backoff_ms: int = 100,
-        retry_backoff_max_ms: int = 1_000,
+        self, config: _Config = None, /, *, interceptors: Sequence[Any] = (), **keywords: Any
     ) -> None:
-        if acks not in ACKS:
-            raise ValueError(f"acks {acks!r} is not one of all, 1, 0")
-        self._acks = ACKS[acks]
-        if enable_idempotence and self._acks != -1:
-            raise ValueError(f"enable_idempotence needs acks all, not {acks!r}")
-        self._idempotent = self._acks == -1 if enable_idempotence is None else enable_idempotence
-        self._max_request_size = max_request_size
-        self._max_block_s = max_block_ms / 1000
-        self._request_timeout_ms = request_timeout_ms
-        self._backoff_ms = (retry_backoff_ms, retry_backoff_max_ms)
-        self._sticky = StickyPartitions()
-        self._first_error: Exception | None = None
-        self._accumulator = Accumulator(
-            batch_size=min(batch_size, max_request_size),
-            compression=compression_for(compression_type).id,
-            delivery_timeout_ms=delivery_timeout_ms,
-        )
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        self._closed = False
+        self._face = face = _Face(config, keywords, interceptors)
+        self._is_closed = False
+        self._thread = LoopThread()
+
+        async def begin() -> ProducerShell:
+            return ProducerShell(face.settings, face.accumulator)
+
+        self._shell = self._thread.run(begin())
+        self.attach(face.accumulator, not face.interceptors)
 
     def __enter__(self) -> Self:
         return self
@@ -150,223 +114,257 @@ class Producer:
         if kind is None:
             self.close()
         else:
-            self._cluster.close()
+            self._end(0, abandon=True)
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> Delivery:
-        """Add a record; timestamp in ms since 1970, None means now.
-
-        Raises MessageTooLargeError for a record above max_request_size, and what metadata says of
-        the topic (after max_block_ms of trying). What happens later is told by the Delivery.
-        """
-        if self._closed:
-            raise ValueError("the producer is closed")
-        count = len(self._topic_partitions(topic))
-        tp = TopicPartition(topic, self._choose(topic, key, partition, count))
-        size = len(value or b"") + len(key or b"")
-        if size > self._max_request_size:
-            raise MessageTooLargeError(
-                f"a record of {size} bytes is above max_request_size {self._max_request_size}"
-            )
-        now_ms = time.time_ns() // 1_000_000
-        delivery = Delivery(self, tp)
-        given = tuple(Header(*header) for header in headers) if headers else ()
-        new_batch = self._accumulator.append(
-            tp,
-            value,
-            key,
-            now_ms if timestamp is None else timestamp,
-            given,
-            delivery,
-            time.monotonic_ns() // 1_000_000,
-        )
-        if new_batch and key is None and partition is None:
-            self._sticky.next_batch(topic)
-        if self._accumulator.buffered_bytes >= self._max_request_size:
-            self._send_all()
+    def _send_slowly(self, topic: Any, *rest: Any) -> Delivery:
+        """What `send` could not do at once."""
+        arguments = self._face.arguments(topic, rest)
+        deadline_ms = self._face.deadline_ms()
+        while (delivery := self.append(*arguments)) is None:
+            self._overcome(arguments[0], deadline_ms)
         return delivery
 
-    def _choose(self, topic: str, key: bytes | None, partition: int | None, count: int) -> int:
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise UnknownTopicOrPartitionError(
-                    f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}"
-                )
-            return partition
-        return (
-            self._sticky.partition(topic, count) if key is None else partition_for_key(key, count)
-        )
+    def _overcome(self, topic: str, deadline_ms: int) -> None:
+        error = self._shell.gate_error()
+        if error is not None:
+            raise error
+        obstacle = self.accumulator.obstacle
+        self._thread.run(self._shell.overcome(obstacle, topic, deadline_ms))
 
-    def _topic_partitions(self, topic: str) -> Sequence[object]:
-        view = self._cluster.view.topics.get(topic)
-        if view is None:
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Deliveries:
+        """Send many records with one call, in one loop in C; keys are as many as values.
 
-            def ask() -> Sequence[object]:
-                self._cluster.refresh([topic], create=True)
-                return self._cluster.view.topic(topic).partitions
+        Interceptors see each of them, as a record of its own.
+        """
+        values, keys = _lists(values, keys)
+        mark, touched, at = next(_marks), list[ProducerBatch](), 0
+        if self._face.interceptors:
+            return _one_by_one(self.send, topic, values, keys, partition, timestamp)
+        where = -1 if partition is None else partition
+        deadline_ms = self._face.deadline_ms()
+        while at < len(values):
+            start = at
+            at = self.append_many(topic, values, keys, where, timestamp, start, mark, touched)
+            if at > start:
+                deadline_ms = self._face.deadline_ms()
+            if at < len(values):
+                self._overcome(topic, deadline_ms)
+        return Deliveries(touched, len(values))
 
-            return self._cluster.retrying(ask, self._max_block_s)
-        return view.partitions
+    def send_arrow(self, topic: str, batch: Any, *, partition: int | None = None) -> Deliveries:
+        """Send the rows of a pyarrow.RecordBatch or Table: columns value, and if there are such,
+        key, timestamp (ms) and headers, as Consumer.poll_arrow has them. No row becomes a Python
+        object unless headers are there.
+        """
+        from kstore.clients.arrow_input import column_runs
 
-    def flush(self, *, raise_errors: bool = True) -> None:
-        """Send all that is waiting, until every record is delivered or given up.
+        mark, touched, total = next(_marks), list[ProducerBatch](), 0
+        where = -1 if partition is None else partition
+        for run in column_runs(batch):
+            total += run.count
+            if run.headers is not None or self._face.interceptors:
+                for row in run.rows():
+                    delivery = self.send(topic, row[0], row[1], partition, row[2], row[3])
+                    touched.append(delivery.batch_of)
+                continue
+            at, deadline_ms = 0, self._face.deadline_ms()
+            while at < run.count:
+                start = at
+                at = self.append_columns(
+                    topic, run.count, run.values, run.keys, run.timestamps, where, start, mark,
+                    touched,
+                )  # fmt: skip
+                if at > start:
+                    deadline_ms = self._face.deadline_ms()
+                if at < run.count:
+                    self._overcome(topic, deadline_ms)
+        return Deliveries(dict.fromkeys(touched), total)
+
+    def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
+        """Send all that waits, until every record is delivered or given up; timeout in seconds,
+        after it TimeoutError.
 
         Raises the first error of a record given up since the last flush, unless raise_errors is
-        False; the Delivery of each record has its own error in any case.
+        False; each Delivery has its own error in any case.
         """
-        self._send_all()
-        error, self._first_error = self._first_error, None
+        self._thread.run(_within(self._shell.flush(), timeout))
+        error = self._shell.take_error()
         if error is not None and raise_errors:
             raise error
 
-    def close(self) -> None:
-        """Flush, and close the connections. Raises as flush does; the producer is closed anyway."""
-        if self._closed:
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; waits for metadata up to max.block.ms."""
+        return self._thread.run(self._shell.partitions_for(topic))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush (for at most timeout seconds; what is left is given up), and end. Raises as flush
+        does; the producer is closed anyway.
+        """
+        self._end(timeout, abandon=False)
+        error = self._shell.take_error()
+        if error is not None:
+            raise error
+
+    def _end(self, timeout: float | None, *, abandon: bool) -> None:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         try:
-            self.flush()
+            self._thread.run(self._shell.close(timeout, abandon=abandon))
         finally:
-            self._cluster.close()
+            self._thread.close()
 
-    def _send_all(self) -> None:
-        deadline = time.monotonic() + 10**9
-        pauses = backoff(deadline, *self._backoff_ms)
-        next(pauses)
-        while not self._accumulator.is_empty():
-            if self._send_round():
-                pauses = backoff(deadline, *self._backoff_ms)
-                next(pauses)
-            else:
-                self._refresh()
-                next(pauses)
 
-    def _send_round(self) -> bool:
-        """One request to each leader that has records waiting; False when nothing came through."""
-        progress = self._expire()
-        try:
-            self._need_producer_id()
-        except KafkaError as error:
-            return self._no_producer_id(error) or progress
-        by_leader: dict[int, list[Batch]] = {}
-        for tp in self._accumulator.pending():
-            batch = self._accumulator.take(tp)
-            try:
-                by_leader.setdefault(self._cluster.view.leader(tp), []).append(batch)
-            except KafkaError as error:
-                progress |= self._failed(batch, error, sent=False)
-        under_way = []
-        for leader, batches in by_leader.items():
-            try:
-                under_way.append((self._send(leader, batches), batches))
-            except KafkaError as error:
-                progress |= self._all_failed(batches, error)
-        for connection, batches in under_way:
-            progress |= self._receive(connection, batches)
-        return progress
+class AIOProducer:
+    """As Producer, on the running event loop: `delivery = await producer.send(...)` waits only for
+    room and metadata; `await delivery` waits for the record. Callbacks run on the loop.
+    """
 
-    def _expire(self) -> bool:
-        now_ms = time.monotonic_ns() // 1_000_000
-        late = [self._accumulator.peek(tp) for tp in self._accumulator.pending()]
-        late = [batch for batch in late if batch.deadline_ms <= now_ms]
-        for batch in late:
-            why = f"{batch.tp}: delivery_timeout_ms is over"
-            if batch.last_error is not None:
-                why += f"; the last attempt failed with {batch.last_error}"
-            error = RequestTimedOutError(why)
-            self._give_up(batch, error, maybe_written=batch.attempts > 0)
-        return bool(late)
+    def __init__(
+        self, config: _Config = None, /, *, interceptors: Sequence[Any] = (), **keywords: Any
+    ) -> None:
+        self._face = _Face(config, keywords, interceptors)
+        self._is_closed = False
+        self._made: ProducerShell | None = None
+        self._path = SendPath()
+        self._path.attach(self._face.accumulator, plain=True)
 
-    def _need_producer_id(self) -> None:
-        accumulator = self._accumulator
-        if not self._idempotent or not (
-            accumulator.producer_id < 0 or accumulator.needs_producer_id
-        ):
-            return
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-        connection = self._cluster.any_broker()
-        answer = self._cluster.ask(connection, request, InitProducerIdResponse)
-        raise_for(answer.error_code)
-        accumulator.set_producer(answer.producer_id, answer.producer_epoch)
+    @property
+    def _shell(self) -> ProducerShell:
+        if self._made is None:
+            self._made = ProducerShell(self._face.settings, self._face.accumulator)
+        return self._made
 
-    def _no_producer_id(self, error: KafkaError) -> bool:
-        progress = False
-        for tp in self._accumulator.pending():
-            progress |= self._failed(self._accumulator.peek(tp), error, sent=False)
-        return progress
+    async def __aenter__(self) -> Self:
+        return self
 
-    def _send(self, leader: int, batches: list[Batch]) -> BrokerConnection:
-        connection = self._cluster.broker(leader)
-        version = connection.versions.choose(0, at_most=13)
-        request = produce_request(
-            [
-                (batch.tp, self._cluster.view.topic_id(batch.tp.topic), batch.data)
-                for batch in batches
-            ],
-            acks=self._acks,
-            timeout_ms=self._request_timeout_ms,
-            by_id=version >= 13,
-        )
-        try:
-            connection.send(request, version, answered=self._acks != 0)
-        except NetworkError:
-            self._cluster.drop(connection)
-            raise
-        return connection
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            await self._end(0, abandon=True)
 
-    def _receive(self, connection: BrokerConnection, batches: list[Batch]) -> bool:
-        if self._acks == 0:
-            for batch in batches:
-                self._accumulator.succeed(batch, -1)
-            return True
-        try:
-            deadline = time.monotonic() + self._request_timeout_ms / 1000
-            response = connection.receive(ProduceResponse, deadline)
-        except (KafkaError, ProtocolError) as error:
-            self._cluster.drop(connection)
-            lost = error if isinstance(error, KafkaError) else NetworkError(str(error))
-            return self._all_failed(batches, lost)
-        results = produce_results(response, self._cluster.view)
-        progress = False
-        for batch in batches:
-            result = results.get(batch.tp)
-            if result is None:
-                missing = NetworkError(f"the broker's answer does not name {batch.tp}")
-                progress |= self._failed(batch, missing, sent=True)
-            elif result.error is None or isinstance(result.error, DuplicateSequenceNumberError):
-                self._accumulator.succeed(batch, result.base_offset)
-                progress = True
-            else:
-                progress |= self._failed(batch, result.error, sent=True)
-        return progress
+    async def send(
+        self,
+        topic: str | ProducerRecord,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: _Headers = None,
+        *,
+        offset: int | None = None,
+        on_delivery: _Callback = None,
+    ) -> Delivery:
+        """Add a record; timestamp in ms since 1970, None means now. See Producer.send."""
+        accumulator = self._face.accumulator
+        if type(topic) is str and not self._face.interceptors:
+            delivery = self._path.append(
+                topic, value, key, partition, timestamp, headers, offset, on_delivery
+            )
+            if delivery is not None:
+                if accumulator.woken:  # a batch is ready: let it go
+                    await asyncio.sleep(0)
+                return delivery
+        rest = (value, key, partition, timestamp, headers, offset, on_delivery)
+        arguments = self._face.arguments(topic, rest)
+        deadline_ms = self._face.deadline_ms()
+        while (delivery := self._path.append(*arguments)) is None:
+            await self._shell.overcome(accumulator.obstacle, arguments[0], deadline_ms)
+        return delivery
 
-    def _all_failed(self, batches: list[Batch], error: KafkaError) -> bool:
-        given_up = [self._failed(batch, error, sent=True) for batch in batches]
-        return any(given_up)
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Deliveries:
+        """As Producer.send_many; lets the loop go on now and then."""
+        values, keys = _lists(values, keys)
+        mark, touched, at = next(_marks), list[ProducerBatch](), 0
+        where = -1 if partition is None else partition
+        if self._face.interceptors:
+            made = [
+                await self.send(topic, value, keys[n] if keys else None, partition, timestamp)
+                for n, value in enumerate(values)
+            ]
+            return Deliveries(dict.fromkeys(each.batch_of for each in made), len(values))
+        deadline_ms = self._face.deadline_ms()
+        while at < len(values):
+            start = at
+            at = self._path.append_many(topic, values, keys, where, timestamp, start, mark, touched)
+            if at > start:
+                deadline_ms = self._face.deadline_ms()
+            if at < len(values):
+                obstacle = self._face.accumulator.obstacle
+                await self._shell.overcome(obstacle, topic, deadline_ms)
+        await asyncio.sleep(0)
+        return Deliveries(touched, len(values))
 
-    def _failed(self, batch: Batch, error: KafkaError, *, sent: bool) -> bool:
-        """Retry a batch or give it up; True when it was given up."""
-        if error.retriable:
-            self._accumulator.retry(batch, error)
-            return False
-        lost = isinstance(error, LOST_SEQUENCE)
-        self._give_up(batch, error, maybe_written=lost and sent)
-        return True
+    async def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
+        """As Producer.flush."""
+        await _within(self._shell.flush(), timeout)
+        error = self._shell.take_error()
+        if error is not None and raise_errors:
+            raise error
 
-    def _give_up(self, batch: Batch, error: Exception, *, maybe_written: bool) -> None:
-        self._first_error = self._first_error or error
-        self._accumulator.fail(batch, error, maybe_written=maybe_written)
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; waits for metadata up to max.block.ms."""
+        return await self._shell.partitions_for(topic)
 
-    def _refresh(self) -> None:
-        topics = sorted({tp.topic for tp in self._accumulator.pending()})
-        try:
-            self._cluster.refresh(topics)
-        except (NetworkError, RequestTimedOutError, LeaderNotAvailableError):
-            return  # nobody can be reached now; each batch has its own deadline
+    async def close(self, timeout: float | None = None) -> None:
+        """As Producer.close."""
+        await self._end(timeout, abandon=False)
+        error = self._shell.take_error()
+        if error is not None:
+            raise error
+
+    async def _end(self, timeout: float | None, *, abandon: bool) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self._shell.close(timeout, abandon=abandon)
+
+
+async def _within(waiting: Any, timeout: float | None) -> None:
+    async with asyncio.timeout(timeout):
+        await waiting
+
+
+def _lists(values: Sequence[Any], keys: Sequence[Any] | None) -> tuple[list[Any], list[Any] | None]:
+    values = values if type(values) is list else list(values)
+    if keys is not None:
+        keys = keys if type(keys) is list else list(keys)
+        if len(keys) != len(values):
+            raise ValueError(f"there are {len(values)} values and {len(keys)} keys")
+    return values, keys
+
+
+def _one_by_one(
+    send: Callable[..., Delivery],
+    topic: str,
+    values: Sequence[Any],
+    keys: Sequence[Any] | None,
+    partition: int | None,
+    timestamp: int | None,
+) -> Deliveries:
+    made = [
+        send(topic, value, keys[n] if keys else None, partition, timestamp)
+        for n, value in enumerate(values)
+    ]
+    return Deliveries(dict.fromkeys(delivery.batch_of for delivery in made), len(values))

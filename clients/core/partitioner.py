@@ -1,27 +1,70 @@
-"""On which partition a record lies, as Kafka's Java client has it. It knows nothing of leaders."""
+"""Which partitioners there are, by name. The choosing itself is done where records are appended
+(kstore._fast.accumulator).
+"""
 
 from __future__ import annotations
 
-from kstore._fast.murmur2 import murmur2
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["StickyPartitions", "partition_for_key"]
+from kstore._fast.murmur2 import jump_partition, murmur2
+
+__all__ = ["Chooser", "ordered_partition", "partition_for_key", "partitioner_for"]
+
+Chooser = Callable[[str, Any, Any, int], int]
+"""A partitioner of the user's: of topic, key, value and number of partitions."""
+
+BY_MURMUR2, BY_STICKINESS, BY_JUMP_HASH = 0, 1, 2
+_KINDS = {
+    "murmur2": BY_MURMUR2,
+    "default": BY_MURMUR2,
+    "sticky": BY_STICKINESS,
+    "ordered": BY_JUMP_HASH,
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": BY_STICKINESS,
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": BY_MURMUR2,
+}
+_ROUND_ROBIN = {"roundrobin", "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key: murmur2, made positive, modulo the number of partitions."""
+    """The partition of a key as Kafka's Java client has it: murmur2, made positive, modulo."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-class StickyPartitions:
-    """Partitions for records without a key: one after the other, a whole batch each (KIP-480)."""
+def ordered_partition(key: bytes, partitions: int) -> int:
+    """The partition of a key under `ordered`: when partitions are added, keys only move to new
+    ones (jump consistent hash over murmur2).
+    """
+    return jump_partition(key, partitions)
 
-    def __init__(self) -> None:
-        self._current: dict[str, int] = {}
 
-    def partition(self, topic: str, partitions: int) -> int:
-        """The partition on which the topic's current batch is being filled."""
-        return self._current.setdefault(topic, 0) % partitions
+def partitioner_for(given: object, *, ignore_keys: bool = False) -> tuple[int, Chooser | None]:
+    """The kind of partitioner, and the function that chooses if it is not one of the kinds.
 
-    def next_batch(self, topic: str) -> None:
-        """A batch of the topic is full: the next one goes to the next partition."""
-        self._current[topic] = self._current.get(topic, 0) + 1
+    Raises ValueError for an unknown name.
+    """
+    if callable(given):
+        return BY_MURMUR2, given
+    if given is None:
+        return BY_STICKINESS if ignore_keys else BY_MURMUR2, None
+    name = str(given)
+    if name.lower() in _ROUND_ROBIN or name in _ROUND_ROBIN:
+        return BY_MURMUR2, _round_robin()
+    kind = _KINDS.get(name, _KINDS.get(name.lower()))
+    if kind is None:
+        raise ValueError(
+            f"partitioner.class {name!r} is unknown: use murmur2, sticky, ordered, roundrobin, or "
+            "a function of topic, key, value and number of partitions"
+        )
+    return BY_STICKINESS if ignore_keys else kind, None
+
+
+def _round_robin() -> Chooser:
+    next_of: dict[str, int] = {}
+
+    def choose(topic: str, key: Any, value: Any, partitions: int) -> int:
+        turn = next_of.get(topic, 0)
+        next_of[topic] = turn + 1
+        return turn % partitions
+
+    return choose

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kstore.clients.core.metadata import ClusterView
-from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore._fast.producer_batch import ProducerBatch
+from kstore.clients.core.metadata import Broker, ClusterView
+from kstore.errors import ErrorCode, InvalidProduceOffsetError, KafkaError, error_for
 from kstore.protocol.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -16,52 +16,98 @@ from kstore.protocol.produce import (
 )
 from kstore.types import TopicPartition
 
-__all__ = ["ProduceResult", "produce_request", "produce_results"]
+__all__ = ["ProduceExtensions", "ProduceResult", "produce_request", "produce_results"]
+
+
+class ProduceExtensions(NamedTuple):
+    """Which of kstore's fields a broker understands and the settings allow."""
+
+    partition_count: bool = False
+    leader_epoch: bool = False
+    given_offsets: bool = False
 
 
 class ProduceResult(NamedTuple):
-    """Where a partition's batch begins in the log (-1: not said), or why it is not there."""
+    """Where a partition's batch begins in the log (-1: not said), or why it is not there, and
+    whether the answer told another leader (KIP-951).
+    """
 
     base_offset: int
     error: KafkaError | None
+    is_redirected: bool = False
 
 
 def produce_request(
-    batches: Iterable[tuple[TopicPartition, uuid.UUID, bytes]],
+    batches: Iterable[ProducerBatch],
+    view: ClusterView,
+    extensions: ProduceExtensions,
     *,
     acks: int,
     timeout_ms: int,
     by_id: bool,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
-    """One request with one batch per partition; topics by id from version 13 on."""
+    """One request with one batch per partition; topics by id from version 13 on.
+
+    Batches with given offsets (KIP-391) and batches without do not go together.
+    """
     topics: dict[str, TopicProduceData] = {}
-    for tp, topic_id, data in batches:
-        if tp.topic not in topics:
-            named = (
-                TopicProduceData(topic_id=topic_id) if by_id else TopicProduceData(name=tp.topic)
-            )
-            topics[tp.topic] = named
-        row = PartitionProduceData(index=tp.partition, records=data)
-        topics[tp.topic].partition_data.append(row)
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    use_offset = False
+    for batch in batches:
+        topic = topics.get(batch.topic)
+        if topic is None:
+            topic = TopicProduceData(name=batch.topic)
+            if by_id:
+                topic = TopicProduceData(topic_id=view.topic_id(batch.topic))
+            if extensions.partition_count:
+                topic.partition_count = batch.partition_count
+            topics[batch.topic] = topic
+        # The batch is a buffer: its bytes are copied once, into the request's frame.
+        records: Any = batch
+        row = PartitionProduceData(index=batch.partition, records=records)
+        if extensions.leader_epoch:
+            row.current_leader_epoch = view.leader_epoch(batch.tp)
+        use_offset = batch.first_offset >= 0
+        topic.partition_data.append(row)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+        use_offset=use_offset,
+    )
 
 
 def produce_results(
     response: ProduceResponse, view: ClusterView
 ) -> dict[TopicPartition, ProduceResult]:
-    """The result of each partition that the response names."""
+    """The result of each partition that the response names. Leaders that it tells (KIP-951) are in
+    the view afterwards.
+    """
+    for node in response.node_endpoints:
+        view.hear_broker(Broker(node.node_id, node.host, node.port, node.rack))
     results: dict[TopicPartition, ProduceResult] = {}
     for topic in response.responses:
         name = topic.name or view.topic_name(topic.topic_id)
         for row in topic.partition_responses if name is not None else ():
             tp = TopicPartition(name or "", row.index)
             error = None
+            redirected = False
             if row.error_code != ErrorCode.NONE:
-                said = row.error_message or "; ".join(
-                    f"record {bad.batch_index}: {bad.batch_index_error_message}"
-                    for bad in row.record_errors
-                )
-                default = type(error_for(row.error_code, produce=True)).description
-                error = error_for(row.error_code, f"{tp}: {said or default}", produce=True)
-            results[tp] = ProduceResult(row.base_offset, error)
+                error = _error(row, tp)
+                hint = row.current_leader
+                if hint.leader_id in view.brokers:
+                    redirected = view.hear_leader(tp, hint.leader_id, hint.leader_epoch)
+            results[tp] = ProduceResult(row.base_offset, error, redirected)
     return results
+
+
+def _error(row: Any, tp: TopicPartition) -> KafkaError:
+    said = row.error_message or "; ".join(
+        f"record {bad.batch_index}: {bad.batch_index_error_message}" for bad in row.record_errors
+    )
+    default = type(error_for(row.error_code, produce=True)).description
+    error = error_for(row.error_code, f"{tp}: {said or default}", produce=True)
+    if isinstance(error, InvalidProduceOffsetError):
+        error.log_end_offset = row.log_end_offset
+    return error

@@ -2,7 +2,7 @@
 # clients/core.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 cdef enum:
@@ -46,3 +46,10 @@ def murmur2(object data):
     finally:
         PyBuffer_Release(&view)
     return h
+
+
+def jump_partition(object data, int32_t partitions):
+    """The partition among so many under which keys only move to new partitions."""
+    if partitions < 1:
+        raise ValueError(f"there are {partitions} partitions: pass at least 1")
+    return jump_hash(<uint32_t>murmur2(data), partitions)

@@ -1,8 +1,9 @@
 """The settings of producers, consumers and admin clients under Kafka's names, and the mapping that
 the clients work with. Security settings, which all three share, are in client_security_configs.py.
 
-Defaults are Kafka 4.3's but for: bootstrap.servers (localhost), socket buffers (left to the
-operating system, which sizes them better), and assignors and partitioners, which have short names.
+Defaults are Kafka 4.3's but for: bootstrap.servers (localhost), batch.size, socket buffers (left
+to the operating system, which sizes them better), and assignors and partitioners, which have short
+names.
 """
 
 from __future__ import annotations
@@ -158,7 +159,10 @@ _PRODUCER = (
         "The coordinator aborts a transaction that is open for so long.",
     ),
     ConfigDef(
-        "batch.size", _INT, 16_384, "Bytes of records that a batch is filled up to.",
+        "batch.size", _INT, 131_072,
+        "Bytes of records, before compression, that a batch is filled up to. Kafka has 16,384,"
+        " since its producer takes a batch's memory at once; here memory grows with the records, and"
+        " a larger batch costs less per record for client and broker.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -209,8 +213,8 @@ _PRODUCER = (
     ConfigDef(
         "partitioner.class", _CLASS, None,
         "Which partition a record goes to: murmur2 (the default: by key as Java does, without key"
-        " sticky), roundrobin, ordered (by key, and stable when partitions are added, KIP-253), or"
-        " a function of (key, partition count).",
+        " sticky), sticky (keys are ignored), roundrobin, ordered (by key, and stable when"
+        " partitions are added, KIP-253), or a function of (topic, key, value, partition count).",
         _MEDIUM,
     ),
     ConfigDef(
@@ -318,6 +322,12 @@ _CONSUMER = (
         "max.partition.fetch.bytes", _INT, 1_048_576,
         "Bytes of one partition in an answer; a larger first batch comes all the same.",
         _HIGH, at_least(0),
+    ),
+    ConfigDef(
+        "kstore.fetch.ahead.bytes", _INT, -1,
+        "Bytes that may wait, fetched ahead of poll; beyond it no more is asked for. -1: as"
+        " fetch.max.bytes.",
+        _MEDIUM, at_least(-1),
     ),
     ConfigDef("check.crcs", _BOOLEAN, True, "Check the checksums of batches."),
     ConfigDef(

@@ -1,0 +1,363 @@
+"""Which batches a producer sends next, and what becomes of them after an answer or a failure.
+
+Pure: it is told the time (monotonic, ms), who leads, and what brokers said. Order within a
+partition holds over retries: after a failure nothing newer leaves before what failed, one batch at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kstore._fast.accumulator import Accumulator, PartitionQueue
+from kstore._fast.producer_batch import ProducerBatch
+from kstore.clients.core.backoff import pause_ms
+from kstore.clients.core.producer_state import PartitionSends, ProducerState
+from kstore.errors import (
+    DuplicateSequenceNumberError,
+    FencedLeaderEpochError,
+    InvalidPartitionCountError,
+    InvalidProducerEpochError,
+    KafkaError,
+    MessageTooLargeError,
+    NetworkError,
+    NotEnoughReplicasAfterAppendError,
+    OutOfOrderSequenceNumberError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    UnknownProducerIdError,
+)
+from kstore.record import decode
+from kstore.types import TopicPartition
+
+__all__ = ["NEVER_MS", "REGROUPING", "SendLimits", "Sender", "Verdict"]
+
+# After these the batch may be in the log all the same.
+AMBIGUOUS = (NetworkError, RequestTimedOutError, NotEnoughReplicasAfterAppendError)
+# The broker has lost or outrun the producer's sequence.
+LOST_SEQUENCE = (OutOfOrderSequenceNumberError, UnknownProducerIdError, InvalidProducerEpochError)
+TOO_LARGE = (MessageTooLargeError, RecordListTooLargeError)
+NEVER_MS = 1 << 60
+REGROUPING = "records are being partitioned anew"
+"""The accumulator's gate meanwhile."""
+
+
+class Verdict(Enum):
+    """What became of a batch that failed."""
+
+    RETRIED = 1
+    GIVEN_UP = 2
+    SPLIT = 3
+    WRONG_COUNT = 4
+    """KIP-253: its records are to be partitioned anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """The settings that decide when and how often; times in ms, sizes in bytes."""
+
+    linger_ms: int
+    delivery_timeout_ms: int
+    max_request_size: int
+    max_in_flight: int
+    retries: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+@dataclass(slots=True)
+class Due:
+    """What can be sent now, by leader, and when to look again (ms from now)."""
+
+    by_leader: dict[int, list[PartitionSends]] = field(default_factory=dict)
+    wait_ms: int = NEVER_MS
+    leaderless: set[str] = field(default_factory=set)
+    """Topics with a partition whose leader is not known."""
+
+
+class Sender:
+    """The state of everything between the accumulator and the log."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        limits: SendLimits,
+        state: ProducerState,
+        chance: Callable[[], float],
+    ) -> None:
+        self.accumulator = accumulator
+        self.state = state
+        self.regrouping: set[str] = set()
+        """Topics whose records have to be partitioned anew: nothing of them leaves until then."""
+        self.admits: Callable[[TopicPartition], bool] = lambda _: True
+        """Whether a partition may be sent to, as far as transactions go."""
+        self.first_error: Exception | None = None
+        """Of a batch given up; whoever reports it sets it back."""
+        self._limits = limits
+        self._chance = chance
+        self._busy: set[PartitionSends] = set()
+        self._taken = 0
+
+    # ---- what leaves next ----
+
+    def sends_of(self, queue: PartitionQueue) -> PartitionSends:
+        """The notes about a partition."""
+        if queue.sends is None:
+            queue.sends = PartitionSends(queue, TopicPartition(queue.topic, queue.partition))
+        sends: PartitionSends = queue.sends
+        return sends
+
+    def due(self, now_ms: int, leader_of: Callable[[TopicPartition], int]) -> Due:
+        """Partitions with a batch that may leave now. leader_of gives -1 for a missing leader."""
+        due = Due()
+        partitions = {self.sends_of(queue) for queue in list(self.accumulator.active)}
+        for sends in sorted(partitions | self._busy, key=_served):
+            wait_ms = self._wait_ms(sends, now_ms)
+            if wait_ms:
+                due.wait_ms = min(due.wait_ms, wait_ms)
+                continue
+            leader = leader_of(sends.tp)
+            if leader < 0:
+                due.leaderless.add(sends.tp.topic)
+            else:
+                due.by_leader.setdefault(leader, []).append(sends)
+        return due
+
+    def _wait_ms(self, sends: PartitionSends, now_ms: int) -> int:
+        """0: a batch may leave now; NEVER_MS: not before something happens."""
+        if sends.tp.topic in self.regrouping or len(sends.in_flight) >= self._limits.max_in_flight:
+            return NEVER_MS
+        if sends.retries:
+            return NEVER_MS if sends.in_flight else max(0, sends.retries[0].retry_at_ms - now_ms)
+        if sends.in_flight and not self.state.idempotent and sends.in_flight[-1].first_offset >= 0:
+            return NEVER_MS  # without sequences a later offset would shut out an earlier one
+        wait_ms = sends.queue.wait_ms(now_ms, self._limits.linger_ms)
+        return NEVER_MS if wait_ms < 0 or not self.admits(sends.tp) else wait_ms
+
+    def take(self, partitions: Iterable[PartitionSends], now_ms: int) -> list[ProducerBatch]:
+        """The batches of one request: at most one of each partition, within max.request.size, and
+        either all with given offsets or none. Empty: nothing may leave.
+        """
+        taken: list[ProducerBatch] = []
+        size = 0
+        for sends in partitions:
+            first = sends.retries[0] if sends.retries else sends.queue.first()
+            if first is None or self._wait_ms(sends, now_ms):
+                continue
+            if taken and (
+                size + first.size_bytes > self._limits.max_request_size
+                or (first.first_offset >= 0) != (taken[0].first_offset >= 0)
+            ):
+                continue
+            if not sends.settle_numbers(self.state):
+                continue
+            batch = self._take_one(sends)
+            if batch is not None:
+                size += batch.size_bytes
+                taken.append(batch)
+        return taken
+
+    def _take_one(self, sends: PartitionSends) -> ProducerBatch | None:
+        if sends.retries:
+            batch = sends.retries.pop(0)
+            if batch.renumbered:
+                transactional = self.state.transactional
+                id_and_epoch = batch.producer_id, batch.producer_epoch
+                batch.pack(*id_and_epoch, batch.base_sequence, transactional)
+                batch.renumbered = False
+        else:
+            found = self.accumulator.take(sends.queue)
+            if found is None:
+                return None
+            batch = found
+            sends.number(batch, self.state)
+        batch.attempts += 1
+        self._taken += 1
+        sends.served = self._taken
+        sends.in_flight.append(batch)
+        self._busy.add(sends)
+        return batch
+
+    # ---- what came of it ----
+
+    def succeeded(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The batch is in the log; -1: nobody knows where."""
+        sends = self._landed(batch)
+        batch.complete(base_offset)
+        self._rest(sends)
+
+    def failed(
+        self, batch: ProducerBatch, error: KafkaError, now_ms: int, *, sent: bool = True
+    ) -> Verdict:
+        """An attempt failed; sent: the broker may have got it."""
+        sends = self._landed(batch)
+        batch.last_error = error
+        if sent and isinstance(error, AMBIGUOUS):
+            batch.maybe_written = True
+        verdict = self._judge(sends, batch, error, now_ms)
+        self._rest(sends)
+        return verdict
+
+    def _judge(
+        self, sends: PartitionSends, batch: ProducerBatch, error: KafkaError, now_ms: int
+    ) -> Verdict:
+        if batch.done:  # its time was over while it was under way
+            return Verdict.GIVEN_UP
+        if isinstance(error, DuplicateSequenceNumberError):
+            batch.complete(-1)
+            return Verdict.RETRIED
+        if isinstance(error, TOO_LARGE) and batch.count > 1:
+            self._split(sends, batch)
+            return Verdict.SPLIT
+        if isinstance(error, InvalidPartitionCountError):
+            sends.retry(batch)
+            self._busy.add(sends)
+            return Verdict.WRONG_COUNT
+        if self._may_retry(sends, batch, error):
+            batch.retry_at_ms = now_ms + self._pause_ms(batch, error)
+            sends.retry(batch)
+            self._busy.add(sends)
+            return Verdict.RETRIED
+        self._give_up(sends, batch, error)
+        return Verdict.GIVEN_UP
+
+    def _may_retry(self, sends: PartitionSends, batch: ProducerBatch, error: KafkaError) -> bool:
+        if batch.attempts > self._limits.retries:
+            return False
+        if error.retriable:
+            return True
+        if not self.state.idempotent or not isinstance(error, LOST_SEQUENCE):
+            return False
+        if batch.renumbered or not sends.is_first(batch):
+            return True  # because of an older batch that failed, or of numbers it has no more
+        if self.state.transactional:
+            return False
+        sends.lost = True
+        return True
+
+    def _pause_ms(self, batch: ProducerBatch, error: KafkaError) -> int:
+        if isinstance(error, FencedLeaderEpochError) and batch.attempts == 1:
+            return 0  # the new leader may be known already; if not, metadata is awaited anyway
+        limits = self._limits
+        first, most = limits.retry_backoff_ms, limits.retry_backoff_max_ms
+        return round(pause_ms(batch.attempts, first, most, self._chance()))
+
+    def _split(self, sends: PartitionSends, batch: ProducerBatch) -> None:
+        """Two or more smaller batches in its place, with the same numbers in all."""
+        sequence = batch.base_sequence
+        numbered = batch.producer_id, batch.producer_epoch
+        records = decode(batch.bytes(), verify=False)
+        limit = max(sum(record_bytes(record) for record in records) // 2, 1)
+        if batch.maybe_written:
+            sends.unresolved = True
+        parts = self.accumulator.split(batch, records, limit)
+        for part in reversed(parts):
+            sends.retries.insert(0, part)
+        for part in parts:
+            part.producer_id, part.producer_epoch = numbered
+            part.base_sequence = sequence
+            part.renumbered = True
+            sequence = sequence if sequence < 0 else (sequence + part.count) & 0x7FFFFFFF
+        self._busy.add(sends)
+
+    def _give_up(self, sends: PartitionSends, batch: ProducerBatch, error: Exception) -> None:
+        self.first_error = self.first_error or error
+        sends.give_back_numbers(batch)
+        batch.fail(error)
+
+    def _landed(self, batch: ProducerBatch) -> PartitionSends:
+        sends: PartitionSends = batch.queue_of.sends
+        sends.in_flight.remove(batch)
+        return sends
+
+    def _rest(self, sends: PartitionSends) -> None:
+        if not sends.in_flight and not sends.retries:
+            self._busy.discard(sends)
+
+    # ---- time, and the end ----
+
+    def expire(self, now_ms: int) -> int:
+        """Give up what delivery.timeout.ms is over for; returns when to look again (ms)."""
+        oldest = now_ms - self._limits.delivery_timeout_ms
+        late = sorted(
+            (batch for batch in list(self.accumulator.incomplete) if batch.created_ms <= oldest),
+            key=lambda batch: batch.number,
+        )
+        for batch in late:
+            why = f"{batch.tp}: delivery.timeout.ms is over"
+            if batch.last_error is not None:
+                why += f"; the last attempt failed with {batch.last_error}"
+            self.drop(batch, RequestTimedOutError(why))
+        rest = [batch.created_ms - oldest for batch in list(self.accumulator.incomplete)]
+        return min(rest, default=NEVER_MS)
+
+    def drop(self, batch: ProducerBatch, error: Exception) -> None:
+        """Give a batch up, wherever it is."""
+        sends = self.sends_of(batch.queue_of)
+        if batch in sends.in_flight:
+            # Its answer is yet to come; until then its numbers stand.
+            batch.maybe_written = True
+            sends.unresolved = True
+            self.first_error = self.first_error or error
+            batch.fail(error)
+            return
+        if batch in sends.retries:
+            sends.retries.remove(batch)
+        else:
+            while sends.queue.first() not in {batch, None}:
+                earlier = self.accumulator.take(sends.queue)
+                if earlier is not None:
+                    self._give_up(sends, earlier, error)
+            self.accumulator.take(sends.queue)
+        self._give_up(sends, batch, error)
+        self._rest(sends)
+
+    def drop_all(self, error: Exception) -> None:
+        """Give up everything: the producer is closed, or its transaction aborted."""
+        for batch in sorted(self.accumulator.incomplete, key=lambda each: each.number):
+            if not batch.done:
+                self.drop(batch, error)
+
+    def is_under_way(self, topic: str) -> bool:
+        """Whether an answer about the topic is yet to come."""
+        return any(sends.in_flight for sends in self._busy if sends.tp.topic == topic)
+
+    def regroup(self, topic: str, count: int) -> None:
+        """KIP-253: every record of the topic that is not in the log goes to where it belongs among
+        count partitions, in order, before any newer one. Nothing of the topic may be under way,
+        and users must not add to it meanwhile (its count is 0).
+        """
+        taken: list[ProducerBatch] = []
+        for queue in self.accumulator.queues(topic):
+            sends = self.sends_of(queue)
+            for batch in sends.retries:
+                if batch.maybe_written:
+                    sends.unresolved = True
+            if sends.retries and sends.retries[0].base_sequence >= 0 and not sends.unresolved:
+                sends.next_sequence = sends.retries[0].base_sequence
+            taken += sends.retries
+            sends.retries.clear()
+            self._busy.discard(sends)
+            while (waiting := self.accumulator.take(queue)) is not None:
+                if waiting.base_sequence < 0:
+                    waiting.pack(-1, -1, -1, False)
+                taken.append(waiting)
+        gate, self.accumulator.gate = self.accumulator.gate, REGROUPING
+        self.accumulator.set_partitions(topic, count)
+        for batch in taken:
+            records = decode(batch.bytes(), verify=False)
+            batch.move([self.accumulator.append_again(batch, record) for record in records])
+        self.accumulator.gate = gate
+        self.regrouping.discard(topic)
+
+
+def _served(sends: PartitionSends) -> int:
+    return sends.served
+
+
+def record_bytes(record: object) -> int:
+    """About what a record takes in a batch."""
+    key, value = getattr(record, "key", None), getattr(record, "value", None)
+    return len(key or b"") + len(value or b"") + 16

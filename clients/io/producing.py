@@ -1,0 +1,209 @@
+"""A producer without its surface: the parts put together, and what takes time (topics, memory,
+flush, close). Producer and AIOProducer are two faces of it. Runs on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kstore._fast.accumulator import Accumulator
+from kstore._fast.producer_batch import ProducerBatch
+from kstore.clients.core.partitioner import partitioner_for
+from kstore.clients.core.producer_state import ProducerState
+from kstore.clients.core.sender import Sender, SendLimits
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.sender import SendLoop, monotonic_ms
+from kstore.config.client_configs import ClientSettings
+from kstore.config.definition import ConfigError
+from kstore.errors import KafkaError, RequestTimedOutError
+from kstore.record import compression_for
+
+__all__ = ["ProducerShell", "check_settings", "new_accumulator"]
+
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+MAX_IN_FLIGHT = "max.in.flight.requests.per.connection"
+
+
+def check_settings(settings: ClientSettings) -> None:
+    """Settings that do not go together are a ConfigError, or, where only one of them was asked for,
+    the other gives way (as in Kafka: idempotence is a default).
+    """
+    given = settings.given
+    acks, transactional = ACKS[settings["acks"]], settings["transactional.id"] is not None
+    wanted = transactional or ("enable.idempotence" in given and settings["enable.idempotence"])
+    if transactional and "enable.idempotence" in given and not settings["enable.idempotence"]:
+        raise ConfigError("transactional.id needs enable.idempotence", key="transactional.id")
+    if acks != -1 or settings[MAX_IN_FLIGHT] > 5 or settings["retries"] == 0:
+        if wanted:
+            raise ConfigError(
+                f"idempotence and transactions need acks all (it is {settings['acks']}), retries "
+                f"(it is {settings['retries']}), and {MAX_IN_FLIGHT} up to 5 (it is "
+                f"{settings[MAX_IN_FLIGHT]})",
+                key="enable.idempotence",
+            )
+        settings["enable.idempotence"] = False
+    least_ms = min(settings["linger.ms"] + settings["request.timeout.ms"], 0x7FFFFFFF)
+    if settings["delivery.timeout.ms"] < least_ms:
+        if "delivery.timeout.ms" in given:
+            raise ConfigError(
+                f"delivery.timeout.ms {settings['delivery.timeout.ms']} is less than linger.ms "
+                f"plus request.timeout.ms, {least_ms}",
+                key="delivery.timeout.ms",
+            )
+        settings["delivery.timeout.ms"] = least_ms
+
+
+def new_accumulator(settings: ClientSettings) -> Accumulator:
+    """The accumulator that the settings ask for."""
+    codec = compression_for(settings["compression.type"])
+    level = -1
+    if codec.max_level and f"compression.{codec.name}.level" in settings.given:
+        level = settings[f"compression.{codec.name}.level"]
+    kind, chooser = partitioner_for(
+        settings["partitioner.class"], ignore_keys=settings["partitioner.ignore.keys"]
+    )
+    return Accumulator(
+        batch_size=min(settings["batch.size"], settings["max.request.size"]),
+        memory_bytes=settings["buffer.memory"],
+        max_request_size=settings["max.request.size"],
+        compression=codec.id,
+        level=level,
+        partitioner=kind,
+        chooser=chooser,
+        seed=random.getrandbits(63),
+    )
+
+
+class ProducerClosedError(ValueError):
+    """A closed producer takes nothing."""
+
+
+class ProducerShell:
+    """Made on its loop, where all its coroutines run."""
+
+    def __init__(self, settings: ClientSettings, accumulator: Accumulator) -> None:
+        self.settings = settings
+        self.accumulator = accumulator
+        self.cluster = ClusterClient(settings)
+        acks = ACKS[settings["acks"]]
+        self.state = ProducerState(acks == -1 and settings["enable.idempotence"])
+        limits = SendLimits(
+            settings["linger.ms"],
+            settings["delivery.timeout.ms"],
+            settings["max.request.size"],
+            settings[MAX_IN_FLIGHT],
+            settings["retries"],
+            settings["retry.backoff.ms"],
+            settings["retry.backoff.max.ms"],
+        )
+        self.sender = Sender(accumulator, limits, self.state, random.random)
+        self.sending = SendLoop(self.cluster, settings, accumulator, self.sender, acks)
+        self._room = asyncio.Event()
+        self._waiting = 0
+        self._loop = asyncio.get_running_loop()
+        accumulator.loop_thread = threading.get_ident()
+        accumulator.wake = self._wake
+
+    def _wake(self) -> None:
+        """Called in the users' threads."""
+        if threading.get_ident() == self.accumulator.loop_thread:
+            self.sending.soon()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self.sending.run)
+        except RuntimeError:  # the loop has ended under a thread that still sends
+            self.accumulator.gate = ProducerClosedError("the producer is closed")
+
+    def gate_error(self) -> Exception | None:
+        """Why nothing is taken, for the caller to raise; None: only for a moment."""
+        gate = self.accumulator.gate
+        return type(gate)(*gate.args) if isinstance(gate, Exception) else None
+
+    async def overcome(self, obstacle: int, topic: str, deadline_ms: int) -> None:
+        """Wait until what kept a record out is gone; raises why it is not by deadline_ms."""
+        left_ms = max(deadline_ms - monotonic_ms(), 0)
+        if (error := self.gate_error()) is not None:
+            raise error
+        if obstacle == 2:
+            await self._wait_for_room(left_ms)
+        else:
+            await self.sending.open_topic(topic, left_ms)
+
+    async def _wait_for_room(self, left_ms: int) -> None:
+        """Until a batch is done and has given its memory back; meanwhile nothing lingers."""
+        if not left_ms:
+            raise RequestTimedOutError(
+                f"buffer.memory ({self.accumulator.memory_bytes} bytes) was full for max.block.ms "
+                f"({self.settings['max.block.ms']} ms)"
+            )
+        self._waiting += 1
+        self.accumulator.on_room = self._room.set
+        self._room.clear()
+        self.accumulator.close_all()
+        self.sending.soon()
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                await self._room.wait()
+        except TimeoutError:
+            pass  # the caller tries once more, and comes back without time
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self.accumulator.on_room = None
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        await self.sending.open_topic(topic, self.settings["max.block.ms"])
+        return self.accumulator.partition_count(topic)
+
+    async def flush(self) -> None:
+        """Send all that waits now; returns when every record of it is delivered or given up."""
+        self.accumulator.close_all()
+        self.sending.soon()
+        rest = list(self.accumulator.incomplete)
+        while rest:
+            for batch in rest:
+                await done(batch)
+            rest = [later for batch in rest for later in batch.successors()]
+            self.accumulator.close_all()
+            self.sending.soon()
+
+    def take_error(self) -> Exception | None:
+        """The first error of a record given up since it was asked for last."""
+        error, self.sender.first_error = self.sender.first_error, None
+        return error
+
+    async def close(self, timeout_s: float | None, *, abandon: bool = False) -> None:
+        """Flush for so long at most, give up the rest, and close the connections."""
+        self.accumulator.gate = ProducerClosedError("the producer is closed")
+        try:
+            if not abandon:
+                async with asyncio.timeout(timeout_s):
+                    await self.flush()
+        except TimeoutError:
+            pass
+        finally:
+            await self.sending.close()
+            error = KafkaError("the producer was closed before the record was delivered")
+            self.sender.drop_all(error)
+            await self.cluster.close()
+
+
+async def done(batch: ProducerBatch) -> None:
+    """Wait until a batch is done."""
+    if not batch.done:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        batch.add_waiter(_ender(future))
+        await future
+
+
+def _ender(future: asyncio.Future[None]) -> Callable[[], Any]:
+    def end() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    return end

@@ -1,0 +1,142 @@
+"""What producers are given and give back: ProducerRecord, Deliveries, and interceptors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from typing_extensions import Buffer
+
+from kstore._fast.producer_batch import Delivery, ProducerBatch
+
+__all__ = ["Deliveries", "Delivery", "Interceptors", "ProducerInterceptor", "ProducerRecord"]
+
+_log = logging.getLogger("kstore.clients")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """A record to send. timestamp: ms since 1970, None for now.
+
+    offset: the record's offset in the partition's log (KIP-391, kstore brokers only); such records
+    need a partition, and are given in ascending order.
+    """
+
+    topic: str
+    value: Buffer | None = None
+    key: Buffer | None = None
+    _: KW_ONLY
+    partition: int | None = None
+    headers: Iterable[tuple[str, Buffer | None]] = ()
+    timestamp: int | None = None
+    offset: int | None = None
+
+
+class Deliveries:
+    """What becomes of the records of one send_many or send_arrow. Awaitable: their number."""
+
+    __slots__ = ("_batches", "count")
+
+    def __init__(self, batches: Iterable[ProducerBatch], count: int) -> None:
+        self._batches = list(batches)
+        self.count = count
+        """How many records."""
+
+    def _ends(self) -> Iterable[ProducerBatch]:
+        """The batches where the records are now."""
+        rest = list(self._batches)
+        while rest:
+            batch = rest.pop()
+            later = batch.successors()
+            rest += later
+            if not later:
+                yield batch
+
+    @property
+    def done(self) -> bool:
+        """Whether all were delivered or given up."""
+        return all(batch.done for batch in self._ends())
+
+    @property
+    def error(self) -> Exception | None:
+        """Why some were given up: the first reason."""
+        return next((batch.error for batch in self._ends() if batch.error is not None), None)
+
+    def result(self, timeout: float | None = None) -> int:
+        """Wait (seconds, for each batch) until all are done; their number, or the first error."""
+        for batch in self._batches:
+            Delivery.of(batch, 0).wait(timeout)
+        while not self.done:
+            for batch in self._ends():
+                Delivery.of(batch, 0).wait(timeout)
+        return self._outcome()
+
+    def _outcome(self) -> int:
+        error = self.error
+        if error is not None:
+            raise error
+        return self.count
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return self._all_done().__await__()
+
+    async def _all_done(self) -> int:
+        while not self.done:
+            waits = [Delivery.of(batch, 0) for batch in self._ends() if not batch.done]
+            await asyncio.gather(*waits, return_exceptions=True)
+        return self._outcome()
+
+
+class ProducerInterceptor(Protocol):
+    """What an object of `interceptors` may have; what it lacks is not called, what it raises is
+    logged and otherwise ignored, as in Kafka.
+    """
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Before the partition is chosen, in the thread of send; returns the record to send."""
+
+    def on_acknowledgement(self, delivery: Delivery) -> None:
+        """The record was delivered or given up; in the thread of the client's loop."""
+
+
+class Interceptors:
+    """The interceptors of a producer, in their order."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self._objects = [_object(item) for item in given]
+
+    def __bool__(self) -> bool:
+        return bool(self._objects)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as the last of them leaves it."""
+        for item in self._objects:
+            if hasattr(item, "on_send"):
+                try:
+                    record = item.on_send(record)
+                except Exception:  # noqa: BLE001 - it is told, and sending goes on
+                    _log.exception("the interceptor %r failed in on_send", item)
+        return record
+
+    def on_acknowledgement(self, delivery: Delivery) -> None:
+        """Tell all of them."""
+        for item in self._objects:
+            if hasattr(item, "on_acknowledgement"):
+                try:
+                    item.on_acknowledgement(delivery)
+                except Exception:  # noqa: BLE001 - it is told, and sending goes on
+                    _log.exception("the interceptor %r failed in on_acknowledgement", item)
+
+
+def _object(item: Any) -> Any:
+    """An interceptor of an object, a class, or "package.module.Class"."""
+    if isinstance(item, str):
+        module, _, name = item.rpartition(".")
+        if not module:
+            raise ValueError(f"interceptor.classes: {item!r} is not package.module.Class")
+        item = getattr(import_module(module), name)
+    return item() if isinstance(item, type) else item

@@ -1,0 +1,269 @@
+# The batch that a producer fills, and the Delivery of each of its records: nothing but the batch
+# and an index, so that a record costs next to nothing until somebody asks. It knows no network.
+
+import logging
+from _thread import allocate_lock, get_ident
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawRealloc
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kstore._fast.batch cimport BATCH_HEADER_SIZE, TRANSACTIONAL_MASK, BatchInfo, write_batch_header
+from kstore._fast.builder cimport RecordBatchBuilder
+
+from kstore.types import TopicPartition
+
+
+cdef class ProducerBatch(RecordBatchBuilder):
+    def __cinit__(self):
+        self.base_offset = self.first_offset = self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = -1
+        self.level = -1
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size_bytes, True, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+    @property
+    def tp(self):
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def queue_of(self):
+        return self.queue
+
+    cdef int grow(self, Py_ssize_t room) except -1:
+        cdef uint8_t* data = <uint8_t*>PyMem_RawRealloc(self.data, room)
+        if data == NULL:
+            raise MemoryError
+        self.data = data
+        self.room = room
+        return 0
+
+    def pack(self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence,
+             bint transactional):
+        cdef BatchInfo info
+        if self.count == 0:
+            raise ValueError("the batch has no records: append at least one")
+        if self.compression and not self.packed:
+            self._compress()
+        self.packed = True
+        self.sealed = True
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.transactional = transactional
+        info.base_offset = self.first_offset if self.first_offset >= 0 else 0
+        info.size_bytes = <int32_t>self.size_bytes
+        info.partition_leader_epoch = -1
+        info.attributes = <int16_t>(
+            self.compression | (TRANSACTIONAL_MASK if transactional else 0))
+        info.last_offset_delta = self.count - 1
+        info.base_timestamp = self.first_timestamp
+        info.max_timestamp = self.largest_timestamp
+        info.producer_id = producer_id
+        info.producer_epoch = producer_epoch
+        info.base_sequence = base_sequence
+        info.records_count = self.count
+        write_batch_header(self.data, &info)
+
+    def bytes(self):
+        return PyBytes_FromStringAndSize(<char*>self.data, self.size_bytes)
+
+    cdef int finish(self) except -1:
+        cdef list waiters = self.waiters
+        cdef list callbacks = self.callbacks
+        self.waiters = self.callbacks = None
+        self.done = True
+        if self.owner is not None:
+            self.owner.give_back(self)
+            self.owner = None
+        if callbacks is not None:
+            for index, callback in callbacks:
+                call_back(callback, delivery_of(self, index))
+        if waiters is not None:
+            for waiter in waiters:
+                waiter()
+        return 0
+
+    def complete(self, int64_t base_offset):
+        if self.done:
+            return
+        self.base_offset = base_offset
+        self.finish()
+
+    def fail(self, error):
+        if self.done:
+            return
+        self.error = error
+        self.finish()
+
+    def move(self, list places):
+        """The records have gone to other batches: places has (batch, index) for each of them."""
+        cdef list callbacks = self.callbacks
+        if self.done:
+            return
+        self.callbacks = None
+        self.moved = places
+        if callbacks is not None:
+            for index, callback in callbacks:
+                delivery_of(self, index).add_done_callback(callback)
+        self.finish()
+
+    def successors(self):
+        """The batches that its records have gone to."""
+        return [] if self.moved is None else list({batch: None for batch, _ in self.moved})
+
+    def add_waiter(self, waiter):
+        if self.done:
+            waiter()
+        elif self.waiters is None:
+            self.waiters = [waiter]
+        else:
+            self.waiters.append(waiter)
+
+
+cdef extern from "Python.h":
+    int PyBuffer_FillInfo(
+        Py_buffer* view, object exporter, void* buf, Py_ssize_t size, int readonly, int flags
+    ) except -1
+
+
+cdef int call_back(object callback, Delivery delivery) except -1:
+    try:
+        callback(delivery)
+    except Exception:
+        logging.getLogger("kstore.clients").exception(
+            "a delivery callback failed for a record of %s", delivery.topic)
+    return 0
+
+
+@cython.no_gc
+@cython.freelist(512)
+cdef class Delivery:
+    # Follows the record to the batch where it is now.
+    cdef int settle(self) except -1:
+        while self.batch.moved is not None:
+            self.batch, self.index = self.batch.moved[self.index]
+        return 0
+
+    @property
+    def topic(self):
+        return self.batch.topic
+
+    @property
+    def partition(self):
+        self.settle()
+        return self.batch.partition
+
+    @property
+    def done(self):
+        self.settle()
+        return self.batch.done
+
+    @property
+    def offset(self):
+        self.settle()
+        return self.batch.base_offset + self.index if self.batch.base_offset >= 0 else -1
+
+    @property
+    def error(self):
+        self.settle()
+        return self.batch.error
+
+    def __repr__(self):
+        self.settle()
+        state = ("waiting" if not self.batch.done else f"failed: {self.batch.error}"
+                 if self.batch.error is not None else f"offset {self.offset}")
+        return f"<Delivery {self.batch.topic}-{self.batch.partition} {state}>"
+
+    def add_done_callback(self, callback):
+        self.settle()
+        cdef ProducerBatch batch = self.batch
+        if batch.done:
+            callback(self)
+        elif batch.callbacks is None:
+            batch.callbacks = [(self.index, callback)]
+        else:
+            batch.callbacks.append((self.index, callback))
+
+    @staticmethod
+    def of(ProducerBatch batch, int32_t index):
+        return delivery_of(batch, index)
+
+    @property
+    def batch_of(self):
+        return self.batch
+
+    def outcome(self):
+        self.settle()
+        if self.batch.error is not None:
+            raise self.batch.error
+        return self.offset
+
+    def result(self, timeout=None):
+        self.wait(timeout)
+        return self.outcome()
+
+    def wait(self, timeout=None):
+        self.settle()
+        while not self.batch.done:
+            owner = self.batch.owner
+            if owner.loop_thread == get_ident():
+                raise RuntimeError("result() would wait for its own thread: await the delivery, "
+                                   "or look at it once it is done")
+            owner.hurry(self.batch.queue)
+            lock = allocate_lock()
+            lock.acquire()
+            self.batch.add_waiter(lock.release)
+            if not lock.acquire(timeout=-1 if timeout is None else timeout):
+                raise TimeoutError(f"the record is not delivered after {timeout} s")
+            self.settle()
+
+    def __await__(self):
+        return self._settled().__await__()
+
+    async def _settled(self):
+        from asyncio import get_running_loop
+        self.settle()
+        while not self.batch.done:
+            loop = get_running_loop()
+            future = loop.create_future()
+            self.batch.add_waiter(Waker(loop, future))
+            await future
+            self.settle()
+        return self.outcome()
+
+
+# Ends an asyncio wait from whichever thread.
+cdef class Waker:
+    cdef object loop
+    cdef object future
+    cdef object thread
+
+    def __init__(self, loop, future):
+        self.loop = loop
+        self.future = future
+        self.thread = get_ident()
+
+    def __call__(self):
+        if self.thread == get_ident():
+            self.end()
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.end)
+
+    def end(self):
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+cdef Delivery delivery_of(ProducerBatch batch, int32_t index):
+    cdef Delivery delivery = Delivery.__new__(Delivery)
+    delivery.batch = batch
+    delivery.index = index
+    return delivery

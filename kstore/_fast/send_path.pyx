@@ -1,0 +1,173 @@
+# What a producer's users call for each record: from the call's arguments to the open batch without
+# a Python frame between. A record that can't be taken at once goes to a method of the subclass.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy
+
+from kstore._fast.accumulator cimport OBSTACLE_GATE, OBSTACLE_TOPIC, RecordParts, TopicQueues
+from kstore._fast.accumulator cimport Accumulator
+from kstore._fast.producer_batch cimport Delivery, ProducerBatch
+
+from time import time_ns
+
+
+cdef class SendPath:
+    def attach(self, Accumulator accumulator, bint plain):
+        self.accumulator = accumulator
+        self.plain = plain
+
+    def send(self, topic, value=None, key=None, partition=None, timestamp=None, headers=None, *,
+             offset=None, on_delivery=None):
+        cdef Delivery delivery
+        if self.plain and type(topic) is str:
+            delivery = self.accumulator.append(
+                topic, value, key, partition, timestamp, headers, offset, on_delivery)
+            if delivery is not None:
+                return delivery
+        return self._send_slowly(
+            topic, value, key, partition, timestamp, headers, offset, on_delivery)
+
+    def append(self, str topic, value, key, partition, timestamp, headers, offset, on_delivery):
+        """The short way alone; None: `accumulator.obstacle` says why not."""
+        return self.accumulator.append(
+            topic, value, key, partition, timestamp, headers, offset, on_delivery)
+
+    def append_many(self, str topic, list values, list keys, int32_t partition, timestamp,
+                    Py_ssize_t start, int64_t mark, list touched):
+        """Append from values[start] on; returns the index of the first that was not taken."""
+        cdef Accumulator accumulator = self.accumulator
+        cdef TopicQueues queues = open_topic(accumulator, topic)
+        cdef Py_ssize_t i
+        cdef RecordParts parts
+        cdef int64_t moment
+        cdef ProducerBatch batch
+        if queues is None:
+            return start
+        check_partition(queues, partition)
+        moment = time_ns() // 1000000 if timestamp is None else timestamp
+        parts.headers = parts.key = NULL
+        parts.headers_size = parts.header_count = 0
+        parts.key_size = -1
+        parts.pinned = partition >= 0
+        for i in range(start, len(values)):
+            value = <object>PyList_GET_ITEM(values, i)
+            key = None if keys is None else <object>PyList_GET_ITEM(keys, i)
+            if accumulator.chooser is not None or not (
+                    PyBytes_CheckExact(value) and (key is None or PyBytes_CheckExact(key))):
+                made = accumulator.append(
+                    topic, value, key, partition if partition >= 0 else None, moment, None, None,
+                    None)
+                if made is None:
+                    return i
+                batch = (<Delivery>made).batch
+            else:
+                parts.value = <const uint8_t*>PyBytes_AS_STRING(value)
+                parts.value_size = PyBytes_GET_SIZE(value)
+                if key is None:
+                    parts.key_size = -1
+                else:
+                    parts.key = <const uint8_t*>PyBytes_AS_STRING(key)
+                    parts.key_size = PyBytes_GET_SIZE(key)
+                batch = accumulator.put(queues, partition, &parts, moment, -1)
+                if batch is None:
+                    return i
+            if batch.mark != mark:
+                batch.mark = mark
+                touched.append(batch)
+        return len(values)
+
+    def append_columns(self, str topic, Py_ssize_t count, tuple values, tuple keys,
+                       uintptr_t timestamps, int32_t partition, Py_ssize_t start, int64_t mark,
+                       list touched):
+        """As append_many, from Arrow's memory.
+
+        A column is (address of validity bits or 0, address of offsets, their width in bytes, address
+        of data, index of the first row); keys may be None. timestamps: int64 per row, or 0.
+        """
+        cdef Accumulator accumulator = self.accumulator
+        cdef TopicQueues queues = open_topic(accumulator, topic)
+        cdef RecordParts parts
+        cdef Column value_column, key_column
+        cdef bint keyed = keys is not None
+        cdef int64_t moment
+        cdef Py_ssize_t i
+        cdef ProducerBatch batch
+        if queues is None:
+            return start
+        check_partition(queues, partition)
+        read_column(values, &value_column)
+        if keyed:
+            read_column(keys, &key_column)
+        moment = time_ns() // 1000000
+        parts.headers = parts.key = NULL
+        parts.headers_size = parts.header_count = 0
+        parts.key_size = -1
+        parts.pinned = partition >= 0
+        for i in range(start, count):
+            parts.value_size = cell(&value_column, i, &parts.value)
+            if keyed:
+                parts.key_size = cell(&key_column, i, &parts.key)
+            if timestamps:
+                memcpy(&moment, <const uint8_t*>timestamps + 8 * i, 8)
+            batch = accumulator.put(queues, partition, &parts, moment, -1)
+            if batch is None:
+                return i
+            if batch.mark != mark:
+                batch.mark = mark
+                touched.append(batch)
+        return count
+
+
+cdef struct Column:
+    const uint8_t* validity
+    const uint8_t* offsets
+    int width
+    const uint8_t* data
+    Py_ssize_t first
+
+
+cdef int read_column(tuple given, Column* column) except -1:
+    column.validity = <const uint8_t*><uintptr_t>given[0]
+    column.offsets = <const uint8_t*><uintptr_t>given[1]
+    column.width = given[2]
+    column.data = <const uint8_t*><uintptr_t>given[3]
+    column.first = given[4]
+    return 0
+
+
+# A row's bytes and their size; -1: null.
+cdef inline Py_ssize_t cell(const Column* column, Py_ssize_t row, const uint8_t** data) noexcept:
+    cdef int32_t[2] narrow
+    cdef int64_t[2] wide
+    row += column.first
+    if column.validity != NULL and not (column.validity[row >> 3] >> (row & 7)) & 1:
+        data[0] = NULL
+        return -1
+    if column.width == 4:
+        memcpy(narrow, column.offsets + 4 * row, 8)
+        data[0] = column.data + narrow[0]
+        return narrow[1] - narrow[0]
+    memcpy(wide, column.offsets + 8 * row, 16)
+    data[0] = column.data + wide[0]
+    return wide[1] - wide[0]
+
+
+cdef TopicQueues open_topic(Accumulator accumulator, str topic):
+    cdef TopicQueues queues = accumulator.topics.get(topic)
+    if accumulator.gate is not None:
+        accumulator.obstacle = OBSTACLE_GATE
+        return None
+    if queues is None or queues.count == 0:
+        accumulator.obstacle = OBSTACLE_TOPIC
+        return None
+    return queues
+
+
+cdef int check_partition(TopicQueues queues, int32_t partition) except -1:
+    from kstore.errors import UnknownTopicOrPartitionError
+    if partition >= queues.count:
+        raise UnknownTopicOrPartitionError(
+            f"topic {queues.name!r} has partitions 0 to {queues.count - 1}, not {partition}")
+    return 0
