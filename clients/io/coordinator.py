@@ -182,7 +182,7 @@ class GroupCoordinatorClient:
         """The last automatic commit, then leave. What fails here is logged, not raised."""
         patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         if not self._subscription.uses_group:
-            await self._commit_consumed(patience_ms)
+            await self._commit_consumed(self._subscription.consumed(), patience_ms)
         else:
             await self.leave(patience_ms)
         self._is_closed = True
@@ -334,9 +334,9 @@ class GroupCoordinatorClient:
         gone = change.revoked | change.lost
         subscription.begin_revoking(gone)
         if gone or change.commit:
-            await handover.safe_point()
-        if change.commit:
-            await self._commit_consumed(min(self._max_poll_ms, self._timeout_ms))
+            consumed = await handover.safe_point()
+            if change.commit:
+                await self._commit_consumed(consumed, min(self._max_poll_ms, self._timeout_ms))
         await handover.revoked(change.revoked)
         await handover.lost(change.lost)
         if self._gates is not None:
@@ -367,12 +367,14 @@ class GroupCoordinatorClient:
         finally:
             self._auto.end(self._now(), retry=retry)
 
-    async def _commit_consumed(self, timeout_ms: float) -> None:
+    async def _commit_consumed(
+        self, consumed: Mapping[TopicPartition, Position], timeout_ms: float
+    ) -> None:
         """The automatic commit before partitions go."""
         if self._auto is None:
             return
         try:
-            await self.offsets.commit(_commits(self._subscription.consumed()), timeout_ms)
+            await self.offsets.commit(_commits(consumed), timeout_ms)
         except KafkaError as error:
             _log.warning("automatic commit failed, records may come again: %s", error)
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Self
 
 from kstore.clients.core.subscription import Position, SubscriptionPattern, SubscriptionState
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.coordinator import GroupCoordinatorClient
 from kstore.config.client_configs import client_settings
+from kstore.errors import KafkaError
 from kstore.types import TopicPartition
 
 FAST = {
@@ -103,7 +104,7 @@ class Poller:
                 self.group.on_poll(int(time.monotonic() * 1000))
                 try:
                     self.group.raise_error()
-                except Exception as error:
+                except (KafkaError, ValueError) as error:
                     self.errors.append(error)
             else:
                 self._safe.clear()
@@ -111,9 +112,10 @@ class Poller:
 
     # The hand-over.
 
-    async def safe_point(self) -> None:
+    async def safe_point(self) -> Mapping[TopicPartition, Position]:
         """See Handover."""
         await self._safe.wait()
+        return self.subscription.consumed()
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """See Handover."""
