@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
 from kstore.broker.api.forwarding import carried_out
+from kstore.broker.coordination.store import StoreError
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
 from kstore.protocol.cluster_control import (
     AlterPartitionRequest,
@@ -45,7 +46,10 @@ async def handle_leader_and_isr(
     broker: Broker, request: LeaderAndIsrRequest, ctx: RequestContext
 ) -> LeaderAndIsrResponse:
     """Lead and follow as the controller says."""
-    return await broker.replica_manager.leader_and_isr(request)
+    try:
+        return await broker.replica_manager.leader_and_isr(request)
+    except StoreError as problem:
+        return LeaderAndIsrResponse(error_code=_not_yet(broker, problem))
 
 
 async def handle_stop_replica(
@@ -59,7 +63,16 @@ async def handle_update_metadata(
     broker: Broker, request: UpdateMetadataRequest, ctx: RequestContext
 ) -> UpdateMetadataResponse:
     """Know what the controller knows."""
-    return await broker.replica_manager.update_metadata(request)
+    try:
+        return await broker.replica_manager.update_metadata(request)
+    except StoreError as problem:
+        return UpdateMetadataResponse(error_code=_not_yet(broker, problem))
+
+
+def _not_yet(broker: Broker, problem: StoreError) -> int:
+    """The controller says it again; carried out twice it does the same."""
+    broker.report(f"what the controller says can't be done yet: {problem}")
+    return ErrorCode.REQUEST_TIMED_OUT
 
 
 def _controller(broker: Broker) -> Any:

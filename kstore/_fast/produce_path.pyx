@@ -282,9 +282,16 @@ cdef class ProducePath:
             offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
             error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
             if entry is not None:
-                error = check_count(entry, known_count)
-                if error == NONE and 0 <= index < len(entry.partitions):
+                if 0 <= index < len(entry.partitions):
                     partition = <Partition>entry.partitions[index]
+                error = check_count(entry, known_count)
+                if error == INVALID_PARTITION_COUNT and partition is not None:
+                    # A refusal says that the batch is not in the log: who distributes its records
+                    # anew would double them otherwise. Only the leader knows.
+                    if not partition.online:
+                        error = NOT_LEADER_OR_FOLLOWER
+                    elif is_appended(partition, records):
+                        error = NONE
                 if error == NONE and partition is None:
                     error = UNKNOWN_TOPIC_OR_PARTITION
             if error == NONE and (acks < -1 or acks > 1):
@@ -382,6 +389,17 @@ cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
     if count < 0:
         count = len(entry.partitions)
     return NONE if known_count == count else INVALID_PARTITION_COUNT
+
+
+cdef bint is_appended(Partition partition, WireBytes records) except -1:
+    """Whether the log has the batch already, by its producer's sequence numbers."""
+    cdef BatchInfo info
+    cdef ProducerEntry entry
+    if records.size <= 0 or read_batch_header(
+            records.data, records.data + records.size, &info) != BATCH_OK:
+        return False
+    entry = partition.core.producers.entries.get(info.producer_id)
+    return entry is not None and entry.find_duplicate(&info) != NULL
 
 
 cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoch) except -1:

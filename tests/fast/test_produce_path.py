@@ -294,6 +294,32 @@ def test_tagged_fields_that_nobody_knows_are_skipped(plane: Plane) -> None:
     assert only(response).error_code == ErrorCode.NONE
 
 
+def test_what_was_appended_under_an_earlier_partition_count_stays_acknowledged(
+    plane: Plane,
+) -> None:
+    """KIP-253: a retry whose first answer was lost is a duplicate. Refused, its records would be
+    distributed anew, and be there twice. Who does not lead can't know, and refuses nothing.
+    """
+    entry = plane.add_topic("u", UUID(int=7), 2)
+    partition = entry.partitions[0]
+    client = plane.client()
+
+    def produce(sequence: int, count: int) -> tuple[int, int]:
+        records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
+        parts = [PartitionProduceData(index=0, records=records)]
+        row = TopicProduceData(name="u", partition_data=parts, partition_count=count)
+        answer = only(client.call(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=[row])))
+        return answer.error_code, answer.base_offset
+
+    assert produce(0, 2) == (0, 0)
+    entry.partition_count = 3
+    assert produce(0, 2) == (0, 0)
+    assert produce(1, 2) == (ErrorCode.INVALID_PARTITION_COUNT, -1)
+    assert produce(1, 3) == (0, 1)
+    partition.online, partition.leader_id = False, 9
+    assert produce(2, 2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
 def test_known_partition_count(plane: Plane) -> None:
     """KIP-253, per topic of the request."""
     plane.add_topic("u", UUID(int=7), 1)

@@ -39,7 +39,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
     parser.add_argument(
-        "--workloads", default="produce,read,copy,group,topics", help="what clients do"
+        "--workloads",
+        default="",
+        help="what clients do: produce, read, copy, group, topics, classic, streams, expand, "
+        "recreate (default: the first two, and three others by the seed)",
     )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")
@@ -66,7 +69,7 @@ def main(arguments: list[str]) -> int:
         faults=kinds,
         seconds=options.seconds,
         flush=options.flush,
-        workloads=tuple(options.workloads.split(",")),
+        workloads=tuple(options.workloads.split(",")) if options.workloads else (),
     )
     seeds = range(options.seed, options.seed + options.seeds)
     failed = told = 0

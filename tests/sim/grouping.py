@@ -1,10 +1,10 @@
-"""Simulated members of a consumer group (KIP-848): they join, own, commit, leave, and give up what
-they own when they have not been heard for a session.
+"""Simulated members of groups of each protocol: consumer (KIP-848), classic, streams (KIP-1071).
+They join, own, leave, and give up what they own when they have not been heard for a session.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 from typing import Any
 
 from kstore.errors import ErrorCode
@@ -12,176 +12,270 @@ from kstore.protocol.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
+from kstore.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTopology,
+)
 from tests.sim.client import Client, UnansweredError
-from tests.sim.committing import commit, committed_offset
 from tests.sim.history import History, Place
-from tests.sim.reading import fetch, rows_of
+from tests.sim.owning import SESSION_S, WAITS, Owner
 
-__all__ = ["Member"]
+__all__ = ["ClassicMember", "ConsumerMember", "StreamsMember"]
 
-SESSION_S = 3.0
-HEARTBEAT_S = 0.4
-WAITS = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
+REBALANCE_S = 10.0
+ANSWER_S = 2.0
+SUBTOPOLOGY = "0"
+PROTOCOL_TYPE, PROTOCOL = "simulated", "round robin"
 
 
-class Member:
-    """One member of one group on one topic."""
+class ConsumerMember(Owner):
+    """A member of the consumer protocol, which is assigned in the broker."""
 
     def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
-        self.client = client
-        self.history = history
-        self.group = group
-        self.topic = topic
-        self.stopping = False
-        self.member_id = client.name
-        self._epoch = 0
-        self._owned: dict[Place, int] = {}
-        """Each with the offset to go on from; -1 until that is known."""
-        self._assigned: set[Place] = set()
-        self._deadline: asyncio.TimerHandle | None = None
+        super().__init__(client, history, group, topic)
         self._told = False
 
-    async def run(self) -> None:
-        """Be a member until told to stop; leave now and then."""
-        consuming = self.client.spawn(self._consume())
-        while not self.stopping:
-            await self._heartbeat()
-            await asyncio.sleep(HEARTBEAT_S)
-            if self._epoch > 0 and self.client.random.random() < 0.02:
-                await self._leave()
-                await self.client.pause(0.1, 2.0)
-        await self._leave()
-        consuming.cancel()
-
-    # ---- membership ----
-
-    async def _heartbeat(self) -> None:
+    async def heartbeat(self) -> None:
+        """See Owner."""
         node = await self.client.coordinator(self.group, transactional=False)
-        joining = self._epoch == 0
+        joining = self.epoch == 0
         full = joining or not self._told
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self.member_id,
-            member_epoch=self._epoch,
-            rebalance_timeout_ms=10_000 if full else -1,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=int(REBALANCE_S * 1000) if full else -1,
             subscribed_topic_names=[self.topic] if full else None,
             topic_partitions=self._owned_rows() if not joining else [],
         )
         sent_at = self.client.world.loop.time()
-        epoch = self._epoch
+        epoch = self.epoch
         try:
-            answer = await self.client.ask(node, request, timeout_s=2.0)
+            answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
         except UnansweredError:
             self._told = False
             return
-        if epoch != self._epoch:
+        if epoch != self.epoch:
             return  # given up meanwhile
         if answer.error_code == ErrorCode.NONE:
             self._told = True
-            self._epoch = answer.member_epoch
-            self._keep_until(sent_at + SESSION_S)
+            self.epoch = answer.member_epoch
+            self.keep_until(sent_at + SESSION_S)
             if answer.assignment is not None:
                 self._take(answer.assignment)
         elif answer.error_code not in WAITS:
-            self._give_up()
+            self.give_up()
 
     def _owned_rows(self) -> list[Any]:
-        if not self._owned:
+        if not self.owned:
             return []
         return [
             ConsumerGroupHeartbeatRequestTopicPartitions(
                 topic_id=self.client.topic_ids[self.topic],
-                partitions=sorted(place.partition for place in self._owned),
+                partitions=sorted(place.partition for place in self.owned),
             )
         ]
 
     def _take(self, assignment: Any) -> None:
-        places = {
-            Place(self.topic, index)
-            for row in assignment.topic_partitions
-            for index in row.partitions
-        }
         for row in assignment.topic_partitions:
             self.client.topic_ids[self.topic] = row.topic_id
-        for place in [each for each in self._owned if each not in places]:
-            self._disown(place)
-        for place in sorted(places - set(self._owned)):
-            self.history.owns(self.group, place, f"{self.client.name}")
-            self._owned[place] = -1
+        self.own(
+            {
+                Place(self.topic, index)
+                for row in assignment.topic_partitions
+                for index in row.partitions
+            }
+        )
 
-    def _disown(self, place: Place) -> None:
-        del self._owned[place]
-        self.history.disowns(self.group, place, self.client.name)
-
-    def _keep_until(self, when: float) -> None:
-        """Give everything up then, unless another heartbeat is answered before."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self.client.world.loop.call_at(when, self._give_up)
-
-    def _give_up(self) -> None:
-        for place in list(self._owned):
-            self._disown(place)
-        self._epoch = 0
+    def give_up(self) -> None:
+        """See Owner."""
+        super().give_up()
         self._told = False
 
-    async def _leave(self) -> None:
-        epoch, self._epoch = self._epoch, 0
-        if epoch <= 0:
-            return
-        self._give_up()
+    async def tell_leaving(self, epoch: int) -> None:
+        """See Owner."""
         node = await self.client.coordinator(self.group, transactional=False)
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group, member_id=self.member_id, member_epoch=-1
         )
+        await self.client.ask(node, request)
+
+
+class ClassicMember(Owner):
+    """A member of the classic protocol; it gives up everything at each rebalance, and whoever leads
+    assigns round robin.
+    """
+
+    def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
+        super().__init__(client, history, group, topic)
+        self.member_id = ""
+        self._partitions = 0
+
+    async def heartbeat(self) -> None:
+        """See Owner."""
+        node = await self.client.coordinator(self.group, transactional=False)
         try:
-            await self.client.ask(node, request)
+            if self.epoch <= 0:
+                await self._join(node)
+                return
+            sent_at, epoch = self.client.world.loop.time(), self.epoch
+            request = HeartbeatRequest(
+                group_id=self.group, generation_id=epoch, member_id=self.member_id
+            )
+            answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
         except UnansweredError:
             return
+        if epoch != self.epoch:
+            return  # given up meanwhile
+        if answer.error_code == ErrorCode.NONE:
+            self.keep_until(sent_at + SESSION_S)
+        elif answer.error_code not in WAITS:
+            self._forget(answer.error_code)
 
-    # ---- work ----
-
-    async def _consume(self) -> None:
-        while True:
-            await self.client.pause(0.02, 0.2)
-            for place in list(self._owned):
-                await self._consume_some(place)
-
-    async def _consume_some(self, place: Place) -> None:
-        client, epoch = self.client, self._epoch
-        if self._owned.get(place, 0) < 0:
-            low = self.history.least_commit(self.group, place)
-            offset = await committed_offset(client, self.group, place)
-            self.history.found_commit(self.group, place, offset, low)
-            offset = max(offset, 0)
-            if self._owned.get(place, 0) < 0:
-                self._owned[place] = offset
-        if place not in self._owned or epoch != self._epoch:
+    async def _join(self, node: int) -> None:
+        client, loop = self.client, self.client.world.loop
+        if not self._partitions:
+            await client.leader(self.topic, 0)
+            self._partitions = len([key for key in client.leaders if key[0] == self.topic])
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=int(SESSION_S * 1000),
+            rebalance_timeout_ms=int(REBALANCE_S * 1000),
+            member_id=self.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"")],
+        )
+        joined = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
             return
-        offset = self._owned[place]
+        if joined.error_code != ErrorCode.NONE:
+            self._forget(joined.error_code)
+            return
+        self.member_id = joined.member_id
+        assigned = []
+        if joined.leader == self.member_id:
+            assigned = self._assign([each.member_id for each in joined.members])
+        sent_at = loop.time()
+        synced = await client.ask(
+            node,
+            SyncGroupRequest(
+                group_id=self.group,
+                generation_id=joined.generation_id,
+                member_id=self.member_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=PROTOCOL,
+                assignments=assigned,
+            ),
+            timeout_s=REBALANCE_S + ANSWER_S,
+        )
+        if synced.error_code != ErrorCode.NONE:
+            self._forget(synced.error_code)
+            return
+        if sent_at + SESSION_S <= loop.time():
+            return  # it may be out of the group again
+        self.epoch = joined.generation_id
+        self.keep_until(sent_at + SESSION_S)
+        self.own({Place(self.topic, index) for index in json.loads(synced.assignment or b"[]")})
+
+    def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
+        return [
+            SyncGroupRequestAssignment(
+                member_id=member,
+                assignment=json.dumps([*range(turn, self._partitions, len(members))]).encode(),
+            )
+            for turn, member in enumerate(sorted(members))
+        ]
+
+    def _forget(self, code: int) -> None:
+        """Own nothing, and join again, as whoever it may still be."""
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.member_id = ""
+        self.give_up()
+
+    async def tell_leaving(self, epoch: int) -> None:
+        """See Owner."""
+        member_id, self.member_id = self.member_id, ""
+        node = await self.client.coordinator(self.group, transactional=False)
+        request = LeaveGroupRequest(
+            group_id=self.group, members=[MemberIdentity(member_id=member_id)]
+        )
+        await self.client.ask(node, request)
+
+
+class StreamsMember(Owner):
+    """A member of the streams protocol; its tasks read the partitions of one topic."""
+
+    def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
+        super().__init__(client, history, group, topic)
+        self._told = False
+
+    async def heartbeat(self) -> None:
+        """See Owner."""
+        node = await self.client.coordinator(self.group, transactional=False)
+        joining = self.epoch == 0
+        full = joining or not self._told
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=int(REBALANCE_S * 1000) if full else -1,
+            topology=self._topology() if joining else None,
+            active_tasks=self._tasks() if not joining else [],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id=self.member_id if full else None,
+        )
+        sent_at, epoch = self.client.world.loop.time(), self.epoch
         try:
-            answer = await fetch(client, place, offset, isolation=0, wait_ms=50)
+            answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
         except UnansweredError:
+            self._told = False
             return
-        if answer.error_code != ErrorCode.NONE:
-            return
-        rows, next_offset = rows_of(answer, offset)
-        for row in rows:
-            self.history.was_read(place, row.offset, row.value)
-        if place not in self._owned or epoch != self._epoch or next_offset == offset:
-            return
-        self._owned[place] = next_offset
-        node = await client.coordinator(self.group, transactional=False)
-        if place not in self._owned or epoch != self._epoch:
-            return
-        self.history.commit_sent(self.group, place, next_offset)
-        try:
-            code = await commit(client, node, self.group, self.member_id, epoch, place, next_offset)
-        except UnansweredError:
-            return
-        if code == ErrorCode.NONE:
-            self.history.committed(self.group, place, next_offset)
+        if epoch != self.epoch:
+            return  # given up meanwhile
+        if answer.error_code == ErrorCode.NONE:
+            self._told = True
+            self.epoch = answer.member_epoch
+            self.keep_until(sent_at + SESSION_S)
+            if answer.active_tasks is not None:
+                tasks = [index for row in answer.active_tasks for index in row.partitions]
+                self.own({Place(self.topic, index) for index in tasks})
+        elif answer.error_code not in WAITS:
+            self.give_up()
+
+    def _topology(self) -> StreamsGroupHeartbeatRequestTopology:
+        reading = StreamsGroupHeartbeatRequestSubtopology(
+            subtopology_id=SUBTOPOLOGY, source_topics=[self.topic]
+        )
+        return StreamsGroupHeartbeatRequestTopology(epoch=0, subtopologies=[reading])
+
+    def _tasks(self) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+        indexes = sorted(place.partition for place in self.owned)
+        if not indexes:
+            return []
+        return [StreamsGroupHeartbeatRequestTaskIds(subtopology_id=SUBTOPOLOGY, partitions=indexes)]
+
+    def give_up(self) -> None:
+        """See Owner."""
+        super().give_up()
+        self._told = False
+
+    async def tell_leaving(self, epoch: int) -> None:
+        """See Owner."""
+        node = await self.client.coordinator(self.group, transactional=False)
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self.group, member_id=self.member_id, member_epoch=-1
+        )
+        await self.client.ask(node, request)

@@ -7,11 +7,15 @@ violation as a sentence; `Violation` names its rule.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 MOST_OF_A_RULE = 4
+KEYED, STAMPED = b"key:", b"topic:"
+"""What values begin with of which more is known: "key:NAME:NUMBER", numbers from 0 without a gap,
+and "topic:ID:...", the id of the topic that was written to.
+"""
 __all__ = ["RULES", "History", "Place", "Row", "Violation"]
 
 RULES = {
@@ -23,6 +27,8 @@ RULES = {
     "duplicate": "an idempotent producer's record is in the log once, in the order sent",
     "atomic": "of a transaction all records are visible, or none",
     "exactly_once": "each input of a transactional copy is in its output once",
+    "key_order": "a group reads each key's records in the order written, while the topic grows",
+    "recreated": "a recreated topic is never taken for the one before it",
     "one_owner": "a partition has one owner in a group at a time",
     "commits": "an acknowledged commit of a group's offset is not lost",
     "topics": "what was answered about a topic holds, on every broker",
@@ -73,6 +79,8 @@ class History:
         self._outputs: dict[bytes, int] = defaultdict(int)
         self._owners: dict[tuple[str, Place], str] = {}
         self._commits: dict[tuple[str, Place], tuple[int, int]] = {}
+        self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
+        self._epochs: dict[tuple[Place, int], bytes] = {}
 
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
@@ -99,6 +107,31 @@ class History:
         """A consumer was given a record."""
         self.counts["read"] += 1
         self._saw(place, offset, value, "read")
+
+    def was_processed(self, group: str, values: Iterable[bytes]) -> None:
+        """A member of a group has read records of a partition that it owns; it may do so again."""
+        for value in values:
+            if value.startswith(KEYED):
+                _, key, number = value.split(b":")
+                last = self._processed[group, key]
+                if int(number) > last + 1:
+                    self.break_rule(
+                        "key_order", f"{group} reads {value!r} and has read {key!r} up to {last}"
+                    )
+                self._processed[group, key] = max(last, int(number))
+
+    def belongs(self, place: Place, topic_id: bytes, value: bytes, where: str) -> None:
+        """A record was found where the topic of that id is meant."""
+        if value.startswith(STAMPED) and value.split(b":")[1] != topic_id:
+            self.break_rule("recreated", f"{value!r} is in {place} of topic {topic_id!r}, {where}")
+
+    def has_epoch(self, place: Place, partition_epoch: int, topic_id: bytes) -> None:
+        """A broker says that this is the partition's epoch in the topic of that id (KIP-232)."""
+        known = self._epochs.setdefault((place, partition_epoch), topic_id)
+        if known != topic_id:
+            self.break_rule(
+                "recreated", f"epoch {partition_epoch} of {place} is {known!r}'s and {topic_id!r}'s"
+            )
 
     def _saw(self, place: Place, offset: int, value: bytes, how: str) -> None:
         known = self._seen[place].setdefault(offset, value)
@@ -215,6 +248,21 @@ class History:
                 self.break_rule(
                     "duplicate", f"{place}: records of {producer} are not in the order sent"
                 )
+
+    def check_keys(self, written: list[bytes], ends: Mapping[str, int]) -> None:
+        """A growing topic at the end: each key's records, up to the number that was acknowledged,
+        once each in all partitions together.
+        """
+        found: dict[bytes, int] = defaultdict(int)
+        for value in written:
+            found[value] += 1
+            if found[value] > 1:
+                self.break_rule("duplicate", f"{value!r} is in the growing topic twice")
+        for key, end in ends.items():
+            for number in range(end):
+                value = b"%s%s:%d" % (KEYED, key.encode(), number)
+                if value not in found:
+                    self.break_rule("acknowledged", f"{value!r} is not in the growing topic")
 
     def check_replicas(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
         """Batches below the high watermarks of a partition's replicas: (base offset, bytes)."""

@@ -5,17 +5,22 @@ A checker that does not notice its bug is worth nothing; test_mutations.py runs 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import kstore.broker.runtime.controller_store as controller_store
 import kstore.broker.runtime.group_commit as group_commit
 import kstore.broker.runtime.image_updates as image_updates
 import kstore.broker.runtime.markers as markers
 import kstore.broker.runtime.shards as shards
+import kstore.broker.state.classic_step as classic_step
 import kstore.broker.state.consumer_reconcile as consumer_reconcile
 import kstore.broker.state.controller_events as controller_events
 import kstore.broker.state.election as election
 import kstore.broker.state.group_shard as group_shard
 import kstore.broker.state.offsets as offsets
+import kstore.broker.state.ordered_expansion as ordered_expansion
+import kstore.broker.state.streams_reconcile as streams_reconcile
 import kstore.log.log_dir as log_dir
 import kstore.log.recovery as recovery
 from kstore.broker.runtime.cluster_topics import ClusterTopics
@@ -149,6 +154,39 @@ def _two_owners(put: Put) -> None:
     put(group_shard.GroupShard, "_check", lambda self: None)
 
 
+def _impatient_join(put: Put) -> None:
+    put(classic_step.Step, "wait_for_joins", classic_step.Step.complete_join)
+    put(group_shard.GroupShard, "_check", lambda self: None)
+
+
+def _two_tasks(put: Put) -> None:
+    difference = streams_reconcile._difference
+
+    ownerless = SimpleNamespace(active_owners={}, standby_owners={}, warmup_owners={})
+
+    def greedy(group: Any, *given: Any) -> Any:
+        return difference(ownerless, *given)  # type: ignore[arg-type]
+
+    put(streams_reconcile, "_difference", greedy)
+    put(group_shard.GroupShard, "_check", lambda self: None)
+
+
+def _open_gates(put: Put) -> None:
+    def all_of_them(shard: Any, group_id: str, image: Any, topic: Any) -> int:
+        return len(topic.partitions)
+
+    put(ordered_expansion, "open_count", all_of_them)
+
+
+def _epochs_again(put: Put) -> None:
+    numbered = controller_store._numbered
+
+    def by_place(topic: Any, first: int, first_epoch: int, *given: Any) -> Any:
+        return numbered(topic, first, first, *given)
+
+    put(controller_store, "_numbered", by_place)
+
+
 def _lost_commits(put: Put) -> None:
     replay = shards.GroupPartition._replay
 
@@ -231,6 +269,24 @@ MUTATIONS: dict[str, Mutation] = {
     "two-owners": Mutation(
         _two_owners, "one_owner", "--faults reset --workloads produce,group",
         "a partition is given away before its owner has let it go",
+    ),
+    "impatient-join": Mutation(
+        _impatient_join, "one_owner", "--faults reset --workloads produce,classic",
+        "a rebalance of the classic protocol does not wait for members to give up what they own",
+    ),
+    "two-tasks": Mutation(
+        _two_tasks, "one_owner", "--faults reset --workloads produce,streams",
+        "a task is given away before its owner has let it go",
+    ),
+    "open-gates": Mutation(
+        _open_gates, "key_order", "--brokers 3 --faults reset --workloads produce,expand",
+        "a group may read new partitions before what was written to the others until then",
+    ),
+    "epochs-again": Mutation(
+        _epochs_again,
+        "recreated",
+        "--brokers 3 --faults none --workloads produce,recreate",
+        "the partitions of a recreated topic have the partition epochs of those before them",
     ),
     "lost-commits": Mutation(
         _lost_commits, "commits", "--faults kill --workloads produce,group",

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
@@ -17,18 +17,31 @@ from tests.sim.churning import Administrator
 from tests.sim.client import Client, UnansweredError
 from tests.sim.committing import committed_offset
 from tests.sim.copying import SEPARATOR, TransactionalCopy
+from tests.sim.expanding import FIRST_COUNT, Grower, KeyedProducer
 from tests.sim.faults import FAULTS, Faults
-from tests.sim.grouping import Member
+from tests.sim.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.history import History, Place
+from tests.sim.owning import Owner
 from tests.sim.producing import IdempotentProducer
 from tests.sim.reading import Reader, local_batches, read_partition
+from tests.sim.recreating import Recreator, Visitor
 from tests.sim.world import World, new_world
 
 __all__ = ["Options", "Report", "simulate"]
 
-TOPIC, COPIES = "records", "copies"
-GROUP = "readers"
-WORKLOADS = ("produce", "read", "copy", "group", "topics")
+TOPIC, COPIES, ORDERED, PHOENIX = "records", "copies", "ordered", "phoenix"
+GROUPS: dict[str, type[Owner]] = {
+    "group": ConsumerMember,
+    "classic": ClassicMember,
+    "streams": StreamsMember,
+}
+"""The workloads that are groups of members on the topic; the group is called like its workload."""
+ORDERLY, VISITORS = "orderly", "visitors"
+ALWAYS = ("produce", "read")
+SOMETIMES = ("copy", "group", "topics", "classic", "streams", "expand", "recreate")
+WORKLOADS = ALWAYS + SOMETIMES
+AT_ONCE = 3
+"""How many of those that are not always there a seed has."""
 PEACE_S = 60.0
 """How long everything may take to be as it should be, once the faults are over."""
 WATCH_S = 0.01
@@ -40,7 +53,8 @@ class Options(NamedTuple):
     brokers: int = 1
     faults: tuple[str, ...] = tuple(FAULTS)
     seconds: float = 20.0
-    workloads: tuple[str, ...] = WORKLOADS
+    workloads: tuple[str, ...] = ()
+    """Empty: drawn from the seed."""
     partitions: int = 3
     producers: int = 2
     members: int = 3
@@ -88,11 +102,8 @@ class _Run:
         random = world.random
         flush = options.flush or random.choice(["always", "os", "interval"])
         kinds = [k for k in options.faults if flush == "always" or k != "power"]
-        if "group" in options.workloads and len(kinds) > 1:
-            # A coordinator that is deposed and can't reach the store answers heartbeats that need
-            # no record, and knows nothing of its successor: members of both own a partition.
-            kinds = [kind for kind in kinds if kind != "store"]
         self.may_lose = False
+        self.kinds = options.workloads or (*ALWAYS, *random.sample(SOMETIMES, AT_ONCE))
         self.settings = {
             "kstore.flush.policy": flush,
             "log.roll.ms": str(random.choice([1500, 10_000, 1 << 40])),
@@ -103,6 +114,12 @@ class _Run:
             "group.consumer.session.timeout.ms": "3000",
             "group.consumer.min.heartbeat.interval.ms": "100",
             "group.consumer.heartbeat.interval.ms": "400",
+            "group.min.session.timeout.ms": "1000",
+            "group.streams.min.session.timeout.ms": "1000",
+            "group.streams.session.timeout.ms": "3000",
+            "group.streams.min.heartbeat.interval.ms": "100",
+            "group.streams.heartbeat.interval.ms": "400",
+            "group.streams.initial.rebalance.delay.ms": "0",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "kstore.check.invariants": "true",
             "auto.create.topics.enable": "false",
@@ -111,7 +128,7 @@ class _Run:
             self.settings |= cluster_settings(world, options.brokers)
         for node_id in range(options.brokers):
             world.add_node(node_id, self.settings)
-        world.note(f"{options.brokers} brokers, flush {flush}")
+        world.note(f"{options.brokers} brokers, flush {flush}, {', '.join(self.kinds)}")
         self.faults = Faults(world, tuple(kinds), pause_s=(0.3, 3.0))
         self.work: list[tuple[Client, Any]] = []
         self.tasks: list[asyncio.Task[Any]] = []
@@ -153,10 +170,14 @@ class _Run:
         for work in self._workloads_of(TransactionalCopy):
             work.goal = await admin.spawn(self._end_of(admin, work.source))
         stages = (
+            (Grower, "partitions are added"),
+            (KeyedProducer, "producers of keys end"),
             (TransactionalCopy, "copies end"),
             (Reader, "readers end"),
-            (Member, "members end"),
+            (Owner, "members end"),
             (Administrator, "topics rest"),
+            (Recreator, "the topic is there"),
+            (Visitor, "visitors end"),
         )
         for kind, what in stages:
             if not await self._finish(kind, what):
@@ -164,6 +185,8 @@ class _Run:
         await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
         for work in self._workloads_of(Administrator):
             await work.check()
+        for work in self._workloads_of(Visitor)[:1]:
+            work.check()
 
     def _workloads_of(self, kind: type[Any]) -> list[Any]:
         return [work for _, work in self.work if isinstance(work, kind)]
@@ -196,18 +219,28 @@ class _Run:
         while not all(node.ready for node in self.world.nodes.values()):
             await asyncio.sleep(0.05)
         for name in (TOPIC, COPIES):
-            await self._make_topic(admin, name)
+            await self._make_topic(admin, name, self.options.partitions)
+        if "expand" in self.kinds:
+            ordered = {
+                "kstore.ordered.expansion": "true",
+                "kstore.partition.count.required": "true",
+            }
+            await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered)
 
-    async def _make_topic(self, admin: Client, name: str) -> None:
+    async def _make_topic(
+        self,
+        admin: Client,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         replicas = min(self.options.brokers, 3)
-        config = CreatableTopicConfig(
-            name="min.insync.replicas", value="2" if replicas > 1 else "1"
-        )
+        settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
         topic = CreatableTopic(
             name=name,
-            num_partitions=self.options.partitions,
+            num_partitions=partitions,
             replication_factor=replicas,
-            configs=[config],
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
         )
         while True:
             try:
@@ -222,30 +255,44 @@ class _Run:
             await admin.pause()
 
     def _make_workloads(self) -> None:
-        kinds, brokers = self.options.workloads, self.options.brokers
-        for number in range(self.options.producers if "produce" in kinds else 0):
-            client = Client(self.world, f"producer{number}", brokers)
-            for place in self.places:
-                producer = IdempotentProducer(
-                    client, self.history, place, 100_000, may_lose=self.may_lose
-                )
-                self.work.append((client, producer))
+        kinds = self.kinds
+        if "produce" in kinds:
+            for number in range(self.options.producers):
+                self._add(f"producer{number}", *map(self._producer, self.places))
         if "read" in kinds:
-            client = Client(self.world, "reader", brokers)
-            for place in self.places:
-                self.work.append((client, Reader(client, self.history, place, 0)))
+            self._add("reader", *(lambda c, h, p=p: Reader(c, h, p, 0) for p in self.places))
         if "copy" in kinds:
-            client = Client(self.world, "copier", brokers)
-            copy = TransactionalCopy(
-                client, self.history, self.places[0], COPIES, self.options.partitions
-            )
-            self.work.append((client, copy))
+            source, width = self.places[0], self.options.partitions
+            self._add("copier", lambda c, h: TransactionalCopy(c, h, source, COPIES, width))
+        replicas = min(self.options.brokers, 3)
         if "topics" in kinds:
-            client = Client(self.world, "churner", brokers)
-            self.work.append((client, Administrator(client, self.history, min(brokers, 3))))
-        for number in range(self.options.members if "group" in kinds else 0):
-            client = Client(self.world, f"member{number}", brokers)
-            self.work.append((client, Member(client, self.history, GROUP, TOPIC)))
+            self._add("churner", lambda c, h: Administrator(c, h, replicas))
+        for kind in GROUPS:
+            if kind in kinds:
+                self._add_members(kind, GROUPS[kind], TOPIC)
+        if "expand" in kinds:
+            self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED))
+            self._add("grower", lambda c, h: Grower(c, h, ORDERED))
+            self._add_members(ORDERLY, ConsumerMember, ORDERED)
+        if "recreate" in kinds:
+            self._add("recreator", lambda c, h: Recreator(c, h, PHOENIX, replicas))
+            for number in range(2):
+                self._add(f"visitor{number}", lambda c, h: Visitor(c, h, PHOENIX, VISITORS))
+
+    def _add(self, name: str, *makes: Callable[[Client, History], Any]) -> None:
+        """A client and what it does."""
+        client = Client(self.world, name, self.options.brokers)
+        self.work += [(client, make(client, self.history)) for make in makes]
+
+    def _producer(self, place: Place) -> Callable[[Client, History], IdempotentProducer]:
+        return lambda client, history: IdempotentProducer(
+            client, history, place, 100_000, may_lose=self.may_lose
+        )
+
+    def _add_members(self, group: str, kind: type[Owner], topic: str) -> None:
+        for number in range(self.options.members):
+            name = f"member{number}" if group == "group" else f"{group}{number}"
+            self._add(name, lambda c, h: kind(c, h, group, topic))
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""
@@ -266,7 +313,8 @@ class _Run:
         logs = {}
         visible = {}
         copies = [Place(COPIES, place.partition) for place in self.places]
-        for place in (*self.places, *copies):
+        ordered = await self._ordered_places(admin)
+        for place in (*self.places, *copies, *ordered):
             logs[place] = await read_partition(admin, place, committed=False)
         for place in copies:
             visible[place] = await read_partition(admin, place, committed=True)
@@ -277,17 +325,28 @@ class _Run:
                 [row.value for row in logs[copy.source] if row.offset < copy.goal],
                 [row.value.partition(SEPARATOR)[0] for each in visible.values() for row in each],
             )
-        if "group" in self.options.workloads:
-            for place in self.places:
-                low = self.history.least_commit(GROUP, place)
-                found = await committed_offset(admin, GROUP, place)
-                self.history.found_commit(GROUP, place, found, low)
-        for place in (*self.places, *copies):
+        for work in self._workloads_of(KeyedProducer):
+            written = [row.value for place in ordered for row in logs[place]]
+            self.history.check_keys(written, work.next)
+        checked = [(group, p) for group in GROUPS if group in self.kinds for p in self.places]
+        for group, place in checked + [(ORDERLY, place) for place in ordered]:
+            low = self.history.least_commit(group, place)
+            found = await committed_offset(admin, group, place)
+            self.history.found_commit(group, place, found, low)
+        for place in (*self.places, *copies, *ordered):
             replicas = {node.host: local_batches(node, place) for node in self.world.brokers()}
             self.history.check_replicas(place, replicas)
         sizes = Counter({f"{p.topic}-{p.partition}": len(rows) for p, rows in logs.items()})
         self.world.note(f"records {dict(sizes)}")
         self.history.counts["records"] = sum(sizes.values())
+
+    async def _ordered_places(self, admin: Client) -> list[Place]:
+        """The partitions that the growing topic has at the end, if it is there."""
+        if "expand" not in self.kinds:
+            return []
+        while not await admin.refresh(ORDERED):
+            await admin.pause()
+        return [Place(*key) for key in sorted(admin.leaders) if key[0] == ORDERED]
 
 
 def cluster_settings(world: World, brokers: int) -> dict[str, str]:

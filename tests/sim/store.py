@@ -20,6 +20,9 @@ from tests.sim.loop import Life, SimLoop, current_life
 
 __all__ = ["SimStore", "StoreServer"]
 
+UNHEARD = 0.9
+"""The share of a session's timeout after which a process that hears nothing gives it up."""
+
 
 class StoreServer:
     """All trees by their paths, and the sessions that are alive."""
@@ -27,8 +30,8 @@ class StoreServer:
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
         self.session_timeout_s = 2.0
-        self.unreachable: set[str] = set()
-        """Hosts whose way to the store is cut."""
+        self.unreachable: dict[str, object] = {}
+        """Hosts whose way to the store is cut, each with which cut it is."""
         self._roots: dict[str, MemoryStore] = {}
         self._sessions: list[SimStore] = []
 
@@ -64,20 +67,25 @@ class StoreServer:
         return len(mine)
 
     def cut_off(self, host: str) -> None:
-        """Let a host not reach the store; its sessions end when their time is over."""
-        self.unreachable.add(host)
-        self.loop.call_later(self.session_timeout_s, self._expire_if_still_cut, host)
+        """Let a host not reach the store; its sessions end when their time is over. A little before
+        that they are over for who holds them, as in zookeeper_store.py.
+        """
+        cut = self.unreachable[host] = object()
+        self.loop.call_later(self.session_timeout_s * UNHEARD, self._if_still_cut, host, cut, False)
+        self.loop.call_later(self.session_timeout_s, self._if_still_cut, host, cut, True)
 
     def heal(self) -> None:
         """Let everybody reach it."""
         self.unreachable.clear()
 
-    def _expire_if_still_cut(self, host: str) -> None:
-        if host not in self.unreachable:
+    def _if_still_cut(self, host: str, cut: object, ends: bool) -> None:
+        if self.unreachable.get(host) is not cut:
             return
-        for session in self._sessions:
-            if session.host == host and not session.ended:
+        for session in [each for each in self._sessions if each.host == host and not each.ended]:
+            if ends:
                 session.expire()
+            else:
+                session.give_up()
 
     def forget(self, session: SimStore) -> None:
         """A session is over."""
@@ -92,6 +100,8 @@ class SimStore(Store):
         self.path = path
         self.host = life.name.partition(".")[0]
         self.ended = False
+        self.given_up = False
+        """Its process has not heard the store for so long that it may have ended the session."""
         self._server = server
         self._inner = inner
 
@@ -99,6 +109,13 @@ class SimStore(Store):
         """StoreUnavailableError where the way is cut."""
         if self.host in self._server.unreachable:
             raise StoreUnavailableError(f"{self.host} can't reach the store")
+
+    def give_up(self) -> None:
+        """The session is over for its process; the store still keeps it."""
+        self.given_up = True
+        tree: Any = self._inner._tree  # type: ignore[attr-defined]
+        if not self.life.dead:
+            tree.note_lost({self._inner.session_id})
 
     def expire(self) -> None:
         """The store ends the session."""
@@ -118,8 +135,8 @@ class SimStore(Store):
 
     @property
     def over(self) -> bool:
-        """See Store: who can't reach the store does not know."""
-        return self._inner.over and self.host not in self._server.unreachable
+        """See Store: who can't reach the store does not know before it gives up."""
+        return self.given_up or (self._inner.over and self.host not in self._server.unreachable)
 
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
@@ -154,7 +171,7 @@ class SimStore(Store):
             loop.call_at(last[0], tell, event, context=life.context.copy())
 
         def tell(event: WatchEvent) -> None:
-            if self.host in server.unreachable:
+            if self.host in server.unreachable and not self.given_up:
                 loop.call_later(0.2, tell, event)
             else:
                 callback(event)

@@ -1,0 +1,181 @@
+"""A simulated topic whose number of partitions grows while records with keys are written to it
+(KIP-253): the producer says for how many partitions it distributes, and distributes anew what was
+refused. A group that reads it is to have each key's records in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import NamedTuple
+
+from kstore.errors import ErrorCode
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from kstore.record import build_batch
+from tests.sim.client import Client, UnansweredError
+from tests.sim.history import KEYED, History, Place
+from tests.sim.producing import init_producer
+
+__all__ = ["FIRST_COUNT", "LARGEST_COUNT", "Grower", "KeyedProducer"]
+
+FIRST_COUNT, LARGEST_COUNT = 2, 6
+KEYS = [f"k{number}" for number in range(12)]
+FIRST_WITH_COUNT = 12
+MULTIPLIER = 2862933555777941757
+
+
+class _Batch(NamedTuple):
+    """What one partition is to have; it stays what it is until it is acknowledged or refused."""
+
+    partition: int
+    of: int
+    """For how many partitions it was made."""
+    sequence: int
+    keys: tuple[str, ...]
+
+
+class KeyedProducer:
+    """Writes to each key's partition, at most one record of a key at a time."""
+
+    def __init__(self, client: Client, history: History, topic: str) -> None:
+        self.client = client
+        self.history = history
+        self.topic = topic
+        self.stopping = False
+        self.next: dict[str, int] = dict.fromkeys(KEYS, 0)
+        """The number of each key's next record."""
+        self._count = FIRST_COUNT
+        self._sequences: dict[int, int] = defaultdict(int)
+        self._id = (-1, -1)
+
+    async def run(self) -> None:
+        """Write until told to stop, and everything is acknowledged."""
+        self._id = await init_producer(self.client, None)
+        while not self.stopping:
+            random = self.client.random
+            await self._write(set(random.sample(KEYS, random.randint(1, len(KEYS)))))
+            await self.client.pause(0.0, 0.2)
+
+    async def _write(self, keys: set[str]) -> None:
+        """A record of each of the keys."""
+        unsent, sent = keys, list[_Batch]()
+        while unsent or sent:
+            sent += self._distribute(unsent, {batch.partition for batch in sent})
+            unsent = unsent - {key for batch in sent for key in batch.keys}
+            codes = await asyncio.gather(*map(self._send, sent))
+            again = []
+            for batch, code in zip(sent, codes, strict=True):
+                if code == ErrorCode.NONE:
+                    self._sequences[batch.partition] += len(batch.keys)
+                    for key in batch.keys:
+                        self.next[key] += 1
+                elif code == ErrorCode.INVALID_PARTITION_COUNT:
+                    self.history.counts["batches distributed anew"] += 1
+                    unsent |= set(batch.keys)
+                else:
+                    again.append(batch)
+            sent = again
+            if sent or unsent:
+                await self.client.pause()
+            if unsent:
+                await self._learn_count()
+
+    def _distribute(self, keys: set[str], busy: set[int]) -> list[_Batch]:
+        """Batches of the keys; but not for partitions where one is under way."""
+        parts: dict[int, list[str]] = defaultdict(list)
+        for key in sorted(keys):
+            parts[jump_hash(key, self._count)].append(key)
+        return [
+            _Batch(index, self._count, self._sequences[index], tuple(part))
+            for index, part in sorted(parts.items())
+            if index not in busy
+        ]
+
+    async def _send(self, batch: _Batch) -> int:
+        """Its error code; NETWORK_EXCEPTION where it is not known what became of it."""
+        client, place = self.client, Place(self.topic, batch.partition)
+        producer_id, epoch = self._id
+        records = build_batch(
+            [
+                (key.encode(), b"%s%s:%d" % (KEYED, key.encode(), self.next[key]))
+                for key in batch.keys
+            ],
+            timestamp=client.life.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=batch.sequence,
+        )
+        rows = [PartitionProduceData(index=batch.partition, records=records)]
+        topic = TopicProduceData(name=self.topic, partition_data=rows, partition_count=batch.of)
+        request = ProduceRequest(acks=-1, timeout_ms=3000, topic_data=[topic])
+        leader = await client.leader(*place)
+        try:
+            answer = await client.ask(leader, request, newest=FIRST_WITH_COUNT)
+        except UnansweredError:
+            client.forget_leader(*place)
+            return ErrorCode.NETWORK_EXCEPTION
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code == ErrorCode.NONE:
+            values = [b"%s%s:%d" % (KEYED, k.encode(), self.next[k]) for k in batch.keys]
+            if row.base_offset >= 0:
+                self.history.was_acknowledged(place, row.base_offset, values)
+        else:
+            client.forget_leader(*place)
+        return int(row.error_code)
+
+    async def _learn_count(self) -> None:
+        """Ask how many partitions there are; an answer that is older than another counts less."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
+        )
+        try:
+            answer = await self.client.ask_anyone(request, newest=12)
+        except UnansweredError:
+            return
+        for row in answer.topics:
+            if row.error_code == ErrorCode.NONE:
+                self._count = max(self._count, len(row.partitions))
+
+
+class Grower:
+    """Adds partitions to a topic, one or two at a time."""
+
+    def __init__(self, client: Client, history: History, topic: str) -> None:
+        self.client = client
+        self.history = history
+        self.topic = topic
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Do so now and then, until there are enough."""
+        count = FIRST_COUNT
+        while not self.stopping and count < LARGEST_COUNT:
+            await self.client.pause(1.0, 4.0)
+            wanted = min(count + self.client.random.randint(1, 2), LARGEST_COUNT)
+            topic = CreatePartitionsTopic(name=self.topic, count=wanted, assignments=None)
+            request = CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
+            try:
+                answer = await self.client.ask_anyone(request)
+            except UnansweredError:
+                continue
+            if answer.results[0].error_code in (
+                ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS,
+            ):  # fmt: skip
+                # Done now, or by an earlier question whose answer was lost.
+                count = wanted
+                self.history.counts["expansions"] += 1
+
+
+def jump_hash(key: str, count: int) -> int:
+    """Jump consistent hashing (Lamping, Veach): as the count grows, keys move to new partitions
+    only.
+    """
+    state = int.from_bytes(key.encode().ljust(8, b"*")[:8], "big")
+    found, next_jump = -1, 0
+    while next_jump < count:
+        found = next_jump
+        state = (state * MULTIPLIER + 1) & 0xFFFFFFFFFFFFFFFF
+        next_jump = int((found + 1) * ((1 << 31) / ((state >> 33) + 1)))
+    return found

@@ -1,0 +1,144 @@
+"""What simulated members of groups have in common, whatever protocol they speak: what they own and
+until when, and the work on it, which is to read and to commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from kstore.errors import ErrorCode
+from tests.sim.client import Client, UnansweredError
+from tests.sim.committing import commit, committed_offset
+from tests.sim.history import History, Place
+from tests.sim.reading import fetch, rows_of
+
+__all__ = ["HEARTBEAT_S", "SESSION_S", "WAITS", "Owner"]
+
+SESSION_S = 3.0
+HEARTBEAT_S = 0.4
+LEAVES = 0.02
+"""How often a member leaves after a heartbeat."""
+WAITS = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Owner:
+    """One member of one group on one topic. A protocol says how it joins, stays and leaves."""
+
+    def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
+        self.client = client
+        self.history = history
+        self.group = group
+        self.topic = topic
+        self.stopping = False
+        self.member_id = client.name
+        self.epoch = 0
+        """Member epoch or generation; not positive while it is no member."""
+        self.owned: dict[Place, int] = {}
+        """Each with the offset to go on from; -1 until that is known."""
+        self._deadline: asyncio.TimerHandle | None = None
+
+    async def heartbeat(self) -> None:
+        """Join, or say that it is there, and learn what it is to own."""
+        raise NotImplementedError
+
+    async def tell_leaving(self, epoch: int) -> None:
+        """Say that it goes, once; UnansweredError."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Be a member until told to stop; leave now and then."""
+        consuming = self.client.spawn(self._consume())
+        while not self.stopping:
+            await self.heartbeat()
+            await asyncio.sleep(HEARTBEAT_S)
+            if self.epoch > 0 and self.client.random.random() < LEAVES:
+                await self._leave()
+                await self.client.pause(0.1, 2.0)
+        await self._leave()
+        consuming.cancel()
+
+    # ---- membership ----
+
+    def own(self, places: Collection[Place]) -> None:
+        """Own exactly these from now on."""
+        for place in [each for each in self.owned if each not in places]:
+            self.disown(place)
+        for place in sorted(set(places) - set(self.owned)):
+            self.history.owns(self.group, place, self.client.name)
+            self.owned[place] = -1
+
+    def disown(self, place: Place) -> None:
+        """Give a partition up."""
+        del self.owned[place]
+        self.history.disowns(self.group, place, self.client.name)
+
+    def keep_until(self, when: float) -> None:
+        """Give everything up then, unless another heartbeat is answered before."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.client.world.loop.call_at(when, self.give_up)
+
+    def give_up(self) -> None:
+        """Be no member any more, and own nothing."""
+        for place in list(self.owned):
+            self.disown(place)
+        self.epoch = 0
+
+    async def _leave(self) -> None:
+        epoch = self.epoch
+        self.give_up()
+        if epoch <= 0:
+            return
+        try:
+            await self.tell_leaving(epoch)
+        except UnansweredError:
+            return
+
+    # ---- work ----
+
+    async def _consume(self) -> None:
+        while True:
+            await self.client.pause(0.02, 0.2)
+            for place in list(self.owned):
+                await self._consume_some(place)
+
+    async def _consume_some(self, place: Place) -> None:
+        client, epoch = self.client, self.epoch
+        if self.owned.get(place, 0) < 0:
+            low = self.history.least_commit(self.group, place)
+            offset = await committed_offset(client, self.group, place)
+            self.history.found_commit(self.group, place, offset, low)
+            offset = max(offset, 0)
+            if self.owned.get(place, 0) < 0:
+                self.owned[place] = offset
+        if place not in self.owned or epoch != self.epoch:
+            return
+        offset = self.owned[place]
+        try:
+            answer = await fetch(client, place, offset, isolation=0, wait_ms=50)
+        except UnansweredError:
+            return
+        if answer.error_code != ErrorCode.NONE:
+            return
+        rows, next_offset = rows_of(answer, offset)
+        for row in rows:
+            self.history.was_read(place, row.offset, row.value)
+        if place not in self.owned or epoch != self.epoch or next_offset == offset:
+            return
+        self.history.was_processed(self.group, [row.value for row in rows])
+        self.owned[place] = next_offset
+        node = await client.coordinator(self.group, transactional=False)
+        if place not in self.owned or epoch != self.epoch:
+            return
+        self.history.commit_sent(self.group, place, next_offset)
+        try:
+            code = await commit(client, node, self.group, self.member_id, epoch, place, next_offset)
+        except UnansweredError:
+            return
+        if code == ErrorCode.NONE:
+            self.history.committed(self.group, place, next_offset)

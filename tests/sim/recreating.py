@@ -1,0 +1,229 @@
+"""A simulated topic that is deleted and made again under the same name, over and over, while others
+write to it, read it and commit offsets of it by the id that they know (KIP-232, KIP-516): nothing
+of one topic may ever show in the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from kstore.record import batches, build_batch, decode
+from tests.sim.client import Client, UnansweredError
+from tests.sim.history import STAMPED, History, Place
+from tests.sim.reading import local_batches
+
+__all__ = ["Recreator", "Visitor"]
+
+LIMIT_S = 20.0
+WITH_IDS = 13
+NO_EPOCH = -1
+
+
+class Recreator:
+    """Makes the topic and deletes it, again and again; at the end there is one."""
+
+    def __init__(self, client: Client, history: History, topic: str, replicas: int) -> None:
+        self.client = client
+        self.history = history
+        self.topic = topic
+        self.stopping = False
+        self._replicas = replicas
+
+    async def run(self) -> None:
+        """Do so until told to stop."""
+        while not await self._create() or not self.stopping:
+            await self.client.pause(0.2, 3.0)
+            if not self.stopping:
+                await self._delete()
+
+    async def _create(self) -> bool:
+        """Whether there is a topic now."""
+        topic = CreatableTopic(name=self.topic, num_partitions=1, replication_factor=self._replicas)
+        try:
+            answer = await self.client.ask_anyone(
+                CreateTopicsRequest(topics=[topic]), timeout_s=LIMIT_S
+            )
+        except UnansweredError:
+            return False
+        code = answer.topics[0].error_code
+        return code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    async def _delete(self) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=self.topic)], timeout_ms=10_000)
+        try:
+            answer = await self.client.ask_anyone(request, timeout_s=LIMIT_S)
+        except UnansweredError:
+            return
+        if answer.responses[0].error_code == ErrorCode.NONE:
+            self.history.counts["topics deleted to be made anew"] += 1
+
+
+class Visitor:
+    """Learns the topic's id now and then, and until the next time writes, reads and commits with
+    it, whatever has become of the topic.
+    """
+
+    def __init__(self, client: Client, history: History, topic: str, group: str) -> None:
+        self.client = client
+        self.history = history
+        self.place = Place(topic, 0)
+        self.group = group
+        self.stopping = False
+        self._id: Any = ZERO_UUID
+        self._epoch = NO_EPOCH
+        self._offset = 0
+        self._written = 0
+
+    async def run(self) -> None:
+        """Do so until told to stop."""
+        while not self.stopping:
+            try:
+                if self._id == ZERO_UUID or self.client.random.random() < 0.1:
+                    await self._learn()
+                else:
+                    await self.client.random.choice(
+                        [self._write, self._read, self._commit, self._look]
+                    )()
+            except UnansweredError:
+                self.client.forget_leader(*self.place)
+            await self.client.pause(0.0, 0.1)
+
+    async def _learn(self) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self.place.topic)], allow_auto_topic_creation=False
+        )
+        answer = await self.client.ask_anyone(request, newest=12)
+        (row,) = answer.topics
+        if row.error_code != ErrorCode.NONE or not row.partitions:
+            return
+        (partition,) = row.partitions
+        self._heard(row.topic_id, partition.partition_epoch)
+        if partition.partition_epoch < self._epoch:
+            return  # of a broker that has not heard of the topic that is known already
+        if row.topic_id != self._id:
+            self._id, self._offset = row.topic_id, 0
+        self._epoch = partition.partition_epoch
+        self.client.leaders[self.place] = partition.leader_id, partition.leader_epoch
+
+    def _heard(self, topic_id: Any, epoch: int) -> None:
+        if epoch != NO_EPOCH:
+            self.history.has_epoch(self.place, epoch, topic_id.bytes)
+
+    def _leader(self) -> int:
+        leader, _ = self.client.leaders.get(self.place, (-1, -1))
+        return leader if leader >= 0 else self.client.random.choice(sorted(self.client.addresses))
+
+    async def _write(self) -> None:
+        self._written += 1
+        value = b"%s%s:%s/%d" % (
+            STAMPED, self._id.hex.encode(), self.client.name.encode(), self._written,
+        )  # fmt: skip
+        records = build_batch([value], timestamp=self.client.life.now_ms())
+        rows = [PartitionProduceData(index=0, records=records)]
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=3000,
+            topic_data=[TopicProduceData(topic_id=self._id, partition_data=rows)],
+        )
+        answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code == ErrorCode.NONE:
+            self.history.counts["written by topic id"] += 1
+        else:
+            self.client.forget_leader(*self.place)
+
+    async def _read(self) -> None:
+        partition = FetchPartition(
+            partition=0, fetch_offset=self._offset, partition_max_bytes=65536
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            topics=[FetchTopic(topic_id=self._id, partitions=[partition])],
+        )
+        asked = self._id
+        answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
+        if answer.error_code != ErrorCode.NONE or not answer.responses:
+            self.client.forget_leader(*self.place)
+            return
+        row = answer.responses[0].partitions[0]
+        if row.error_code != ErrorCode.NONE:
+            self.client.forget_leader(*self.place)
+            return
+        self._heard(asked, row.partition_epoch)
+        records = decode(row.records, start_offset=self._offset)
+        for record in records:
+            value = record.value or b""
+            self.history.counts["read by topic id"] += 1
+            self.history.belongs(self.place, asked.hex.encode(), value, "fetched")
+        self._offset = records.next_offset or self._offset
+
+    async def _commit(self) -> None:
+        row = OffsetCommitRequestPartition(
+            partition_index=0,
+            committed_offset=self._offset,
+            committed_metadata=self._id.hex,
+            partition_epoch=self._epoch,
+        )
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[OffsetCommitRequestTopic(name=self.place.topic, partitions=[row])],
+        )
+        node = await self.client.coordinator(self.group, transactional=False)
+        await self.client.ask(node, request, newest=9)
+
+    async def _look(self) -> None:
+        """Ask for the group's offset: its epoch and the id that was committed belong together."""
+        topics = [OffsetFetchRequestTopics(name=self.place.topic, partition_indexes=[0])]
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=self.group, topics=topics)]
+        )
+        node = await self.client.coordinator(self.group, transactional=False)
+        answer = await self.client.ask(node, request, newest=9)
+        found = answer.groups[0]
+        if found.error_code != ErrorCode.NONE:
+            return
+        row = found.topics[0].partitions[0]
+        if row.error_code == ErrorCode.NONE and row.committed_offset >= 0:
+            self.history.counts["offsets of recreated topics"] += 1
+            self.history.has_epoch(
+                self.place, row.partition_epoch, bytes.fromhex(row.metadata or "")
+            )
+
+    def check(self) -> None:
+        """At the end: no broker's log of the topic has a record of another, and who has read the
+        topic's offset in a group finds none of an earlier one.
+        """
+        for node in self.client.world.brokers():
+            assert node.broker is not None
+            topic = node.broker.image.topics.get(self.place.topic)
+            if topic is None:
+                continue
+            for _, data in local_batches(node, self.place):
+                for batch in batches(data):
+                    for record in decode(batch.data):
+                        self.history.belongs(
+                            self.place, topic.topic_id.hex.encode(), record.value or b"", node.host
+                        )
