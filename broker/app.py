@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,9 +35,12 @@ IDLE_CHECK_S = 5.0
 log = logging.getLogger("kstore.broker")
 
 
-def serve(config: BrokerConfig, on_ready: Callable[[str, int], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; ``on_ready(host, port)`` is called once clients are
-    answered.
+OnReady = Callable[[str, int, "str | None"], None]
+"""Called with host, port and, where kstore.http.listener is set, the URL of the HTTP API."""
+
+
+def serve(config: BrokerConfig, on_ready: OnReady) -> None:
+    """Run a broker until SIGTERM or SIGINT; ``on_ready`` is called once clients are answered.
 
     Raises ListenError, LogError or StoreError if it can't start.
     """
@@ -83,13 +88,13 @@ def _size_buffers(config: BrokerConfig, sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, option, config[name])
 
 
-async def _run(
-    config: BrokerConfig, sockets: list[list[socket.socket]], on_ready: Callable[[str, int], None]
-) -> None:
+async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_ready: OnReady) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if config["kstore.stop.with.stdin"]:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno(), stop)
     ports = {
         listener.name: bound[0].getsockname()[1]
         for listener, bound in zip(config.listeners, sockets, strict=True)
@@ -110,7 +115,7 @@ async def _serve(
     server: Server,
     sockets: list[list[socket.socket]],
     ports: dict[str, int],
-    on_ready: Callable[[str, int], None],
+    on_ready: OnReady,
     stop: asyncio.Event,
 ) -> None:
     """Accept connections until told to stop; then answer what is in flight."""
@@ -128,9 +133,16 @@ async def _serve(
     try:
         if config["kstore.metrics.listener"]:
             accepting.append(await _tell_metrics(broker, stall))
+        api_url: str | None = None
+        if config["kstore.http.listener"]:
+            from kstore.broker.http_api import serve_api
+
+            acceptor, api_url = await serve_api(server, stall)
+            accepting.append(acceptor)
+            log.info("the HTTP API is at %s", api_url)
         if broker.cluster is not None and not await _joined(broker.cluster, stop):
             return
-        on_ready(first.host, ports[first.name])
+        on_ready(first.host, ports[first.name], api_url)
         if TRANSACTION_TOPIC in broker.image.topics:
             # Not only once somebody asks: a prepared transaction holds readers back until it is
             # completed.
@@ -175,14 +187,21 @@ def _resume_transactions(broker: Broker) -> None:
 
 
 async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:
+    from kstore.broker.http_api import serve_metrics
     from kstore.broker.metrics import prometheus_lines
-    from kstore.broker.metrics_http import serve_metrics
 
     server, where = await serve_metrics(
         broker.config["kstore.metrics.listener"], lambda: prometheus_lines(broker, stall)
     )
     log.info("metrics are at %s", where)
     return server
+
+
+def _stop_at_end(descriptor: int, stop: asyncio.Event) -> None:
+    """Stop once standard input has ended: whoever started this broker is gone."""
+    if not os.read(descriptor, 4096):
+        asyncio.get_running_loop().remove_reader(descriptor)
+        stop.set()
 
 
 async def _close_idle(broker: Broker, idle_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Counters of the broker: how long the loop was stalled, and what the data plane has handled; and
 the same in Prometheus's text form, with what clients have pushed.
 
-Nothing is exported from here; metrics_http.py does, where it is asked for.
+Nothing is exported from here; http_api.py does, where it is asked for.
 """
 
 from __future__ import annotations

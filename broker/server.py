@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kstore.config import BrokerConfig
     from kstore.log import Log
 
-__all__ = ["Server"]
+__all__ = ["Later", "Server"]
 
 log = logging.getLogger("kstore.broker")
 UNSUPPORTED = -1
@@ -44,6 +44,7 @@ class Server:
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.broker: Broker
         self.call_soon = loop.call_soon
+        self.call_later = loop.call_later
         self.add_writer = loop.add_writer
         self.remove_writer = loop.remove_writer
         self.stopping = False
@@ -103,14 +104,35 @@ class Server:
         body: bytes,
     ) -> Any:
         """The answer's body; None for no answer; or what `park` is to wait for."""
-        handler, api = self._handlers.get(api_key) or self._resolve(api_key)
+        handler, api = self.handler(api_key)
         if version == UNSUPPORTED:
             from kstore.broker.api.api_versions import unsupported_version
 
             return unsupported_version(self.broker)
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
         request = api.request.decode(body, version, allow_trailing=True)
-        ctx = RequestContext(
+        ctx = self.context(connection, api_key, version, correlation_id, client_id)
+        response = handler(self.broker, request, ctx)
+        if response is None:
+            return None
+        if isinstance(response, Awaitable):
+            return Later(response, version, connection)
+        return response.encode(version)
+
+    def handler(self, api_key: int) -> tuple[Handler, Any]:
+        """Who answers an API's requests, and the API."""
+        return self._handlers.get(api_key) or self._resolve(api_key)
+
+    def context(
+        self,
+        connection: Connection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: bytes | None,
+    ) -> RequestContext:
+        """Who asks."""
+        return RequestContext(
             api_key,
             version,
             correlation_id,
@@ -121,14 +143,8 @@ class Server:
             "User:ANONYMOUS",
             connection,
         )
-        response = handler(self.broker, request, ctx)
-        if response is None:
-            return None
-        if isinstance(response, Awaitable):
-            return _Later(response, version, connection)
-        return response.encode(version)
 
-    def park(self, later: _Later, slot: Slot) -> None:
+    def park(self, later: Later, slot: Slot) -> None:
         """Complete the slot when the response is there."""
         task = self._loop.create_task(self._answer(later, slot))
         self._tasks.add(task)
@@ -140,7 +156,7 @@ class Server:
             appended, lambda done: slot.complete(body) if done else slot.give_up()
         )
 
-    async def _answer(self, later: _Later, slot: Slot) -> None:
+    async def _answer(self, later: Later, slot: Slot) -> None:
         try:
             response = await later.response
             body = None if response is None else response.encode(later.version)
@@ -187,7 +203,7 @@ class Server:
         await asyncio.sleep(0)
 
 
-class _Later:
+class Later:
     """A response that is not there yet, and how it is to be encoded."""
 
     __slots__ = ("connection", "response", "version")

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 TESTS = Path(__file__).parent
 REAL_PROCESSES = (
     "broker", "cli", "clients", "conformance", "documents", "faults", "packaging", "pipeline",
+    "testing",
 )  # fmt: skip
 PURE = ("broker/state",)
 

@@ -40,10 +40,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.broker.coordination",),
     ("kstore.broker.runtime",),
     ("kstore.broker.api",),
-    ("kstore.broker.server", "kstore.broker.metrics", "kstore.broker.metrics_http"),
+    ("kstore.broker.server", "kstore.broker.metrics", "kstore.broker.http_server"),
+    ("kstore.broker.faults",),
+    ("kstore.broker.http_api",),
     ("kstore.broker.app",),
     ("kstore.pipeline",),
-    ("kstore.cli",),
+    ("kstore.cli", "kstore.testing"),
     ("kstore.__main__",),
 )
 # The lowest layer is one component: its files may use each other.
@@ -63,6 +65,7 @@ MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline")
 ENTRY_POINTS = (
     "kstore", "kstore.__main__", "kstore.broker", "kstore.clients", "kstore.pipeline", "kstore.log",
     "kstore.record", "kstore.protocol", "kstore.broker.coordination.memory_store",
+    "kstore.testing", "kstore.testing.plugin",
 )  # fmt: skip
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:" + "|".join(("root", "work", "home")) + r")/")

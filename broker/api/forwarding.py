@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
 from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kstore.broker.api.without_controller import failed
+from kstore.broker.api.failing import failed
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.config_watch import TOPICS, reload
 from kstore.broker.runtime.features import FEATURE_NODE

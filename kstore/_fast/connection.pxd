@@ -20,6 +20,7 @@ cdef class Connection(Outbox):
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()
     cdef bint admission                     # nor until admitted(): the first one waits for it
+    cdef object fate                        # of the first one, which a fault has struck; or None
     cdef public object quotas               # who charges clients (charge, begin, spent), or None
     cdef readonly bytes client_id           # of the last request, while there are quotas
     cdef readonly int64_t last_active_ms
@@ -31,6 +32,9 @@ cdef class Connection(Outbox):
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int serve(self, RequestHead* head, WireReader* r) except -1
+    cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1
+    cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1
     cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1

@@ -227,7 +227,6 @@ cdef class Connection(Outbox):
         cdef WireReader r
         cdef ApiEntry* api
         cdef int place
-        cdef AnswerBuffer out
         r.p = data
         r.end = data + size
         r.bad = False
@@ -253,16 +252,75 @@ cdef class Connection(Outbox):
         skip_tags(&r, head.flexible)
         if r.bad:
             return self.fail(f"the header of its request for API key {head.api_key} is cut short")
-        out = self.buffer_for_answer()
+        if self.plane.faults is not None or self.fate is not None:
+            return self.serve_struck(&head, &r)
+        return self.serve(&head, &r)
+
+    cdef int serve(self, RequestHead* head, WireReader* r) except -1:
+        cdef AnswerBuffer out = self.buffer_for_answer()
         if self.quotas is None:
-            return self.route(&head, &r, out)
+            return self.route(head, r, out)
         self.client_id = b""
         if head.client_id.size > 0:
             self.client_id = (<const char*>head.client_id.data)[:head.client_id.size]
         began = self.quotas.begin()
-        self.route(&head, &r, out)
+        self.route(head, r, out)
         self.quotas.spent(self, began)
         return 0
+
+    cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1:
+        """While there are injected faults: what strikes a request, before it is carried out and
+        after. A slot in front of its answer holds that back, and all behind it, in their order.
+        """
+        cdef int place = api_place(head.api_key)
+        fate = self.fate
+        self.fate = None
+        if fate is None and self.plane.faults is not None:
+            client_id = None
+            if head.client_id.size >= 0:
+                client_id = (<const char*>head.client_id.data)[:head.client_id.size]
+            fate = self.plane.faults.strike(
+                self, head.api_key, head.api_version, head.correlation_id, client_id,
+                (<const char*>r.p)[:r.end - r.p])
+        if fate is None:
+            return self.serve(head, r)
+        if fate.wait(self.admitted):        # it stays where it is, and comes here again
+            self.plane.apis[place].requests -= 1
+            self.fate = fate
+            self.admission = True
+            return 0
+        if fate.cuts_before:
+            self.flush()
+            self.close()
+            return 0
+        if fate.cuts_after:
+            self.flush()
+        if fate.holds:
+            fate.hold(self.park(head.correlation_id, head.flexible_answer))
+        if not fate.lost:
+            self.carry_out(fate, head, r)
+        if self.admission:
+            self.fate = fate
+        elif fate.cuts_after and not self.closed:
+            self.close()
+        return 0
+
+    cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1:
+        """Answer with an error, or for some partitions with one."""
+        answer = fate.answer()
+        if answer is not None:
+            self.plane.server.park(answer, self.park(head.correlation_id, head.flexible_answer))
+            return 0
+        self.plane.produce.injected = fate.refused
+        self.plane.produce.injected_after = fate.denied
+        self.plane.fetch.injected = fate.unread
+        self.plane.fetch.injected_error = fate.fetch_error
+        try:
+            return self.serve(head, r)
+        finally:
+            self.plane.produce.injected = self.plane.produce.injected_after = None
+            self.plane.fetch.injected = None
+            self.plane.fetch.injected_error = 0
 
     cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         if head.api_key == PRODUCE:

@@ -36,6 +36,7 @@ cdef class DataPlane:
     cdef readonly int64_t connections_made
     cdef readonly int64_t bytes_out
     cdef int max_parked                     # per connection
+    cdef public object faults               # who strikes requests (broker/faults.py), or None
     cdef ApiEntry[128] apis
     cdef dict answers                       # request bytes -> body, while the image stays
     cdef int64_t answers_bytes

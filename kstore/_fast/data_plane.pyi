@@ -20,6 +20,8 @@ class DataPlane:
     queued_bytes: int
     connections_made: int
     bytes_out: int
+    faults: Any
+    """Who injects faults for tests (broker/faults.py); None while there are none."""
     def __init__(
         self,
         server: Any,

@@ -28,6 +28,7 @@ cdef class FetchRequest(Slot):
     cdef int64_t found_bytes
     cdef bint urgent                        # something that is answered at once
     cdef object timer
+    cdef dict injected                      # partition -> error code, as in FetchPath
     cdef bint look_again(self) except -1
     cdef int finish(self) except -1
     cdef int unpark(self) except -1
@@ -45,6 +46,10 @@ cdef class FetchPath:
     # to a rate (runtime/leader_throttle.py); None while there is none
     cdef public object throttle
     cdef dict waiting                       # FetchRequest -> None
+    # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
+    # an error of the whole fetch, or 0
+    cdef public dict injected
+    cdef public int16_t injected_error
     cdef bint from_follower                 # of the request at hand: no quota of clients is for it
     # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
     # request.

@@ -23,6 +23,10 @@ class FetchPath:
     throttle: Any
     """Holds followers that are behind to a rate (runtime/leader_throttle.py); None: there is none.
     """
+    injected: dict[Any, int] | None
+    """Partition to the error that the request at hand is to be told (broker/faults.py)."""
+    injected_error: int
+    """The error of the whole of it; 0: none."""
     def __init__(
         self,
         table: PartitionTable,
@@ -35,6 +39,9 @@ class FetchPath:
     @property
     def parked(self) -> int:
         """How many fetches wait for data now."""
+
+    def session_partitions(self, session_id: int) -> list[tuple[bytes, int]]:
+        """(topic name or id, partition) of what a fetch session asks for."""
 
     def answer_parked(self) -> None:
         """Answer every waiting fetch with what there is: the broker stops."""

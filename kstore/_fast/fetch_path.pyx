@@ -241,6 +241,11 @@ cdef class FetchPath:
         """How many fetches wait for data now."""
         return len(self.waiting)
 
+    def session_partitions(self, int session_id):
+        """(topic name or id, partition) of what a fetch session asks for."""
+        cdef FetchSession session = self.sessions.get(session_id)
+        return [] if session is None else list(session.parts)
+
     def answer_parked(self):
         """Answer every waiting fetch with what there is: the broker stops."""
         cdef FetchRequest request
@@ -264,12 +269,15 @@ cdef class FetchPath:
         self.from_follower = request.replica_id >= 0
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
-        error = self.open_session(request)
+        error = self.injected_error
+        if error == NONE:
+            error = self.open_session(request)
         if error != NONE:
             write_head(out, request, error, 0)
             self.write_topics(request, [], out)
             return None
         request.noting = request.replica_id >= 0
+        request.injected = self.injected
         self.look(request)
         request.noting = False
         if (request.urgent or request.found_bytes >= request.min_bytes
@@ -342,6 +350,8 @@ cdef class FetchPath:
         part.resolve(self.table)
         partition = part.partition
         part.error = check_leader(request, part)
+        if part.error == NONE and request.injected is not None:
+            part.error = request.injected.get(partition, NONE)
         if part.error == NONE:
             part.error = self.check_offset(part)
         if part.error == NONE and request.replica_id >= 0:

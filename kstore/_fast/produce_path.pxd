@@ -31,6 +31,9 @@ cdef class ProducePath:
     # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
     # admitted() when it knows; None: there are no transactions
     cdef public object admit_transactional
+    # partition -> error code, or None: what broker/faults.py has refused; denied though appended
+    cdef public dict injected
+    cdef public dict injected_after
     # of the request at hand
     cdef bint needs_all             # acks=all
     cdef int32_t timeout_ms

@@ -25,6 +25,10 @@ class ProducePath:
     those whose batch may not be appended, or None if that is not known yet; then the connection's
     `admitted` is to be called when it is, and the question comes again. None: all may.
     """
+    injected: dict[Any, int] | None
+    """Partition to the error that the request at hand is refused with (broker/faults.py)."""
+    injected_after: dict[Any, int] | None
+    """The same, told though the records are appended."""
     waiting: ProduceWaits
     """The answers that wait for followers."""
     def __init__(

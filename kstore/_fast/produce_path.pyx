@@ -296,8 +296,14 @@ cdef class ProducePath:
                     error = UNKNOWN_TOPIC_OR_PARTITION
             if error == NONE and (acks < -1 or acks > 1):
                 error = INVALID_REQUIRED_ACKS
+            if error == NONE and self.injected is not None:
+                error = self.injected.get(partition, NONE)
             if error == NONE:
                 error = self.append_one(partition, records, version, known_epoch, &offsets)
+            if error == NONE and self.injected_after is not None \
+                    and partition in self.injected_after:
+                error = self.injected_after[partition]
+                offsets.base_offset = offsets.log_append_time_ms = offsets.wait_offset = -1
             if error != NONE:
                 failures += 1
             error_at = out.size + 4

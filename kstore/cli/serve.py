@@ -118,13 +118,15 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
-    def on_ready(host: str, port: int) -> None:
+    def on_ready(host: str, port: int, api_url: str | None) -> None:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         elapsed_ms = milliseconds_since_start()
         if as_json:
             import json
 
             data = {"address": address, "ready_ms": elapsed_ms, "log_dirs": config["log.dirs"]}
+            if api_url is not None:
+                data["http"] = api_url
             print(json.dumps(data), flush=True)
         else:
             print(f"kstore ready on {address} in {elapsed_ms} ms", flush=True)

@@ -141,6 +141,27 @@ _SERVER = (
         _LOW,
     ),
     ConfigDef(
+        "kstore.http.listener", _STRING, None,
+        "Where health, metrics, the cluster, topics and injected faults are told over HTTP:"
+        " http://127.0.0.1:PORT, port 0 for a free one; by default nowhere.",
+        _LOW,
+    ),
+    ConfigDef(
+        "kstore.http.token", ConfigType.PASSWORD, None,
+        "What a client of kstore.http.listener has to send, as Authorization: Bearer TOKEN; needed"
+        " where that is no loopback address.",
+        _LOW,
+    ),
+    ConfigDef(
+        "kstore.fault.injection.enable", _BOOLEAN, False,
+        "Whether faults may be injected over HTTP; for tests alone.", _LOW,
+    ),
+    ConfigDef(
+        "kstore.stop.with.stdin", _BOOLEAN, False,
+        "Stop when standard input ends: for a broker that is not to outlive who started it.",
+        _LOW,
+    ),
+    ConfigDef(
         "queued.max.request.bytes", _LONG, -1,
         "How many bytes of requests may wait in memory before reading stops; -1 for no shared "
         "limit.",

@@ -12,11 +12,11 @@ import pytest
 from kstore.broker.api import API_TABLE, RequestContext
 from kstore.broker.api.delete_records import handle_delete_records
 from kstore.broker.api.epochs import handle_offset_for_leader_epoch
+from kstore.broker.api.failing import failed
 from kstore.broker.api.forwarding import carried_out, to_controller
 from kstore.broker.api.list_offsets import handle_list_offsets
 from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
 from kstore.broker.api.transaction_admin import handle_describe_producers
-from kstore.broker.api.without_controller import failed
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
 from kstore.protocol.delete_records import (

@@ -1,0 +1,370 @@
+"""Answers that give one error, in the form of each API and version: for all that was asked, or for
+some partitions of it while the others are carried out.
+
+Used where only the controller could answer and there is none (forwarding.py), and by injected
+faults. How the rows of a request become those of its answer is a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Struct, field_type, parse_versions
+
+__all__ = ["PATCHED", "TOPIC_APIS", "failed", "patch", "places", "put_in", "split"]
+
+Place = tuple[str, int]
+NameOf = Callable[[UUID], str]
+"""A topic's name by its id; "" for one that is not known."""
+WHOLE_TOPIC = -1
+TOPIC_FIELDS = ("name", "topic", "topic_name")
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 34, 35, 51
+
+
+class Rows(NamedTuple):
+    """Rows of a request, and those of the answer that tell what became of them."""
+
+    asked: str
+    told: str
+    keys: tuple[tuple[str, str], ...]
+    """(field of the answer's row, field of the request's row, "" where that is a plain value)."""
+    inner: Rows | None = None
+    error: str = "error_code"
+    has_places: bool = True
+    """Whether it lists topics, or partitions of one."""
+
+
+def _keys(text: str) -> tuple[tuple[str, str], ...]:
+    """``"name partition_index=index"``: the same field, and one of another name."""
+    return tuple(
+        (told, asked if equals else told)
+        for told, equals, asked in (word.partition("=") for word in text.split())
+    )
+
+
+def _topics(
+    asked: str, told: str, inner_asked: str, inner_told: str, inner_key: str,
+    key: str = "name", error: str = "error_code",
+) -> Rows:  # fmt: skip
+    """Topics, and in each of them partitions."""
+    inner = Rows(inner_asked, inner_told, _keys(inner_key), None, error)
+    return Rows(asked, told, _keys(key), inner)
+
+
+def _named(asked: str, told: str, keys: str) -> Rows:
+    """Rows that are no topics."""
+    return Rows(asked, told, _keys(keys), has_places=False)
+
+
+_INDEX, _VALUE = "partition_index", "partition_index="
+_CONFIGS = "resource_type resource_name"
+ROWS: dict[int, tuple[Rows, ...]] = {
+    0: (_topics("topic_data", "responses", "partition_data", "partition_responses", "index",
+                "name topic_id"),),
+    1: (_topics("topics", "responses", "partitions", "partitions", "partition_index=partition",
+                "topic topic_id"),),
+    2: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
+    3: (Rows("topics", "topics", _keys("name topic_id")),),
+    8: (_topics("topics", "topics", "partitions", "partitions", _INDEX, "name topic_id"),),
+    9: (
+        _topics("topics", "topics", "partition_indexes", "partitions", _VALUE),
+        Rows("groups", "groups", _keys("group_id"), _topics(
+            "topics", "topics", "partition_indexes", "partitions", _VALUE, "name topic_id")),
+    ),
+    10: (_named("coordinator_keys", "coordinators", "key="),),
+    15: (_named("groups", "groups", "group_id="),),
+    19: (Rows("topics", "topics", _keys("name")),),
+    20: (Rows("topic_names", "responses", _keys("name=")),
+         Rows("topics", "responses", _keys("name topic_id"))),
+    21: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
+    23: (_topics("topics", "topics", "partitions", "partitions", "partition", "topic"),),
+    24: (
+        _topics("v3_and_below_topics", "results_by_topic_v3_and_below", "partitions",
+                "results_by_partition", _VALUE, "name", "partition_error_code"),
+        Rows("transactions", "results_by_transaction", _keys("transactional_id"), _topics(
+            "topics", "topic_results", "partitions", "results_by_partition", _VALUE, "name",
+            "partition_error_code")),
+    ),
+    27: (Rows("markers", "markers", _keys("producer_id"), _topics(
+        "topics", "topics", "partition_indexes", "partitions", _VALUE)),),
+    28: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
+    30: (_named("creations", "results", ""),),
+    31: (_named("filters", "filter_results", ""),),
+    32: (_named("resources", "results", _CONFIGS),),
+    33: (_named("resources", "responses", _CONFIGS),),
+    37: (Rows("topics", "results", _keys("name")),),
+    42: (_named("groups_names", "results", "group_id="),),
+    43: (_topics("topic_partitions", "replica_election_results", "partitions", "partition_result",
+                 "partition_id=", "topic"),),
+    44: (_named("resources", "responses", _CONFIGS),),
+    45: (_topics("topics", "responses", "partitions", "partitions", _INDEX),),
+    47: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
+    49: (Rows("entries", "entries", (), _named("entity", "entity", "entity_type entity_name"),
+              has_places=False),),
+    61: (_topics("topics", "topics", "partition_indexes", "partitions", _VALUE),),
+    65: (_named("transactional_ids", "transaction_states", "transactional_id="),),
+    69: (_named("group_ids", "groups", "group_id="),),
+    75: (Rows("topics", "topics", _keys("name")),),
+    89: (_named("group_ids", "groups", "group_id="),),
+    25300: (_topics("topics", "topics", "partitions", "partitions", _VALUE),),
+}  # fmt: skip
+"""API key to its rows; where there are several, each is of other versions. What is not here has
+one error for the whole answer."""
+TOPIC_APIS = frozenset(key for key, rows in ROWS.items() if rows[0].has_places)
+"""Their requests name topics, or partitions of them."""
+PATCHED = frozenset({3, 75})
+"""Metadata and DescribeTopicPartitions: their answers tell of topics that nobody named."""
+UNKNOWN = (
+    "base_offset", "committed_offset", "high_watermark", "low_watermark", "node_id", "port",
+    "producer_epoch",
+)  # fmt: skip
+"""What is -1 in an answer with an error, though 0 is the field's default."""
+
+
+def failed(
+    request: Any, version: int, code: int, message: str, *, partitions_only: bool = False
+) -> Any:
+    """The response that gives one error for all that was asked. ``partitions_only``: not for the
+    whole, but for each partition (or topic) that was named.
+    """
+    response = APIS[request.API_KEY].response()
+    error = _Error(version, code, message, partitions_only)
+    found = False
+    for rows in ROWS.get(request.API_KEY, ()):
+        if _exists(type(request), rows.asked, version):
+            found = True
+            _fail_rows(request, response, rows, error)
+    special = _SPECIAL.get(request.API_KEY)
+    if special is not None:
+        special(request, response, version, code, message)
+    if not (found and partitions_only):
+        error.put(response)
+    return response
+
+
+def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
+    """The topics and partitions that a request names; partition -1 for a topic as a whole."""
+    for rows in ROWS.get(request.API_KEY, ()):
+        if _exists(type(request), rows.asked, version):
+            yield from _places(request, rows, name_of)
+
+
+def split(
+    request: Any, version: int, struck: Collection[Place], name_of: NameOf
+) -> tuple[Any, Any | None]:
+    """A request as two of its kind: with the places that are struck, and with the others, None if
+    there are none. An API without such rows is taken as a whole.
+    """
+    taken, rest = _copy(request), _copy(request)
+    left = found = False
+    for rows in ROWS.get(request.API_KEY, ()):
+        if _exists(type(request), rows.asked, version):
+            found = True
+            left |= _divide(request, taken, rest, rows, struck, name_of)
+    return taken if found else request, rest if left else None
+
+
+def put_in(failure: Any, response: Any, version: int) -> Any:
+    """The response with a failure's rows in place of its own; its other fields stay."""
+    for rows in ROWS.get(response.API_KEY, ()):
+        if _exists(type(response), rows.told, version):
+            _merge(failure, response, rows, version)
+    return response
+
+
+def patch(response: Any, topic: str | None, partition: int | None, code: int) -> Any:
+    """An answer of PATCHED, with an error for all topics, one of them, or one partition."""
+    for row in response.topics:
+        if topic is not None and row.name != topic:
+            continue
+        if partition is None:
+            row.error_code = code
+            row.partitions = []
+        for each in row.partitions:
+            if each.partition_index == partition:
+                each.error_code = code
+    return response
+
+
+def _exists(cls: type[Struct], name: str, version: int) -> bool:
+    low, high = parse_versions(cls.SPECS[name].versions)
+    return low <= version <= high
+
+
+class _Error(NamedTuple):
+    """What rows are told."""
+
+    version: int
+    code: int
+    message: str
+    innermost: bool
+
+    def put(self, row: Any, name: str = "error_code") -> None:
+        """Write it into a row or an answer, and that nothing else is known."""
+        cls = type(row)
+        for field, value in ((name, self.code), ("error_message", self.message)):
+            if field in cls.SPECS and _exists(cls, field, self.version):
+                setattr(row, field, value)
+        for field in UNKNOWN:
+            if field in cls.SPECS and _exists(cls, field, self.version):
+                setattr(row, field, -1)
+
+
+def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
+    """Give each row the error; one that is named twice is told once."""
+    _, _, cls = field_type(type(told), rows.told)
+    assert cls is not None
+    found: dict[Any, Any] = {}
+    for number, item in enumerate(getattr(asked, rows.asked) or ()):
+        values = {name: getattr(item, of) if of else item for name, of in rows.keys}
+        if isinstance(item, Struct):
+            values = {
+                told: values[told]
+                for told, of in rows.keys
+                if _exists(type(item), of, error.version)
+            }
+        key = tuple(values.values()) or number
+        row = found.get(key)
+        if row is None:
+            row = found[key] = cls(**values)
+            if rows.inner is None or not error.innermost:
+                error.put(row, rows.error)
+        if rows.inner is not None and _exists(type(item), rows.inner.asked, error.version):
+            _fail_rows(item, row, rows.inner, error)
+    getattr(told, rows.told).extend(found.values())
+
+
+def _topic_name(item: Any, name_of: NameOf) -> str | None:
+    """The topic that a row is about; None if it is about something else."""
+    if isinstance(item, str):
+        return item
+    for name in TOPIC_FIELDS:
+        if getattr(item, name, None):
+            return str(getattr(item, name))
+    topic_id = getattr(item, "topic_id", None)
+    return None if topic_id is None else name_of(topic_id)
+
+
+def _places(asked: Any, rows: Rows, name_of: NameOf) -> Iterator[Place]:
+    if not rows.has_places:
+        return
+    for item in getattr(asked, rows.asked) or ():
+        topic = _topic_name(item, name_of)
+        if topic is None and rows.inner is not None:
+            yield from _places(item, rows.inner, name_of)
+        elif topic is not None and rows.inner is None:
+            yield topic, WHOLE_TOPIC
+        elif topic is not None and rows.inner is not None:
+            for inner in getattr(item, rows.inner.asked) or ():
+                yield topic, _index(inner, rows.inner)
+
+
+def _index(item: Any, rows: Rows) -> int:
+    field = rows.keys[0][1]
+    return int(getattr(item, field) if field else item)
+
+
+def _copy(row: Any) -> Any:
+    """The same row; its lists are shared, and replaced by who changes them."""
+    return type(row)(**{name: getattr(row, name) for name in type(row).SPECS})
+
+
+def _divide(
+    asked: Any, taken: Any, rest: Any, rows: Rows, struck: Collection[Place], name_of: NameOf
+) -> bool:
+    """Give each row to one of the two; whether anything is left for the second."""
+    mine: list[Any] = []
+    others: list[Any] = []
+    for item in getattr(asked, rows.asked) or ():
+        topic = _topic_name(item, name_of)
+        inner = rows.inner
+        if inner is None:
+            (mine if (topic, WHOLE_TOPIC) in struck else others).append(item)
+            continue
+        first, second = _copy(item), _copy(item)
+        if topic is None:
+            left = _divide(item, first, second, inner, struck, name_of)
+        else:
+            listed = getattr(item, inner.asked) or []
+            hit = [each for each in listed if (topic, _index(each, inner)) in struck]
+            setattr(first, inner.asked, hit)
+            setattr(second, inner.asked, [each for each in listed if each not in hit])
+            left = len(hit) < len(listed)
+        if getattr(first, inner.asked):
+            mine.append(first)
+        if left:
+            others.append(second)
+    setattr(taken, rows.asked, mine)
+    setattr(rest, rows.asked, others)
+    return bool(others)
+
+
+def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
+    told = list(getattr(response, rows.told) or ())
+    known = {_key(row, rows, version): place for place, row in enumerate(told)}
+    for row in getattr(failure, rows.told) or ():
+        place = known.get(_key(row, rows, version))
+        if place is None:
+            told.append(row)
+        elif rows.inner is None:
+            told[place] = row
+        else:
+            _merge(row, told[place], rows.inner, version)
+    setattr(response, rows.told, told)
+
+
+def _key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
+    fields = (name for name, _ in rows.keys if _exists(type(row), name, version))
+    return tuple(getattr(row, name) for name in fields)
+
+
+# ---- answers whose rows are not the request's ----
+
+
+def _log_dirs_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
+    """AlterReplicaLogDirs: topics of all dirs together."""
+    from kstore.protocol.log_dirs import (
+        AlterReplicaLogDirPartitionResult,
+        AlterReplicaLogDirTopicResult,
+    )
+
+    named: dict[str, dict[int, None]] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    response.results = [
+        AlterReplicaLogDirTopicResult(topic_name=name, partitions=[
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+            for index in indexes
+        ])
+        for name, indexes in named.items()
+    ]  # fmt: skip
+
+
+def _log_dirs_described(request: Any, response: Any, version: int, code: int, message: str) -> None:
+    """DescribeLogDirs: before version 3, only a log dir has an error."""
+    if version < 3:
+        from kstore.protocol.log_dirs import DescribeLogDirsResult
+
+        response.results = [DescribeLogDirsResult(error_code=code)]
+
+
+def _scram_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
+    """AlterUserScramCredentials: each user once, whatever is to become of it."""
+    from kstore.protocol.scram import AlterUserScramCredentialsResult
+
+    users = dict.fromkeys(row.name for row in (*request.deletions, *request.upsertions))
+    response.results = [
+        AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+        for user in users
+    ]
+
+
+_SPECIAL: dict[int, Callable[[Any, Any, int, int, str], None]] = {
+    ALTER_REPLICA_LOG_DIRS: _log_dirs_altered,
+    DESCRIBE_LOG_DIRS: _log_dirs_described,
+    ALTER_SCRAM: _scram_altered,
+}

@@ -1,0 +1,310 @@
+"""Injected faults at work: what the data plane asks about each request while there are any, and
+answers with errors in the form of each API.
+
+The rules are decided in state/faults.py. Only a broker with kstore.fault.injection.enable has this;
+without a rule the data plane does not know of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kstore.broker.api import API_TABLE
+from kstore.broker.api.failing import PATCHED, TOPIC_APIS, failed, patch, places, put_in, split
+from kstore.broker.server import Later
+from kstore.broker.state.faults import Asked, Fault, FaultBook, FaultError, Strike
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.protocol.registry import API_VERSIONS, APIS
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore._fast.slots import Slot
+    from kstore.broker.server import Server
+
+__all__ = ["FaultInjector"]
+
+PRODUCE, FETCH = 0, 1
+FIRST_TOPIC_ID = 13
+FIRST_FETCH_ERROR = 7
+BROKER_CLIENT = re.compile(r"broker-\d+(-fetcher)?")
+MESSAGE = "A fault that was injected for a test."
+SESSION_ERRORS = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+
+
+class FaultInjector:
+    """The faults of one broker. Everything here runs on its loop."""
+
+    def __init__(self, server: Server) -> None:
+        self.book = FaultBook()
+        self.server = server
+
+    def add(self, faults: Sequence[Fault]) -> list[int]:
+        """Let rules act from the next request on; their numbers. FaultError for one that can't."""
+        for fault in faults:
+            _check(fault)
+        numbers = [self.book.add(fault) for fault in faults]
+        self._tell_plane()
+        return numbers
+
+    def remove(self, number: int) -> bool:
+        """End one rule; whether it was there."""
+        found = self.book.remove(number)
+        self._tell_plane()
+        return found
+
+    def clear(self) -> None:
+        """End all rules. Answers that were dropped stay so."""
+        self.book.clear()
+        self._tell_plane()
+
+    def _tell_plane(self) -> None:
+        self.server.broker.plane.faults = self if len(self.book) else None
+
+    # ---- what the data plane calls ----
+
+    def strike(
+        self,
+        connection: Connection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: bytes | None,
+        body: bytes,
+    ) -> Fate | None:
+        """What becomes of a request; None: nothing strikes it."""
+        if version < 0 or not self.book.concerns(api_key):
+            return None
+        struck = _Struck(self.server, connection, api_key, version, correlation_id, client_id, body)
+        try:
+            strikes = self.book.strike(struck.asked())
+            return Fate(struck, strikes) if strikes else None
+        except ProtocolError:
+            return None  # who handles it finds the same, and says so
+
+
+class _Struck:
+    """One request, decoded when somebody wants to know what is in it."""
+
+    def __init__(
+        self,
+        server: Server,
+        connection: Connection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: bytes | None,
+        body: bytes,
+    ) -> None:
+        self.server = server
+        self.broker = server.broker
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self._head = (connection, api_key, version, correlation_id, client_id)
+        self._client_id = (client_id or b"").decode("utf-8", "replace")
+        self._body = body
+        self._request: Any = None
+        self._places: frozenset[tuple[str, int]] | None = None
+
+    @property
+    def request(self) -> Any:
+        """The message. ProtocolError."""
+        if self._request is None:
+            cls = APIS[self.api_key].request
+            self._request = cls.decode(self._body, self.version, allow_trailing=True)
+        return self._request
+
+    def asked(self) -> Asked:
+        """What rules look at."""
+        internal = API_TABLE[self.api_key].internal
+        from_broker = internal or BROKER_CLIENT.fullmatch(self._client_id) is not None
+        node_id = self.broker.node_id
+        return Asked(self.api_key, self._client_id, node_id, from_broker, self.places)
+
+    def places(self) -> frozenset[tuple[str, int]]:
+        """The topics and partitions it is about, those of its fetch session among them."""
+        if self._places is None:
+            found = set(places(self.request, self.version, self.name_of))
+            if self.api_key == FETCH and self.version >= FIRST_FETCH_ERROR:
+                found |= self._session_places()
+            if self.api_key in PATCHED and not self.request.topics:
+                found = {(name, -1) for name in self.broker.image.topics}
+            self._places = frozenset(found)
+        return self._places
+
+    def _session_places(self) -> set[tuple[str, int]]:
+        by_id = self.version >= FIRST_TOPIC_ID
+        return {
+            (self.name_of(UUID(bytes=topic)) if by_id else topic.decode(), index)
+            for topic, index in self.broker.plane.fetch.session_partitions(self.request.session_id)
+        }
+
+    def name_of(self, topic_id: UUID) -> str:
+        """A topic's name; "" for an id that is not known."""
+        topic = self.broker.image.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    async def carry_out(self, request: Any) -> Any:
+        """The answer of the API's handler, as a message (some are encoded by themselves)."""
+        handler, api = self.server.handler(self.api_key)
+        response = handler(self.broker, request, self.server.context(*self._head))
+        if isawaitable(response):
+            response = await response
+        return api.response.decode(response.encode(self.version), self.version)
+
+    def later(self, answer: Any, version: int) -> Later:
+        """An answer that the server is to wait for."""
+        return Later(answer, version, self.connection)
+
+
+class Fate:
+    """What becomes of one request, as the data plane carries it out."""
+
+    def __init__(self, struck: _Struck, strikes: Iterable[Strike]) -> None:
+        self.cuts_before = self.cuts_after = False
+        self.lost = False
+        """It is not carried out, and not answered."""
+        self.refused: dict[Any, int] | None = None
+        """Produce: partition to error, of what is not appended."""
+        self.denied: dict[Any, int] | None = None
+        """The same, of what is appended."""
+        self.unread: dict[Any, int] | None = None
+        """Fetch: partition to error."""
+        self.fetch_error = 0
+        self._struck = struck
+        self._wait_ms = 0
+        self._hold_ms: float = 0
+        self._errors: list[Strike] = []
+        self._call_later = struck.server.call_later
+        for strike in strikes:
+            _TAKE[strike.fault.action](self, strike)
+        if struck.api_key == PRODUCE and self._hold_ms and struck.request.acks == 0:
+            self._hold_ms = 0  # there is no answer to hold back
+        if self._errors and struck.api_key in {PRODUCE, FETCH}:
+            self._fail_partitions()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the answer, and what is behind it, is held back."""
+        return self._hold_ms > 0
+
+    def wait(self, resume: Callable[[], None]) -> bool:
+        """Whether the request has to wait; ``resume`` is called when it is over."""
+        wait_ms, self._wait_ms = self._wait_ms, 0
+        if wait_ms:
+            self._call_later(wait_ms / 1000, resume)
+        return wait_ms > 0
+
+    def hold(self, slot: Slot) -> None:
+        """Let the answer behind this slot go when its time has come, or never."""
+        hold_ms, self._hold_ms = self._hold_ms, 0
+        if hold_ms < NEVER_MS:
+            self._call_later(hold_ms / 1000, slot.complete, None)
+
+    def answer(self) -> Later | None:
+        """The answer, given instead of the handler's; None: as usual."""
+        if not self._errors:
+            return None
+        struck, code = self._struck, self._errors[0].fault.code
+        old = struck.api_key == API_VERSIONS and code == ErrorCode.UNSUPPORTED_VERSION
+        return struck.later(self._answer(), 0 if old else struck.version)
+
+    # ---- how each action is taken ----
+
+    def _take_delay(self, strike: Strike) -> None:
+        if strike.fault.when == "before":
+            self._wait_ms += strike.fault.delay_ms
+        else:
+            self._hold_ms += strike.fault.delay_ms
+
+    def _take_drop(self, strike: Strike) -> None:
+        self.lost = strike.fault.when == "before"
+        self._hold_ms = NEVER_MS
+
+    def _take_disconnect(self, strike: Strike) -> None:
+        self.cuts_before = strike.fault.when == "before"
+        self.cuts_after = not self.cuts_before
+        self._hold_ms = NEVER_MS
+
+    def _take_error(self, strike: Strike) -> None:
+        self._errors.append(strike)
+
+    # ---- errors ----
+
+    def _fail_partitions(self) -> None:
+        """Produce and Fetch: the data plane puts the errors into the answer."""
+        errors, self._errors = self._errors, []
+        fetch = self._struck.api_key == FETCH
+        refused: dict[Any, int] = {}
+        denied: dict[Any, int] = {}
+        for fault, named in errors:
+            everything = self._struck.places()
+            if fetch and not named and (fault.code in SESSION_ERRORS or not everything):
+                self.fetch_error = fault.code if self._struck.version >= FIRST_FETCH_ERROR else 0
+            into = denied if fault.when == "after" and not fetch else refused
+            for topic, index in named or everything:
+                partition = self._struck.broker.table.partition(topic.encode(), index)
+                if partition is not None and partition not in refused and partition not in denied:
+                    into[partition] = fault.code
+        if fetch:
+            self.unread = refused
+        else:
+            self.refused, self.denied = refused or None, denied or None
+
+    async def _answer(self) -> Any:
+        """The error for all, or for some partitions, with the other ones' true answer."""
+        struck, request = self._struck, self._struck.request
+        whole = next((strike.fault for strike in self._errors if not strike.places), None)
+        if struck.api_key in PATCHED:
+            response = await struck.carry_out(request)
+            for fault, _ in self._errors:
+                patch(response, fault.topic, fault.partition, fault.code)
+            return response
+        if whole is not None:
+            failure = failed(request, struck.version, whole.code, MESSAGE)
+            if whole.when == "after":
+                await struck.carry_out(request)
+            return failure
+        return await self._answer_in_parts()
+
+    async def _answer_in_parts(self) -> Any:
+        struck, version = self._struck, self._struck.version
+        refused = {p for fault, named in self._errors if fault.when == "before" for p in named}
+        failures = []
+        for fault, named in self._errors:
+            taken, _ = split(struck.request, version, named, struck.name_of)
+            failures.append(failed(taken, version, fault.code, MESSAGE, partitions_only=True))
+        _, rest = split(struck.request, version, refused, struck.name_of)
+        response = failures[0] if rest is None else await struck.carry_out(rest)
+        for failure in failures:
+            if failure is not response:
+                put_in(failure, response, version)
+        return response
+
+
+NEVER_MS = float("inf")
+_TAKE: dict[str, Callable[[Fate, Strike], None]] = {
+    "delay": Fate._take_delay,
+    "drop": Fate._take_drop,
+    "disconnect": Fate._take_disconnect,
+    "error": Fate._take_error,
+}
+
+
+def _check(fault: Fault) -> None:
+    """FaultError for an API that is not served, or has no topics that could be meant."""
+    if fault.api is None:
+        return
+    name = APIS[fault.api].name
+    if fault.api not in API_TABLE:
+        raise FaultError(f"{name} is not served, so no fault can strike it")
+    if fault.topic is not None and fault.api not in TOPIC_APIS:
+        raise FaultError(f"a fault for {name} takes no topic: its requests name none")

@@ -1,0 +1,249 @@
+"""What the broker answers over HTTP: its health, metrics, cluster and topics, and injected faults.
+
+It listens where kstore.http.listener says (kstore.metrics.listener: metrics alone); nothing of it
+is loaded otherwise. An error is a JSON object with one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.http_server import JSON, Answer, Request, address_of, is_loopback, serve_http
+from kstore.broker.metrics import LoopStall, prometheus_lines
+from kstore.broker.state.faults import FaultError, read_fault
+from kstore.config import ConfigError
+
+if TYPE_CHECKING:
+    from kstore.broker.faults import FaultInjector
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.server import Server
+    from kstore.broker.state.image import TopicImage
+
+__all__ = ["HttpApi", "serve_api", "serve_metrics"]
+
+METRICS_LISTENER = "kstore.metrics.listener"
+LISTENER, TOKEN = "kstore.http.listener", "kstore.http.token"
+ENABLE_FAULTS = "kstore.fault.injection.enable"
+METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+LINES_PER_PIECE = 200
+PARTITIONS_PER_PIECE = 200
+
+
+async def serve_metrics(
+    url: str, lines: Callable[[], Iterator[str]]
+) -> tuple[asyncio.AbstractServer, str]:
+    """Answer GET /metrics with these lines, without asking who it is, so on a loopback address."""
+    host, _ = address_of(METRICS_LISTENER, url)
+    if not is_loopback(host):
+        raise ConfigError(
+            f"{METRICS_LISTENER} is {url!r}: metrics are told without authentication, so only on a "
+            f"loopback address such as 127.0.0.1; {LISTENER} tells them with a token",
+            key=METRICS_LISTENER,
+        )
+
+    async def answer(request: Request) -> Answer:
+        if request.path != "/metrics":
+            return _error(404, "metrics are at /metrics")
+        if request.method not in {"GET", "HEAD"}:
+            return _error(405, "metrics are read with GET", allow="GET, HEAD")
+        return Answer(200, _pieces(lines()), METRICS_TEXT)
+
+    server, base = await serve_http(METRICS_LISTENER, url, answer)
+    return server, f"{base}/metrics"
+
+
+async def serve_api(server: Server, stall: LoopStall) -> tuple[asyncio.AbstractServer, str]:
+    """Listen where kstore.http.listener says; the server and its URL.
+
+    ConfigError, also for an address that others reach and no token; ListenError.
+    """
+    config = server.broker.config
+    url, token = config[LISTENER], config[TOKEN]
+    host, _ = address_of(LISTENER, url)
+    if not token and not is_loopback(host):
+        raise ConfigError(
+            f"{LISTENER} is {url!r}, which others reach: set {TOKEN} to what they have to send as "
+            "Authorization: Bearer TOKEN, or listen on 127.0.0.1",
+            key=LISTENER,
+        )
+    return await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
+
+
+class HttpApi:
+    """The answers of one broker. ``token``: what a client has to know; None or "": nothing."""
+
+    def __init__(self, server: Server, stall: LoopStall, token: str | None) -> None:
+        self._server = server
+        self._stall = stall
+        self._token = token
+        self._injector: FaultInjector | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that is told about."""
+        return self._server.broker
+
+    async def answer(self, request: Request) -> Answer:
+        """The answer to any request."""
+        if self._token and not self._is_known(request):
+            return _error(
+                401, "send the token as Authorization: Bearer TOKEN", www_authenticate="Bearer"
+            )
+        resource, _, rest = request.path.strip("/").partition("/")
+        routes = _FAULT_ROUTES if resource == "faults" and rest else _ROUTES.get(resource, {})
+        if not routes or (rest and resource != "faults"):
+            return _error(404, f"there is no {request.path}; there are /{', /'.join(_ROUTES)}")
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in routes:
+            allowed = ", ".join(routes)
+            return _error(405, f"{request.path} has {allowed}", allow=allowed)
+        return routes[method](self, request)
+
+    def _is_known(self, request: Request) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        wanted = (self._token or "").encode()
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
+
+    def health(self, request: Request) -> Answer:
+        """200 once clients are answered, 503 until then and while the broker stops."""
+        broker = self.broker
+        joined = broker.cluster is None or broker.replica_manager.ready.is_set()
+        status = "stopping" if self._server.stopping else "ready" if joined else "starting"
+        row = {"status": status, "node_id": broker.node_id}
+        return _json(200 if status == "ready" else 503, row)
+
+    def metrics(self, request: Request) -> Answer:
+        """All counters, in Prometheus's text form."""
+        return Answer(200, _pieces(prometheus_lines(self.broker, self._stall)), METRICS_TEXT)
+
+    def cluster(self, request: Request) -> Answer:
+        """The brokers that are alive, as this one knows them."""
+        image = self.broker.image
+        rows = [
+            {
+                "id": each.node_id,
+                "rack": each.rack,
+                "endpoints": [end._asdict() for end in each.endpoints],
+            }
+            for each in sorted(image.brokers.values())
+        ]
+        return _json(200, {
+            "cluster_id": image.cluster_id, "node_id": self.broker.node_id,
+            "controller_id": image.controller_id, "brokers": rows,
+        })  # fmt: skip
+
+    def topics(self, request: Request) -> Answer:
+        """All topics with their partitions."""
+        return Answer(200, _topic_pieces(sorted(self.broker.image.topics.items())), JSON)
+
+    # ---- faults ----
+
+    def faults(self, request: Request) -> Answer:
+        """The faults at work, and how often each has struck."""
+        rows = [] if self._injector is None else self._injector.book.rows()
+        return _json(200, {"faults": rows})
+
+    def add_faults(self, request: Request) -> Answer:
+        """Take a fault, or a list of them: all or none."""
+        if not self.broker.config[ENABLE_FAULTS]:
+            return _error(403, f"no faults here: start the broker with {ENABLE_FAULTS}=true")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON:
+            return _error(415, f"send a fault as {JSON}, not as {kind or 'nothing'}")
+        try:
+            given = json.loads(request.body)
+        except ValueError as problem:
+            return _error(400, f"the body is not JSON: {problem}")
+        injector = self._made_injector()
+        try:
+            rows = given if isinstance(given, list) else [given]
+            numbers = injector.add([read_fault(row) for row in rows])
+        except FaultError as problem:
+            return _error(400, str(problem))
+        return _json(201, {"faults": injector.book.rows(numbers)})
+
+    def clear_faults(self, request: Request) -> Answer:
+        """End all faults; they are told once more, with how often each has struck."""
+        if self._injector is None:
+            return _json(200, {"faults": []})
+        rows = self._injector.book.rows()
+        self._injector.clear()
+        return _json(200, {"faults": rows})
+
+    def remove_fault(self, request: Request) -> Answer:
+        """End one fault; it is told once more."""
+        text = request.path.strip("/").partition("/")[2]
+        book = None if self._injector is None else self._injector.book
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        if book is None or number not in book:
+            return _error(404, f"there is no fault {text}")
+        assert self._injector is not None
+        rows = book.rows([number])
+        self._injector.remove(number)
+        return _json(200, {"faults": rows})
+
+    def _made_injector(self) -> FaultInjector:
+        if self._injector is None:
+            from kstore.broker.faults import FaultInjector
+
+            self._injector = FaultInjector(self._server)
+        return self._injector
+
+
+_Route = Callable[[HttpApi, Request], Answer]
+_ROUTES: dict[str, dict[str, _Route]] = {
+    "health": {"GET": HttpApi.health},
+    "metrics": {"GET": HttpApi.metrics},
+    "cluster": {"GET": HttpApi.cluster},
+    "topics": {"GET": HttpApi.topics},
+    "faults": {
+        "GET": HttpApi.faults, "POST": HttpApi.add_faults, "DELETE": HttpApi.clear_faults
+    },
+}  # fmt: skip
+_FAULT_ROUTES: dict[str, _Route] = {"DELETE": HttpApi.remove_fault}
+
+
+def _json(status: int, row: dict[str, Any]) -> Answer:
+    return Answer(status, json.dumps(row).encode() + b"\n")
+
+
+def _error(status: int, sentence: str, **headers: str) -> Answer:
+    extra = tuple((name.replace("_", "-").title(), value) for name, value in headers.items())
+    return _json(status, {"error": sentence})._replace(headers=extra)
+
+
+async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:
+    """Lines, some at a time; an empty one is left out."""
+    piece: list[str] = []
+    for line in lines:
+        if line:
+            piece.append(line)
+        if len(piece) >= LINES_PER_PIECE:
+            yield "\n".join((*piece, "")).encode()
+            piece = []
+    yield "\n".join((*piece, "")).encode() if piece else b""
+
+
+async def _topic_pieces(topics: list[tuple[str, TopicImage]]) -> AsyncIterator[bytes]:
+    """A JSON object with all topics, some partitions at a time."""
+    before = '{"topics": ['
+    for name, topic in topics:
+        head = {"name": name, "topic_id": str(topic.topic_id), "internal": topic.internal}
+        yield (before + json.dumps(head)[:-1] + ', "partitions": [').encode()
+        before = ", "
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE):
+            some = topic.partitions[start : start + PARTITIONS_PER_PIECE]
+            rows = [
+                {
+                    "partition": index, "leader": each.leader, "leader_epoch": each.leader_epoch,
+                    "replicas": each.replicas, "isr": each.isr,
+                }
+                for index, each in enumerate(some, start)
+            ]  # fmt: skip
+            yield (", " * (start > 0) + json.dumps(rows)[1:-1]).encode()
+        yield b"]}"
+    yield (b"]}\n" if topics else b'{"topics": []}\n')

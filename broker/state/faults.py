@@ -1,0 +1,299 @@
+"""Faults that a test injects: which requests a rule strikes, how often, and what becomes of them.
+
+Pure: rules are asked in the order in which they were added, and chance comes from each rule's own
+seed. Carrying a verdict out is broker/faults.py's, reading a request kstore.protocol's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from kstore.errors import ErrorCode
+from kstore.errors.base import NAMES
+from kstore.protocol.registry import APIS
+
+__all__ = ["Asked", "Fault", "FaultBook", "FaultError", "Place", "Strike", "read_fault", "shown"]
+
+Place = tuple[str, int]
+"""Topic and partition; partition -1: a request that names the topic as a whole."""
+WHOLE_TOPIC = -1
+ACTIONS = ("error", "delay", "drop", "disconnect")
+MOMENTS = ("before", "after")
+MAX_DELAY_MS = 3_600_000
+MAX_RULES = 1000
+MASK = (1 << 64) - 1
+CODES = {name: code for code, name in NAMES.items()} | {
+    "INVALID_PRODUCE_OFFSET": ErrorCode.INVALID_PRODUCE_OFFSET
+}
+
+
+class FaultError(ValueError):
+    """A rule that can't be used; the sentence says why, and what may stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rule: which requests it strikes, and what becomes of them. None matches all."""
+
+    action: str
+    """``error``, ``delay``, ``drop`` (no answer) or ``disconnect``."""
+    api: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    client_id: str | None = None
+    """A client id, or a pattern with ``*`` and ``?``."""
+    node: int | None = None
+    """Strikes only on this broker."""
+    code: int = 0
+    """Of an ``error``."""
+    delay_ms: int = 0
+    when: str = "before"
+    """Before the request is carried out, which it is then not; or after, and the answer is lost."""
+    count: int | None = None
+    """How many requests it strikes; None: all."""
+    probability: float = 1.0
+    seed: int = 0
+    brokers: bool = False
+    """Strikes requests of other brokers, and those only."""
+
+
+class Asked(NamedTuple):
+    """What rules look at in a request. ``places`` is called only by rules that name a topic."""
+
+    api: int
+    client_id: str
+    node: int
+    from_broker: bool
+    places: Callable[[], Iterable[Place]]
+
+
+class Strike(NamedTuple):
+    """A rule has struck a request: all of it, or some places in it."""
+
+    fault: Fault
+    places: tuple[Place, ...]
+    """Empty: the whole request."""
+
+
+class _Rule:
+    """A rule at work."""
+
+    __slots__ = ("fault", "number", "state", "struck")
+
+    def __init__(self, number: int, fault: Fault) -> None:
+        self.number = number
+        self.fault = fault
+        self.struck = 0
+        self.state = (fault.seed * 0x9E3779B97F4A7C15 + 1) & MASK
+
+    @property
+    def spent(self) -> bool:
+        return self.fault.count is not None and self.struck >= self.fault.count
+
+    def is_meant(self, asked: Asked) -> bool:
+        """Whether the request may be struck, but for its topics."""
+        fault = self.fault
+        return (
+            not self.spent
+            and fault.api in {None, asked.api}
+            and fault.node in {None, asked.node}
+            and fault.brokers == asked.from_broker
+            and (fault.client_id is None or fnmatchcase(asked.client_id, fault.client_id))
+        )
+
+    def chance(self) -> bool:
+        """Draw, by splitmix64: the same seed strikes the same of its requests."""
+        if self.fault.probability >= 1.0:
+            return True
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        mixed = self.state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
+        return ((mixed ^ (mixed >> 31)) >> 11) / (1 << 53) < self.fault.probability
+
+
+class FaultBook:
+    """All rules of a broker, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._rules: dict[int, _Rule] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._rules
+
+    def add(self, fault: Fault) -> int:
+        """Take a rule; its number. FaultError if there are too many."""
+        if len(self._rules) >= MAX_RULES:
+            raise FaultError(f"there are {MAX_RULES} faults already: remove some")
+        self._last += 1
+        self._rules[self._last] = _Rule(self._last, fault)
+        return self._last
+
+    def remove(self, number: int) -> bool:
+        """Forget a rule; whether it was there."""
+        return self._rules.pop(number, None) is not None
+
+    def clear(self) -> None:
+        """Forget all rules."""
+        self._rules.clear()
+
+    def rows(self, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
+        """The rules, or some of them, as they are shown: with how many requests each struck."""
+        wanted = self._rules if numbers is None else numbers
+        return [
+            {"id": rule.number, **shown(rule.fault), "struck": rule.struck}
+            for rule in map(self._rules.__getitem__, wanted)
+        ]
+
+    def concerns(self, api: int) -> bool:
+        """Whether any rule may strike requests of this API."""
+        return any(
+            rule.fault.api in {None, api} and not rule.spent for rule in self._rules.values()
+        )
+
+    def strike(self, asked: Asked) -> list[Strike]:
+        """What strikes this request. Every delay adds up; of errors the first has each place; one
+        that is dropped or cut off before it is carried out is struck by nothing else.
+        """
+        found: list[Strike] = []
+        failed: set[Place] = set()
+        failed_whole = gone = False
+        for rule in self._rules.values():
+            fault = rule.fault
+            ends = fault.action in {"drop", "disconnect"}
+            if (ends and gone) or (fault.action == "error" and failed_whole):
+                continue
+            if not rule.is_meant(asked):
+                continue
+            places: tuple[Place, ...] = ()
+            if fault.topic is not None:
+                named = {place for place in asked.places() if _is_at(fault, place)}
+                places = tuple(sorted(named - failed if fault.action == "error" else named))
+                if not places:
+                    continue
+            if not rule.chance():
+                continue
+            rule.struck += 1
+            found.append(Strike(fault, places))
+            if fault.action == "error":
+                failed.update(places)
+                failed_whole = not places
+            if ends:
+                gone = True
+                if fault.when == "before":
+                    break
+        return found
+
+
+def _is_at(fault: Fault, place: Place) -> bool:
+    """Whether a rule names a place."""
+    topic, partition = place
+    named = fault.partition is None or partition in {fault.partition, WHOLE_TOPIC}
+    return topic == fault.topic and named
+
+
+def shown(fault: Fault) -> dict[str, Any]:
+    """A rule as `read_fault` reads it, without what was left at its default."""
+    row: dict[str, Any] = {"action": fault.action}
+    for field in fields(Fault):
+        value = getattr(fault, field.name)
+        if value != field.default:
+            row[field.name] = value
+    if fault.api is not None:
+        row["api"] = APIS[fault.api].name
+    if fault.code:
+        row["code"] = NAMES.get(fault.code, fault.code)
+    return row
+
+
+def read_fault(row: Any) -> Fault:
+    """A rule from its JSON object; FaultError for what can't be meant."""
+    if not isinstance(row, Mapping):
+        raise FaultError(f"a fault is an object with an action, not {row!r}")
+    known = sorted(field.name for field in fields(Fault))
+    unknown = [name for name in row if name not in known]
+    if unknown:
+        raise FaultError(f"a fault has no field {unknown[0]!r}; it has {', '.join(known)}")
+    values = {name: value for name, value in row.items() if value is not None}
+    if values.get("action") not in ACTIONS:
+        raise FaultError(
+            f"action is {values.get('action')!r}; it must be one of {', '.join(ACTIONS)}"
+        )
+    for name, check, words in _CHECKS:
+        if name in values and not check(values[name]):
+            raise FaultError(f"{name} is {values[name]!r}; it must be {words}")
+    if "api" in values:
+        values["api"] = _api(values["api"])
+    if "code" in values:
+        values["code"] = _code(values["code"])
+    fault = Fault(**values)
+    _check_whole(fault, values)
+    return fault
+
+
+def _is_int(low: int, high: int) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return check
+
+
+def _is_share(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value <= 1
+
+
+_CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("topic", lambda value: isinstance(value, str) and value != "", "a topic's name"),
+    ("partition", _is_int(0, 2**31 - 1), "a partition's number"),
+    ("client_id", lambda value: isinstance(value, str), "a client id or a pattern of one"),
+    ("node", _is_int(0, 2**31 - 1), "a broker's number"),
+    ("delay_ms", _is_int(1, MAX_DELAY_MS), f"from 1 to {MAX_DELAY_MS}"),
+    ("when", lambda value: value in MOMENTS, "before or after"),
+    ("count", _is_int(1, 2**31 - 1), "how many requests it strikes, at least 1"),
+    ("probability", _is_share, "from 0 to 1"),
+    ("seed", _is_int(-(2**63), 2**63 - 1), "a whole number"),
+    ("brokers", lambda value: isinstance(value, bool), "true or false"),
+)
+
+
+def _check_whole(fault: Fault, given: Mapping[str, Any]) -> None:
+    """What the fields must agree on."""
+    if fault.partition is not None and fault.topic is None:
+        raise FaultError("a fault with a partition needs its topic")
+    for name, action in (("code", "error"), ("delay_ms", "delay")):
+        if fault.action == action and name not in given:
+            raise FaultError(f"a fault with the action {action} needs {name}")
+        if fault.action != action and name in given:
+            raise FaultError(f"{name} is for the action {action}, not for {fault.action}")
+
+
+def _api(value: Any) -> int:
+    """An API by its number, or by its name in any case."""
+    if _is_int(0, 32767)(value) and value in APIS:
+        return int(value)
+    wanted = value.lower() if isinstance(value, str) else None
+    for key, api in APIS.items():
+        if api.name.lower() == wanted:
+            return key
+    raise FaultError(f"api is {value!r}; it must be an API's name, such as Produce, or its key")
+
+
+def _code(value: Any) -> int:
+    """An error by its number, or by its name in Kafka's table."""
+    if _is_int(-1, 32767)(value) and value != 0:
+        return int(value)
+    code = CODES.get(value.upper(), 0) if isinstance(value, str) else 0
+    if code == 0:
+        raise FaultError(
+            f"code is {value!r}; it must be an error's name, such as NOT_LEADER_OR_FOLLOWER, or "
+            "its number other than 0"
+        )
+    return code

@@ -1,0 +1,296 @@
+"""Brokers for tests, in processes of their own: alone, or as a cluster in one folder.
+
+A broker ends with the process that started it, whatever ends that one: the broker reads a pipe
+whose other end closes then. What it has stored is a test's, and thrown away without a clean stop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["RUNNING", "Broker", "BrokerError", "Cluster", "Server"]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+TAIL_BYTES = 4000
+RUNNING: dict[int, Broker] = {}
+"""By process id: every broker that this process has started and not ended."""
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""Kafka's defaults make tests wait, or make 100 logs that nobody needs."""
+OWN = {
+    "kstore.http.listener": "http://127.0.0.1:0",
+    "kstore.fault.injection.enable": "true",
+    "kstore.stop.with.stdin": "true",
+}
+
+
+class BrokerError(RuntimeError):
+    """A broker did not start; the message ends with what it wrote."""
+
+
+class Server:
+    """What a test may want to know of a broker, or of a cluster."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, or several with commas, for a client's bootstrap.servers."""
+        raise NotImplementedError("a broker or a cluster says it")
+
+    @property
+    def http_urls(self) -> dict[int, str]:
+        """Broker to the URL of its HTTP API, of those that run."""
+        raise NotImplementedError("a broker or a cluster says it")
+
+    @property
+    def members(self) -> Sequence[Broker]:
+        """Its brokers; a broker is the one of its own."""
+        raise NotImplementedError("a broker or a cluster says it")
+
+    def stop(self) -> None:
+        """End every process; what it stored is not kept in order."""
+        raise NotImplementedError("a broker or a cluster does it")
+
+    def start(self) -> Self:
+        """Start what does not run, and wait until it answers clients."""
+        raise NotImplementedError("a broker or a cluster does it")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+
+class Broker(Server):
+    """One `kstore serve` below ``folder``; ``settings`` win over those that make tests quick."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.log_path = self.folder / "log"
+        """What the broker writes."""
+        base = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(self.folder / "data"),
+        }
+        given = {name: _text(value) for name, value in (settings or {}).items()}
+        self.settings = base | QUICK | given | OWN
+        self.address = ""
+        """host:port; the same after a restart."""
+        self.http_url = ""
+        self.ready_ms = 0
+        """From its process's beginning to its first answer, as it tells."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def node_id(self) -> int:
+        """Its number."""
+        return int(self.settings.get("node.id", "1"))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port."""
+        return self.address
+
+    @property
+    def http_urls(self) -> dict[int, str]:
+        """Its number to the URL of its HTTP API; empty while it does not run."""
+        return {self.node_id: self.http_url} if self.pid is not None else {}
+
+    @property
+    def members(self) -> Sequence[Broker]:
+        """Itself."""
+        return [self]
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None where it does not run."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> Self:
+        """Start it, at the address that it had, and wait until it answers; BrokerError."""
+        if self.pid is None:
+            self.spawn()
+            self.wait_ready(time.monotonic() + START_TIMEOUT_S)
+        return self
+
+    def spawn(self) -> None:
+        """Start its process, in a session of its own: Ctrl-C is for the tests alone."""
+        self.stop()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = self.settings
+        if self.address:
+            settings = settings | {"listeners": f"PLAINTEXT://{self.address}"}
+        flags = [f"--override={name}={value}" for name, value in settings.items()]
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kstore", "serve", "--json", *flags],
+                env={k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        RUNNING[self._process.pid] = self
+
+    def wait_ready(self, deadline: float) -> None:
+        """Wait for its ready line, until a time of time.monotonic(); BrokerError."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        left = max(0.0, deadline - time.monotonic())
+        found, _, _ = select.select([process.stdout], [], [], left)
+        line = process.stdout.readline() if found else b""
+        if not line:
+            words = "ended before it was ready" if found else "was not ready in time"
+            self.stop()
+            raise BrokerError(f"broker {self.node_id} {words}:\n{self.output()}")
+        said = json.loads(line)
+        self.address, self.http_url, self.ready_ms = said["address"], said["http"], said["ready_ms"]
+
+    def stop(self) -> None:
+        """End its process at once, as kill -9 does; its data stay in the folder."""
+        self._end(signal.SIGKILL)
+
+    kill = stop
+
+    def shut_down(self) -> None:
+        """Stop it as an operator does: leaderships are handed over, everything is closed."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Let it stand still; its connections stay."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def log_size(self) -> int:
+        """How many bytes it has written."""
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def output(self, start: int = 0) -> str:
+        """The end of what it has written, from an offset of its log file on."""
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(max(start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid is None:
+            raise BrokerError(f"broker {self.node_id} does not run")
+        os.kill(self.pid, number)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+            process.send_signal(signal.SIGCONT)  # one that is paused ends now
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        finally:
+            RUNNING.pop(process.pid, None)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+class Cluster(Server):
+    """Brokers 1 to ``size`` that share a folder; topics have up to three replicas by default."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        size: int = 3,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        replicas = min(3, size)
+        base = {
+            "kstore.coordination.dir": Path(folder) / "coordination",
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": min(2, replicas),
+        } | dict(settings or {})
+        self.brokers: dict[int, Broker] = {
+            number: Broker(Path(folder) / f"broker{number}", base | {"node.id": number})
+            for number in range(1, size + 1)
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of all of them, with commas."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def http_urls(self) -> dict[int, str]:
+        """Broker to the URL of its HTTP API, of those that run."""
+        return {n: url for b in self.brokers.values() for n, url in b.http_urls.items()}
+
+    @property
+    def members(self) -> Sequence[Broker]:
+        """All brokers, by number."""
+        return list(self.brokers.values())
+
+    def start(self) -> Self:
+        """Start all that do not run, at one time; BrokerError, and then none is left running."""
+        waiting = [broker for broker in self.brokers.values() if broker.pid is None]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        try:
+            for broker in waiting:
+                broker.spawn()
+            for broker in waiting:
+                broker.wait_ready(deadline)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End all of them at once."""
+        for broker in self.brokers.values():
+            broker.stop()
+
+    def __getitem__(self, node_id: int) -> Broker:
+        return self.brokers[node_id]
+
+    def __iter__(self) -> Iterator[Broker]:
+        return iter(self.brokers.values())
+
+
+def _text(value: Any) -> str:
+    """A setting as it stands in a file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,140 @@
+"""Faults in running brokers, over their HTTP API: an error, a delay, no answer, a lost connection.
+
+A fault acts from the call on, until its `with` block ends or it is removed. What matches a request,
+and what an answer is then like, is the broker's (kstore/broker/state/faults.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+__all__ = ["Fault", "Faults"]
+
+TIMEOUT_S = 30.0
+PAUSE_S = 0.01
+
+
+class Fault:
+    """One fault, on one broker or several."""
+
+    def __init__(self, faults: Faults, numbers: Mapping[int, int]) -> None:
+        self._faults = faults
+        self._numbers = dict(numbers)
+        self._struck = 0
+
+    @property
+    def struck(self) -> int:
+        """How many requests it has struck, on all brokers that run."""
+        counts = self._faults.counts()
+        now = sum(counts.get((node, number), 0) for node, number in self._numbers.items())
+        return self._struck + now
+
+    def wait(self, count: int = 1, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until it has struck so many requests; TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while (struck := self.struck) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the fault has struck {struck} requests, not {count}")
+            time.sleep(PAUSE_S)
+
+    def remove(self) -> None:
+        """End it; nothing happens if it has ended."""
+        for node, number in self._numbers.items():
+            self._struck += self._faults.remove(node, number)
+        self._numbers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+class Faults:
+    """The faults of the brokers at ``urls()``: node id to the URL of its HTTP API.
+
+    ``api`` is an API's name or key; ``None``: every API. ``topic``, ``partition`` and ``client_id``
+    (``*`` and ``?`` stand for anything) narrow a fault down, ``node`` puts it on one broker,
+    ``count`` ends it after so many requests (of each broker), ``probability`` and ``seed`` leave it
+    to chance that repeats. ``when="after"``: the request is carried out, and its answer is lost.
+    ``brokers=True`` strikes what brokers say to each other, instead of clients.
+    """
+
+    def __init__(self, urls: Callable[[], Mapping[int, str]]) -> None:
+        self._urls = urls
+
+    def error(self, api: str | int | None, code: str | int, **matching: Any) -> Fault:
+        """Answer with an error, by name or number; for one partition, where one is named."""
+        return self.add(action="error", api=api, code=code, **matching)
+
+    def delay(self, api: str | int | None, delay_ms: int, **matching: Any) -> Fault:
+        """Handle requests late; or, with ``when="after"``, answer them late."""
+        return self.add(action="delay", api=api, delay_ms=delay_ms, **matching)
+
+    def drop(self, api: str | int | None, **matching: Any) -> Fault:
+        """Answer nothing, and so nothing behind it on that connection either."""
+        return self.add(action="drop", api=api, **matching)
+
+    def disconnect(self, api: str | int | None, **matching: Any) -> Fault:
+        """Close the connection."""
+        return self.add(action="disconnect", api=api, **matching)
+
+    def add(self, **fault: Any) -> Fault:
+        """Inject what the fields of POST /faults say; ValueError for what can't be meant."""
+        nodes = dict(self._urls())
+        if fault.get("node") is not None:
+            nodes = {node: url for node, url in nodes.items() if node == fault["node"]}
+            if not nodes:
+                raise ValueError(f"no broker {fault['node']} runs")
+        numbers = {}
+        for node, url in nodes.items():
+            numbers[node] = _call(url, "POST", "/faults", fault)["faults"][0]["id"]
+        return Fault(self, numbers)
+
+    def counts(self) -> dict[tuple[int, int], int]:
+        """(node, fault's number) to how many requests it has struck, of all that act."""
+        return {
+            (node, row["id"]): row["struck"]
+            for node, url in self._urls().items()
+            for row in _call(url, "GET", "/faults")["faults"]
+        }
+
+    def remove(self, node: int, number: int) -> int:
+        """End one fault; how many requests it struck. 0 if it, or its broker, is gone."""
+        url = self._urls().get(node)
+        if url is None or (node, number) not in self.counts():
+            return 0
+        rows = _call(url, "DELETE", f"/faults/{number}")["faults"]
+        return sum(row["struck"] for row in rows)
+
+    def clear(self) -> None:
+        """End all faults of all brokers that run."""
+        for url in self._urls().values():
+            _call(url, "DELETE", "/faults")
+
+
+def _call(url: str, method: str, path: str, row: Mapping[str, Any] | None = None) -> Any:
+    """The answer's JSON; ValueError with the broker's sentence for a refusal."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    try:
+        body = None if row is None else json.dumps(row)
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+    finally:
+        connection.close()
+    if answer.status >= 300:
+        raise ValueError(said["error"])
+    return said

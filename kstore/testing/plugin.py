@@ -1,0 +1,191 @@
+"""pytest's plugin of kstore: a broker or a cluster for a session, a topic for a test, and faults.
+
+pytest loads this in every run, so it imports next to nothing: a fixture imports what it needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient, Producer
+    from kstore.testing.brokers import Broker, Cluster, Server
+    from kstore.testing.faults import Faults
+
+_topic_numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Broker settings from the ini file and the command line."""
+    words = "a broker setting KEY=VALUE for the fixtures kstore_broker and kstore_cluster"
+    parser.addini("kstore_settings", f"{words}; one a line", type="linelist", default=[])
+    parser.addini("kstore_cluster_size", "how many brokers kstore_cluster has", default="3")
+    group = parser.getgroup("kstore")
+    group.addoption(
+        "--kstore-setting", action="append", default=[], metavar="KEY=VALUE", help=words
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest of the marker."""
+    config.addinivalue_line(
+        "markers",
+        "kstore_topic(partitions=1, replication_factor=-1, configs=None): "
+        "what the topic of the fixture kstore_topic is like",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what brokers wrote during a test that failed."""
+    report = yield
+    starts = item.stash.get(_LOG_STARTS, None)
+    if starts is None or not report.failed:
+        return report
+    for broker, start in starts.items():
+        text = broker.output(start)
+        if text:
+            report.sections.append((f"output of kstore broker {broker.node_id}", text))
+    return report
+
+
+_LOG_STARTS: pytest.StashKey[dict[Broker, int]] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session")
+def kstore_settings() -> dict[str, Any]:
+    """Settings of the brokers: override this fixture to give your own. Those of the ini file and
+    the command line win.
+    """
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kstore_broker(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    kstore_settings: dict[str, Any],
+) -> Iterator[Broker]:
+    """A broker for the session; ``kstore_broker.bootstrap_servers`` is where it is."""
+    from kstore.testing.brokers import Broker
+
+    settings = _settings(request.config, kstore_settings)
+    with Broker(tmp_path_factory.mktemp("kstore-broker"), settings) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kstore_cluster(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    kstore_settings: dict[str, Any],
+) -> Iterator[Cluster]:
+    """Three brokers for the session; ``kstore_cluster[2].kill()``, ``kstore_cluster.start()``."""
+    from kstore.testing.brokers import Cluster
+
+    settings = _settings(request.config, kstore_settings)
+    size = int(request.config.getini("kstore_cluster_size"))
+    with Cluster(tmp_path_factory.mktemp("kstore-cluster"), size, settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kstore_server(request: pytest.FixtureRequest) -> Server:
+    """The cluster, in a test that asks for it; else the broker."""
+    name = "kstore_cluster" if "kstore_cluster" in request.fixturenames else "kstore_broker"
+    server: Server = request.getfixturevalue(name).start()
+    request.node.stash[_LOG_STARTS] = {each: each.log_size() for each in server.members}
+    return server
+
+
+@pytest.fixture
+def kstore_bootstrap_servers(kstore_server: Server) -> str:
+    """What a client's bootstrap.servers is to be."""
+    return kstore_server.bootstrap_servers
+
+
+@pytest.fixture
+def kstore_make_topic(
+    kstore_server: Server, kstore_admin: AdminClient
+) -> Iterator[Callable[..., str]]:
+    """Makes topics that are gone after the test: ``kstore_make_topic(partitions=3)`` returns the
+    name of a new one.
+    """
+    from kstore.clients import NewTopic
+    from kstore.errors import KafkaError
+    from kstore.testing.faults import Faults
+
+    made: list[str] = []
+
+    def make(
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: dict[str, str] | None = None,
+        prefix: str = "test",
+    ) -> str:
+        name = f"{prefix}-{next(_topic_numbers)}"
+        topic = NewTopic(name, partitions, replication_factor, configs or {})
+        kstore_admin.create_topics([topic])
+        made.append(name)
+        return name
+
+    yield make
+    Faults(lambda: kstore_server.http_urls).clear()
+    for name in made:
+        with suppress(KafkaError, OSError):  # the test has deleted it, or has left no broker
+            kstore_admin.delete_topics([name])
+
+
+@pytest.fixture
+def kstore_topic(request: pytest.FixtureRequest, kstore_make_topic: Callable[..., str]) -> str:
+    """The name of a topic that no other test has; the marker kstore_topic says what it is like."""
+    marker = request.node.get_closest_marker("kstore_topic")
+    return kstore_make_topic(*(marker.args if marker else ()), **(marker.kwargs if marker else {}))
+
+
+@pytest.fixture
+def kstore_faults(kstore_server: Server) -> Iterator[Faults]:
+    """Injects faults: ``with kstore_faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", count=2):``.
+    All are gone after the test.
+    """
+    from kstore.testing.faults import Faults
+
+    faults = Faults(lambda: kstore_server.http_urls)
+    yield faults
+    faults.clear()
+
+
+@pytest.fixture
+def kstore_admin(kstore_server: Server) -> Iterator[AdminClient]:
+    """An AdminClient of kstore.clients."""
+    from kstore.clients import AdminClient
+
+    with AdminClient(bootstrap_servers=kstore_server.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def kstore_producer(kstore_server: Server) -> Iterator[Producer]:
+    """A Producer of kstore.clients."""
+    from kstore.clients import Producer
+
+    with Producer(bootstrap_servers=kstore_server.bootstrap_servers) as producer:
+        yield producer
+
+
+def _settings(config: pytest.Config, given: dict[str, Any]) -> dict[str, Any]:
+    """All settings that were given; pytest.UsageError for one that is not KEY=VALUE."""
+    found = dict(given)
+    for item in (*config.getini("kstore_settings"), *config.getoption("--kstore-setting")):
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise pytest.UsageError(f"a kstore setting is KEY=VALUE, not {item!r}")
+        found[key.strip()] = value.strip()
+    return found
