@@ -147,7 +147,7 @@ class GroupCoordinatorClient:
         await self.offsets.commit_once(offsets)
 
     async def committed(
-        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's committed offsets, None where there is none."""
         return await self.offsets.committed(partitions, timeout_ms)

@@ -5,7 +5,7 @@ that makes sense. What answers mean is in core/commits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -112,17 +112,18 @@ class GroupOffsets:
             raise verdict.error
 
     async def committed(
-        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offsets, None where there is none. Waits for offsets of open transactions
         to be decided.
         """
-        if not partitions:
+        wanted = list(partitions)
+        if not wanted:
             return {}
         patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        topics = {tp.topic for tp in partitions}
+        topics = {tp.topic for tp in wanted}
         return await self._cluster.retrying(
-            lambda: self._committed_once(partitions), patience_ms, topics
+            lambda: self._committed_once(wanted), patience_ms, topics
         )
 
     async def _committed_once(
