@@ -1,0 +1,139 @@
+"""A cluster of kstore brokers each of which can be cut off from what the others tell it, while
+clients reach it, and it reaches the others: it lives on in what it heard last. That is the lagging
+broker of KIP-232, and the leader that does not know that it was replaced of KIP-359.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from kstore.clients.io.loop_thread import LoopThread
+from tests.conformance.broker_process import free_ports
+from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster, until
+
+__all__ = ["CutOffCluster"]
+
+SETTINGS = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Gate:
+    """A port that leads to another one, unless it is shut."""
+
+    def __init__(self, thread: LoopThread, port: int, target: int) -> None:
+        self._thread = thread
+        self._port = port
+        self._target = target
+        self._server: asyncio.AbstractServer | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def open(self) -> None:
+        """Let everything through from now on."""
+        self._thread.run(self._open())
+
+    def shut(self) -> None:
+        """End all connections, and refuse new ones."""
+        self._thread.run(self._shut())
+
+    async def _open(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._lead, "127.0.0.1", self._port)
+
+    async def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._writers:
+            writer.close()
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        pair = {writer, far_writer}
+        self._writers |= pair
+        try:
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:
+            self._writers -= pair
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+class CutOffCluster(KstoreCluster):
+    """Brokers 1 to 3; `cut` is about one that is not the controller, which `victim` names."""
+
+    def __init__(self, folder: Path, *, overrides: Mapping[str, str] | None = None) -> None:
+        self._thread = LoopThread()
+        self._gates: dict[int, Gate] = {}
+        super().__init__(folder, 3, overrides=SETTINGS | dict(overrides or {}))
+
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
+        """See KstoreCluster; the other brokers come in through a gate."""
+        broker = super().add(node_id, overrides)
+        inside = free_ports(2)
+        outside = f"PLAINTEXT://{broker.bootstrap}"
+        broker.overrides["listeners"] = f"{outside},INTERNAL://127.0.0.1:{inside}"
+        broker.overrides["advertised.listeners"] = f"{outside},INTERNAL://127.0.0.1:{inside + 1}"
+        self._gates[node_id] = Gate(self._thread, inside + 1, inside)
+        self._gates[node_id].open()
+        return broker
+
+    def cut(self, node_id: int) -> None:
+        """From now on the broker hears nothing from the others."""
+        self._gates[node_id].shut()
+
+    def heal(self, node_id: int) -> None:
+        """The end of `cut`."""
+        self._gates[node_id].open()
+
+    def victim(self) -> tuple[int, int, int]:
+        """A broker that is not the controller, and the two others."""
+        controller = self.wait_for_controller()
+        lagging = next(i for i in self.brokers if i != controller)
+        first, second = (i for i in self.brokers if i != lagging)
+        return lagging, first, second
+
+    def lead(self, topic: str, leader: int, *, asked: int) -> None:
+        """Make a replica the leader of partition 0: it is put first, and the first one elected.
+        `asked` is a broker that is not cut off.
+        """
+        row = self.topic(topic, asked).partitions[0]
+        replicas = [leader, *(i for i in row.replicas if i != leader)]
+        with self.admin(asked) as admin:
+            admin.alter_partition_reassignments({(topic, 0): replicas})
+            until(
+                lambda: not admin.list_partition_reassignments(),
+                f"{topic} has its replicas in another order",
+            )
+            admin.elect_leaders([(topic, 0)])
+        until(lambda: self.leader(topic, 0, asked) == leader, f"{leader} leads {topic}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for gate in self._gates.values():
+            gate.open()  # a clean stop asks the others
+        super().__exit__(kind, error, trace)
+        self._thread.close()
