@@ -95,6 +95,7 @@ class Sender:
         """Whether a partition may be sent to, as far as transactions go."""
         self.first_error: Exception | None = None
         """Of a batch given up; whoever reports it sets it back."""
+        self.on_given_up: Callable[[Exception], None] = lambda _: None
         self._limits = limits
         self._chance = chance
         self._busy: set[PartitionSends] = set()
@@ -127,12 +128,14 @@ class Sender:
 
     def _wait_ms(self, sends: PartitionSends, now_ms: int) -> int:
         """0: a batch may leave now; NEVER_MS: not before something happens."""
-        if sends.tp.topic in self.regrouping or len(sends.in_flight) >= self._limits.max_in_flight:
+        if len(sends.in_flight) >= self._limits.max_in_flight:
+            return NEVER_MS
+        if sends.tp.topic in self.regrouping and not self._is_in_doubt(sends):
             return NEVER_MS
         if sends.retries:
             return NEVER_MS if sends.in_flight else max(0, sends.retries[0].retry_at_ms - now_ms)
-        if sends.in_flight and not self.state.idempotent and sends.in_flight[-1].first_offset >= 0:
-            return NEVER_MS  # without sequences a later offset would shut out an earlier one
+        if sends.in_flight and sends.in_flight[-1].first_offset >= 0:
+            return NEVER_MS  # a later offset would shut out an earlier one that failed
         wait_ms = sends.queue.wait_ms(now_ms, self._limits.linger_ms)
         return NEVER_MS if wait_ms < 0 or not self.admits(sends.tp) else wait_ms
 
@@ -212,6 +215,9 @@ class Sender:
             self._split(sends, batch)
             return Verdict.SPLIT
         if isinstance(error, InvalidPartitionCountError):
+            # A broker that had it would have said so (a duplicate), and nothing follows a gap.
+            for other in [batch, *sends.retries]:
+                other.maybe_written = False
             sends.retry(batch)
             self._busy.add(sends)
             return Verdict.WRONG_COUNT
@@ -266,6 +272,7 @@ class Sender:
         self.first_error = self.first_error or error
         sends.give_back_numbers(batch)
         batch.fail(error)
+        self.on_given_up(error)
 
     def _landed(self, batch: ProducerBatch) -> PartitionSends:
         sends: PartitionSends = batch.queue_of.sends
@@ -302,6 +309,7 @@ class Sender:
             sends.unresolved = True
             self.first_error = self.first_error or error
             batch.fail(error)
+            self.on_given_up(error)
             return
         if batch in sends.retries:
             sends.retries.remove(batch)
@@ -321,8 +329,29 @@ class Sender:
                 self.drop(batch, error)
 
     def is_under_way(self, topic: str) -> bool:
-        """Whether an answer about the topic is yet to come."""
-        return any(sends.in_flight for sends in self._busy if sends.tp.topic == topic)
+        """Whether an answer about the topic is yet to come, or a batch has to be sent again to learn
+        whether it is in the log.
+        """
+        return any(
+            sends.in_flight or self._is_in_doubt(sends)
+            for sends in self._busy
+            if sends.tp.topic == topic
+        )
+
+    def _is_in_doubt(self, sends: PartitionSends) -> bool:
+        return self.state.idempotent and bool(sends.retries) and sends.retries[0].maybe_written
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is yet to come."""
+        return not any(sends.in_flight for sends in self._busy)
+
+    def drop_waiting(self, error: Exception) -> None:
+        """Give up what is not under way."""
+        busy = {batch for sends in self._busy for batch in sends.in_flight}
+        for batch in sorted(self.accumulator.incomplete - busy, key=lambda each: each.number):
+            if not batch.done:
+                self.drop(batch, error)
 
     def regroup(self, topic: str, count: int) -> None:
         """KIP-253: every record of the topic that is not in the log goes to where it belongs among

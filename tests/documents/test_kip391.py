@@ -16,10 +16,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from kstore.clients import Producer, ProducerRecord
+from kstore.errors import InvalidProduceOffsetError
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.documents.readers import everything
+from tests.documents.readers import Seen, everything
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -148,3 +150,60 @@ def test_offsets_are_equal_whoever_is_killed(source: KstoreBroker, target: Kstor
     wanted = everything(source.bootstrap, "orders", PARTITIONS)
     assert everything(target.bootstrap, "orders", PARTITIONS) == wanted
     assert [row.offset for row in wanted[0]] != list(range(len(wanted[0]))), "there are gaps"
+
+
+# ---- one copier, with given offsets and without ----
+
+
+def copy(rows: list[Seen], cluster: KstoreCluster, topic: str, *, given: bool) -> None:
+    """Copy records as any client can: read, write, wait. With given offsets a refusal says where to
+    go on; without, nothing does.
+    """
+    with Producer(cluster.bootstrap) as producer:
+        position = 0
+        while True:
+            sent = [
+                producer.send(
+                    ProducerRecord(
+                        topic,
+                        row.value,
+                        row.key,
+                        partition=0,
+                        headers=row.headers,
+                        timestamp=row.timestamp[1],
+                        offset=row.offset if given else None,
+                    )
+                )
+                for row in rows
+                if row.offset >= position
+            ]
+            producer.flush(raise_errors=False)
+            refused = [e for d in sent if isinstance(e := d.error, InvalidProduceOffsetError)]
+            if not refused:
+                assert [d.error for d in sent if d.error is not None] == []
+                return
+            position = max(error.log_end_offset for error in refused)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["with the extension", "without it"])
+def test_a_copier_that_dies_before_it_notes_its_position(
+    source: KstoreBroker, target: KstoreCluster, given: bool
+) -> None:
+    topic = f"copied-{given}"
+    create(source, topic)
+    with Writer(source.bootstrap, topic) as writer:
+        until(lambda: writer.written >= 120, "there is something to copy")
+    wanted = everything(source.bootstrap, topic, PARTITIONS)[0]
+    target.create_topic(topic)
+    # It wrote these, and died before it could note it: the next one begins anew.
+    copy(wanted[: len(wanted) // 2], target, topic, given=given)
+    copy(wanted, target, topic, given=given)
+    (found,) = everything(target.bootstrap, topic, 1)
+    if given:
+        assert found == wanted
+        return
+    values = [row.value for row in found]
+    assert len(values) > len(set(values)), "records are doubled"
+    committed = wanted[len(wanted) // 2].offset  # of a group that moves to the copy
+    there = next(row for row in found if row.offset >= committed)
+    assert there.value != wanted[len(wanted) // 2].value, "it would go on elsewhere"
