@@ -23,13 +23,14 @@ from kstore.broker.coordination.store import (
 from kstore.broker.runtime import registration, znodes
 from kstore.broker.runtime.registration import CONTROLLER, ClusterView
 from kstore.broker.state.image import BrokerImage
-from kstore.errors import KafkaError, error_for
+from kstore.errors import KafkaError, NetworkError, error_for
 from kstore.protocol.cluster_control import ControlledShutdownRequest
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.controller import Controller
+    from kstore.protocol.schema import Message
 
 __all__ = ["ClusterMember"]
 
@@ -69,11 +70,40 @@ class ClusterMember:
         self._brokers: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._next_controller: asyncio.Future[None] | None = None
 
     @property
     def is_controller(self) -> bool:
         """Whether this broker is the controller."""
         return self.controller is not None
+
+    # ---- the controller ----
+
+    async def ask_controller(self, request: Message, timeout_s: float) -> Any:
+        """What the broker answers that is the controller now. NetworkError as from `Peers.ask`, and
+        once another is it, for which nobody has to wait until one that hangs goes on;
+        RequestTimedOutError.
+        """
+        if self._next_controller is None:
+            self._next_controller = self._broker.loop.create_future()
+        changed = self._next_controller
+        asked = asyncio.ensure_future(
+            self._broker.peers.ask(self.controller_id, request, timeout_s)
+        )
+        try:
+            await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+        finally:
+            asked.cancel()
+        raise NetworkError(f"broker {self.controller_id} has become the controller meanwhile")
+
+    def _know_controller(self, node_id: int, epoch: int) -> None:
+        known = self.controller_id, self.controller_epoch
+        self.controller_id, self.controller_epoch = node_id, epoch
+        if known != (node_id, epoch) and self._next_controller is not None:
+            changed, self._next_controller = self._next_controller, None
+            changed.set_result(None)
 
     # ---- start ----
 
@@ -181,8 +211,7 @@ class ClusterMember:
             return
         if not view.controller_is_mine:
             await self._resign()
-        self.controller_id = view.controller_id
-        self.controller_epoch = view.controller_epoch
+        self._know_controller(view.controller_id, view.controller_epoch)
 
     def _take_over_brokers(self, view: ClusterView) -> None:
         gone = self._brokers - view.broker_ids
@@ -217,7 +246,7 @@ class ClusterMember:
         from kstore.broker.runtime.controller import Controller
 
         epoch, version = view.controller_epoch, view.controller_epoch_version
-        self.controller_id, self.controller_epoch = self.node_id, epoch
+        self._know_controller(self.node_id, epoch)
         log.info("broker %d is the controller, epoch %d", self.node_id, epoch)
         self.controller = Controller(self._broker, epoch, version)
         try:

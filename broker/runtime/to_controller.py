@@ -51,7 +51,7 @@ async def ask_controller(
         cluster = broker.cluster
         if cluster is not None and cluster.controller_id >= 0:
             try:
-                response = await broker.peers.ask(cluster.controller_id, envelope, left)
+                response = await cluster.ask_controller(envelope, left)
             except NetworkError as error:
                 problem = error
             else:

@@ -24,6 +24,7 @@ from kstore.protocol.cluster_control import (
     UpdateMetadataRequest,
     UpdateMetadataTopic,
 )
+from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 
 ME, OTHER, THIRD = 1, 2, 3
@@ -65,6 +66,13 @@ class Member:
     is_controller = False
     controller_id = OTHER
 
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def ask_controller(self, request: Message, timeout_s: float) -> Any:
+        """What it answers."""
+        return await self._broker.peers.ask(self.controller_id, request, timeout_s)
+
 
 class InCluster(Broker):
     """A broker whose fetchers are a double."""
@@ -85,7 +93,7 @@ async def opened(folder: Path) -> AsyncIterator[InCluster]:
     broker = InCluster(config, asyncio.get_running_loop(), None, reports.append)
     broker.fetchers = Fetchers()
     broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
-    broker.cluster = Member()  # type: ignore[assignment]
+    broker.cluster = Member(broker)  # type: ignore[assignment]
     try:
         yield broker
     finally:

@@ -18,7 +18,9 @@ from kstore.broker.coordination.store import Store, StoreError
 from kstore.broker.runtime import cluster, controller, registration, znodes
 from kstore.broker.runtime.cluster import ClusterMember
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.errors import NetworkError
 from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
+from kstore.protocol.schema import Message
 
 SETTINGS = {
     "kstore.coordination.dir": "here",
@@ -160,6 +162,34 @@ def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
             await member.close()
             known.discard(member.node_id)
         assert FakeController.made[0].left == [3, 2]  # the last has nobody to hand over to
+
+    run(story())
+
+
+def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine) -> None:
+    """It may hang for as long as its connections stay open, as one does that was stopped."""
+
+    async def story() -> None:
+        first, second, third = await started(machine, 1, 2, 3)
+        asked: list[int] = []
+
+        async def hang(node_id: int, request: Message, timeout_s: float) -> Any:
+            asked.append(node_id)
+            await asyncio.Event().wait()
+
+        third._broker.peers.ask = hang  # type: ignore[method-assign]
+        waiting = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
+        other = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
+        await until(lambda: asked == [1, 1])
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        machine.root.delete("/controller")
+        for task in (waiting, other):
+            with pytest.raises(NetworkError):
+                await task
+        assert third.controller_epoch == 2
+        for member in (third, second, first):
+            await member.close()
 
     run(story())
 
