@@ -187,7 +187,7 @@ class Node:
         self._main = life.spawn(self._run(life, config))
 
     async def _run(self, life: Life, config: BrokerConfig) -> None:
-        def ready(host: str, port: int) -> None:
+        def ready(*told: object) -> None:
             self.ready = True
             self.world.note(f"{life.name} is ready")
 
