@@ -23,6 +23,7 @@ GROUPS = {
     "codec": "CRC, validation and decoding: the clients' decoders",
     "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
     "opening": "index look-up, and opening 10,000 partitions",
+    "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
     "compare": "the broker beside Kafka; rows may be named behind it",
 }
 RESULTS = Path(__file__).parent / "results"
