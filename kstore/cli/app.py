@@ -1,5 +1,5 @@
 """Every command of ``kstore`` but serve, put together with typer. The commands themselves are in
-files of their own.
+files of their own, which are imported when they are called.
 
 This is imported only when one of them is called, so that ``kstore serve`` starts without typer and
 rich.
@@ -14,26 +14,46 @@ from typing import Annotated
 import typer
 
 from kstore import __version__
-from kstore.cli import cluster, consume, log, pipeline, produce, replicate, topic
-from kstore.cli.failure import guarded
+from kstore.cli.lazy_group import CommandModule, LazyGroup
 
 __all__ = ["app", "run"]
 
+LazyGroup.modules = {
+    "acl": CommandModule("kstore.cli.acl", "List, add and remove ACLs."),
+    "cluster": CommandModule(
+        "kstore.cli.cluster", "Start, watch and end a cluster on this machine; describe any."
+    ),
+    "config": CommandModule("kstore.cli.config", "Show, set and unset configs."),
+    "consume": CommandModule("kstore.cli.consume", "Write a topic's records to stdout.", "consume"),
+    "elect": CommandModule("kstore.cli.elect", "Elect the leaders of partitions.", "elect"),
+    "feature": CommandModule("kstore.cli.feature", "Describe and update the cluster's features."),
+    "group": CommandModule("kstore.cli.group", "Groups, their members and committed offsets."),
+    "log": CommandModule("kstore.cli.log", "Read segment files without a broker."),
+    "logdirs": CommandModule("kstore.cli.logdirs", "Show log dirs with their replicas."),
+    "pipeline": CommandModule("kstore.cli.pipeline", "Jobs that move whole files and topics."),
+    "produce": CommandModule(
+        "kstore.cli.produce", "Send each line of stdin as a record.", "produce"
+    ),
+    "profile": CommandModule("kstore.cli.profile", "Named client settings, for --profile."),
+    "quota": CommandModule("kstore.cli.quota", "List, set and remove client quotas."),
+    "reassign": CommandModule("kstore.cli.reassign", "Move partitions to other brokers."),
+    "replicate": CommandModule(
+        "kstore.cli.replicate", "Copy topics from any Kafka to kstore, offsets too.", "replicate"
+    ),
+    "topic": CommandModule("kstore.cli.topic", "Create, list, describe and change topics."),
+    "txn": CommandModule("kstore.cli.txn", "Transactions, and those that hang."),
+    "user": CommandModule("kstore.cli.user", "SCRAM credentials of users."),
+}
+
 app = typer.Typer(
     name="kstore",
+    cls=LazyGroup,
     help="A log you can pip install: a broker that speaks Kafka's protocol, and tools for it.",
     epilog="Example: kstore serve --override log.dirs=./data",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(topic.app, name="topic")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(log.app, name="log")
-app.add_typer(pipeline.app, name="pipeline")
-app.command(epilog=produce.EXAMPLE)(guarded(produce.produce))
-app.command(epilog=consume.EXAMPLE)(guarded(consume.consume))
-app.command(epilog=replicate.EXAMPLE)(replicate.replicate)
 
 
 def run(arguments: Sequence[str]) -> int:

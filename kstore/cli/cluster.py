@@ -9,10 +9,11 @@ import json as json_text
 import signal
 import time
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli.admin_command import admin_command
 from kstore.cli.cluster_folder import (
     BrokerFolder,
     ClusterError,
@@ -24,11 +25,16 @@ from kstore.cli.cluster_folder import (
 )
 from kstore.cli.failure import guarded
 from kstore.cli.options import Json
+from kstore.cli.output import Output
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Start, watch and end a cluster of brokers on this machine.", no_args_is_help=True
+    help="Start, watch and end a cluster of brokers on this machine; describe any.",
+    no_args_is_help=True,
 )
 
 FIRST_PORT = 9092
@@ -156,6 +162,28 @@ def kill(broker: BrokerId, directory: Folder = "kstore-cluster", json: Json = Fa
         raise ClusterError(f"broker {broker} (pid {pid}) does not end")
     found.pid_file.unlink(missing_ok=True)
     print(json_text.dumps({"killed": broker, "pid": pid}) if json else f"killed broker {broker}")
+
+
+@admin_command(app, "describe", "kstore cluster describe --bootstrap-server localhost:9092")
+def describe(
+    admin: AdminClient,
+    out: Output,
+    fenced: Annotated[
+        bool, typer.Option("--fenced", help="Also brokers that are registered but serve nobody.")
+    ] = False,
+) -> None:
+    """Show the brokers of any cluster, kstore's or Kafka's, and which of them is the controller."""
+    found = admin.describe_cluster(fenced_brokers=fenced)
+    rows = [
+        broker._asdict() | {"is_controller": broker.node_id == found.controller_id}
+        for broker in found.brokers
+    ]
+    if out.json:
+        facts = {"cluster_id": found.cluster_id, "controller_id": found.controller_id}
+        out.say(facts | {"brokers": rows}, "")
+        return
+    print(f"cluster {found.cluster_id}")
+    out.table(rows, ["node_id", "host", "port", "rack", "is_controller", "is_fenced"])
 
 
 def _start(

@@ -1,145 +1,161 @@
-"""``kstore topic``: create, delete, list and describe topics of a running broker."""
+"""``kstore topic``: topics of a running broker or cluster."""
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstore.cli.failure import guarded
-from kstore.cli.options import TIMEOUT_MS, Bootstrap, Json, Topic
+from kstore.cli.admin_command import admin_command
+from kstore.cli.arguments import parse_datetime_ms, parse_ids, parse_partition
+from kstore.cli.client_options import key_values
+from kstore.cli.failure import fail
+from kstore.cli.options import Topic
+from kstore.cli.output import Output
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
 
-__all__ = ["app", "create", "delete", "describe", "list_topics", "parse_configs"]
+__all__ = ["app", "parse_configs"]
 
-app = typer.Typer(help="Create, delete, list and describe topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, delete, list, describe and change topics.", no_args_is_help=True)
 
 # The source number of a config that was set on the topic itself, in DescribeConfigs.
 _SET_ON_TOPIC = 1
-_CREATE_EXAMPLE = "Example: kstore topic create orders --partitions 4 -c cleanup.policy=compact"
+
+Config = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config.")
+]
+Assignment = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replicas", metavar="IDS", help="Broker ids of a (new) partition, such as 1,2; repeat it."
+    ),
+]
 
 
 def parse_configs(items: Sequence[str]) -> dict[str, str | None]:
     """Read KEY=VALUE items; typer.BadParameter for one that is not."""
-    found: dict[str, str | None] = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{item!r} is not KEY=VALUE, such as retention.ms=3600000")
-        found[key.strip()] = value.strip()
-    return found
+    return dict(key_values(items, "retention.ms=3600000"))
 
 
-@app.command(epilog=_CREATE_EXAMPLE)
-@guarded
+@admin_command(app, "create", "kstore topic create orders --partitions 4 -c cleanup.policy=compact")
 def create(
+    admin: AdminClient,
+    out: Output,
     topic: Topic,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="How many; -1: the broker's default.")
     ] = -1,
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config."),
-    ] = None,
+    config: Config = None,
+    replicas: Assignment = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
-    bootstrap: Bootstrap = "localhost:9092",
-    json: Json = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only have the broker check it.")
+    ] = False,
 ) -> None:
     """Create a topic."""
-    from kstore.clients import AdminClient, NewTopic
+    from kstore.clients.admin import NewTopic
     from kstore.errors import TopicAlreadyExistsError
 
-    new = NewTopic(topic, partitions, replication_factor, parse_configs(config or []))
-    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
-        try:
-            admin.create_topics([new])
-        except TopicAlreadyExistsError:
-            if not if_not_exists:
-                raise
-            _say(json, {"exists": topic}, f"{topic} exists")
-            return
-    _say(json, {"created": topic}, f"created {topic}")
+    assigned = {index: parse_ids(ids) for index, ids in enumerate(replicas or [])}
+    configs = parse_configs(config or [])
+    new = NewTopic(topic, partitions, replication_factor, configs, assigned)
+    try:
+        admin.create_topics([new], validate_only=dry_run)
+    except TopicAlreadyExistsError:
+        if not if_not_exists:
+            raise
+        out.say({"exists": topic}, f"{topic} exists")
+        return
+    if dry_run:
+        out.say({"valid": topic}, f"{topic} can be created")
+        return
+    out.say({"created": topic}, f"created {topic}")
 
 
-@app.command(epilog="Example: kstore topic delete orders payments")
-@guarded
+@admin_command(app, "delete", "kstore topic delete orders payments")
 def delete(
-    topics: Annotated[list[str], typer.Argument(help="The topics' names.")],
+    admin: AdminClient,
+    out: Output,
+    topics: Annotated[list[str], typer.Argument(help="The topics' names; with --id, their ids.")],
+    by_id: Annotated[bool, typer.Option("--id", help="They are topic ids.")] = False,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A missing topic is no error.")
     ] = False,
-    bootstrap: Bootstrap = "localhost:9092",
-    json: Json = False,
 ) -> None:
     """Delete topics and all that is in them."""
-    from kstore.clients import AdminClient
-    from kstore.errors import UnknownTopicOrPartitionError
+    from uuid import UUID
 
-    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
-        for topic in topics:
-            try:
-                admin.delete_topics([topic])
-            except UnknownTopicOrPartitionError:
-                if not if_exists:
-                    raise
-                continue
-            _say(json, {"deleted": topic}, f"deleted {topic}")
+    from kstore.errors import ErrorCode
+
+    wanted: list[str | UUID] = list(topics)
+    if by_id:
+        try:
+            wanted = [UUID(text) for text in topics]
+        except ValueError:
+            raise typer.BadParameter(f"{topics} are not topic ids") from None
+    results = admin.delete_topics(wanted, raise_errors=False)
+    if if_exists:
+        missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+        results.errors = {k: e for k, e in results.errors.items() if e.code not in missing}
+    out.report(results, lambda topic, _: ({"deleted": str(topic)}, f"deleted {topic}"))
 
 
-@app.command("list", epilog="Example: kstore topic list --json")
-@guarded
+@admin_command(app, "list", "kstore topic list --json")
 def list_topics(
+    admin: AdminClient,
+    out: Output,
     internal: Annotated[
         bool, typer.Option("--internal", help="Also __consumer_offsets and the like.")
     ] = False,
-    bootstrap: Bootstrap = "localhost:9092",
-    json: Json = False,
 ) -> None:
     """List the topics by name."""
-    from kstore.clients import AdminClient
-
-    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
-        for topic in admin.describe_topics():
-            if internal or not topic.is_internal:
-                data = {"name": topic.name, "partitions": len(topic.partitions)}
-                _say(json, data, topic.name)
+    for topic in admin.describe_topics():
+        if internal or not topic.is_internal:
+            data = {"name": topic.name, "partitions": len(topic.partitions)}
+            out.say(data, topic.name)
 
 
-@app.command(epilog="Example: kstore topic describe orders")
-@guarded
-def describe(topic: Topic, bootstrap: Bootstrap = "localhost:9092", json: Json = False) -> None:
+@admin_command(app, "describe", "kstore topic describe orders")
+def describe(
+    admin: AdminClient,
+    out: Output,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Which topics.")],
+) -> None:
     """Show a topic's id, its own configs, and its partitions with leaders and offsets."""
-    from kstore.clients import AdminClient
+    for topic in topics:
+        _show(out, _description(admin, topic))
 
-    with AdminClient(bootstrap, default_api_timeout_ms=TIMEOUT_MS) as admin:
-        found = _description(admin, topic)
-    if json:
-        print(json_text.dumps(found))
-        return
+
+def _show(out: Output, found: dict[str, Any]) -> None:
     configs = " ".join(f"{key}={value}" for key, value in found["configs"].items())
-    print(f"{found['name']}  id {found['id']}  {configs or 'no configs of its own'}")
+    lines = [f"{found['name']}  id {found['id']}  {configs or 'no configs of its own'}"]
     for row in found["partitions"]:
         replicas = ",".join(map(str, row["replicas"]))
-        print(
-            f"  {row['partition']:>4}  leader {row['leader']}  replicas {replicas}  "
+        behind = "" if set(row["isr"]) == set(row["replicas"]) else f"  isr {row['isr']}"
+        lines.append(
+            f"  {row['partition']:>4}  leader {row['leader']}  replicas {replicas}{behind}  "
             f"offsets {row['log_start_offset']} to {row['end_offset']}"
         )
+    out.say(found, "\n".join(lines))
 
 
 def _description(admin: AdminClient, name: str) -> dict[str, Any]:
     (topic,) = admin.describe_topics([name])
     partitions = [TopicPartition(name, row.partition) for row in topic.partitions]
-    starts = admin.list_offsets(dict.fromkeys(partitions, "earliest"))
-    ends = admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    led = [tp for tp, row in zip(partitions, topic.partitions, strict=True) if row.leader >= 0]
+    starts = admin.list_offsets(dict.fromkeys(led, "earliest"), raise_errors=False)
+    ends = admin.list_offsets(dict.fromkeys(led, "latest"), raise_errors=False)
     configs = admin.describe_configs(name)
+    offsets = {
+        tp: (starts[tp].offset, ends[tp].offset) for tp in led if tp in starts and tp in ends
+    }
     return {
         "name": name,
         "id": str(topic.topic_id),
@@ -154,13 +170,113 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
                 "leader_epoch": row.leader_epoch,
                 "replicas": row.replicas,
                 "isr": row.isr,
-                "log_start_offset": starts[TopicPartition(name, row.partition)].offset,
-                "end_offset": ends[TopicPartition(name, row.partition)].offset,
+                "log_start_offset": offsets.get(tp, (None, None))[0],
+                "end_offset": offsets.get(tp, (None, None))[1],
             }
-            for row in topic.partitions
+            for tp, row in zip(partitions, topic.partitions, strict=True)
         ],
     }
 
 
-def _say(as_json: bool, data: dict[str, object], sentence: str) -> None:
-    print(json_text.dumps(data) if as_json else sentence)
+@admin_command(app, "alter", "kstore topic alter orders --partitions 8 -c retention.ms=3600000")
+def alter(
+    admin: AdminClient,
+    out: Output,
+    topic: Topic,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="How many it is to have in all.")
+    ] = None,
+    replicas: Assignment = None,
+    config: Config = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Take a config back to its default.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only have the broker check it.")
+    ] = False,
+) -> None:
+    """Give a topic more partitions, or change its configs."""
+    changes = parse_configs(config or []) | dict.fromkeys(unset or [])
+    if partitions is None and not changes:
+        raise typer.BadParameter("say what to change: --partitions, --config or --unset")
+    if replicas and partitions is None:
+        raise typer.BadParameter("--replicas are of new partitions: give --partitions")
+    if changes:
+        admin.alter_configs(topic, changes, validate_only=dry_run)
+    if partitions is not None:
+        ids = [parse_ids(each) for each in replicas] if replicas else None
+        admin.create_partitions(topic, partitions, replicas=ids, validate_only=dry_run)
+    verb = "can be" if dry_run else "was"
+    data = {"topic": topic, "partitions": partitions, "configs": list(changes), "dry_run": dry_run}
+    out.say(data, f"{topic} {verb} changed")
+
+
+@admin_command(app, "offsets", "kstore topic offsets orders --at 2026-03-01T12:00")
+def offsets(
+    admin: AdminClient,
+    out: Output,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Which topics.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, max-timestamp, another name of Kafka's, or a moment: ISO 8601 "
+            "(UTC where it names no zone) or ms since 1970."
+        ),
+    ] = "latest",
+    isolation: Annotated[
+        str, typer.Option(help="read_uncommitted or read_committed")
+    ] = "read_uncommitted",
+) -> None:
+    """Show an offset of each partition: the end, the start, or that of a moment."""
+    from kstore.clients.admin import OFFSET_SPECS
+
+    if isolation not in {"read_uncommitted", "read_committed"}:
+        raise typer.BadParameter("--isolation is read_uncommitted or read_committed")
+    spec: str | int = at if at in OFFSET_SPECS else parse_datetime_ms(at)
+    found = admin.describe_topics(topics)
+    partitions = [TopicPartition(t.name, row.partition) for t in found for row in t.partitions]
+    results = admin.list_offsets(
+        dict.fromkeys(partitions, spec), isolation_level=isolation, raise_errors=False
+    )
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": None if row.offset < 0 else row.offset,
+            "timestamp": None if row.timestamp < 0 else row.timestamp,
+            "leader_epoch": None if row.leader_epoch < 0 else row.leader_epoch,
+        }
+        for tp, row in results.items()
+    ]
+    out.table(rows, ["topic", "partition", "offset", "timestamp"])
+    for error in results.errors.values():
+        fail(str(error))
+    if results.errors:
+        raise SystemExit(1)
+
+
+@admin_command(app, "delete-records", "kstore topic delete-records orders:0=1000 orders:1=end")
+def delete_records(
+    admin: AdminClient,
+    out: Output,
+    before: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC:PARTITION=OFFSET",
+            help="What is before the offset is deleted; end: all that is committed.",
+        ),
+    ],
+) -> None:
+    """Delete the oldest records of partitions."""
+    offsets = {}
+    for text, offset in key_values(before, "orders:0=1000").items():
+        if offset != "end" and not offset.isdecimal():
+            raise typer.BadParameter(f"{offset!r} is neither an offset nor end")
+        offsets[parse_partition(text)] = -1 if offset == "end" else int(offset)
+    out.report(
+        admin.delete_records(offsets, raise_errors=False),
+        lambda tp, start: (
+            {"topic": tp.topic, "partition": tp.partition, "log_start_offset": start},
+            f"{tp.topic}:{tp.partition} starts at {start}",
+        ),
+    )

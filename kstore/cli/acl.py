@@ -1,0 +1,207 @@
+"""``kstore acl``: who may do what (with a broker that has an authorizer)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from kstore.cli.admin_command import admin_command
+from kstore.cli.output import Output
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient
+    from kstore.clients.admin import Acl, AclPatternType, AclResourceType
+
+__all__ = ["app"]
+
+app = typer.Typer(help="List, add and remove ACLs.", no_args_is_help=True)
+E = TypeVar("E", bound=IntEnum)
+
+TopicName = Annotated[str | None, typer.Option("--topic", help="A topic; '*': all.")]
+GroupName = Annotated[str | None, typer.Option("--group", help="A group; '*': all.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+TransactionalId = Annotated[str | None, typer.Option(help="A transactional id; '*': all.")]
+UserName = Annotated[str | None, typer.Option("--user", help="A user, whose tokens are meant.")]
+Principal = Annotated[
+    str | None, typer.Option(metavar="TYPE:NAME", help="Who, such as User:alice; 'User:*': all.")
+]
+Operation = Annotated[
+    list[str] | None,
+    typer.Option("--operation", help="read, write, create, describe, alter... or all; repeat it."),
+]
+Pattern = Annotated[
+    str | None, typer.Option(help="literal or prefixed; to list and remove also any and match.")
+]
+Host = Annotated[str | None, typer.Option(help="From which address; by default from all.")]
+Permission = Annotated[
+    str | None, typer.Option("--permission", help="allow or deny; by default both.")
+]
+
+
+def _resource(
+    topic: str | None, group: str | None, cluster: bool, transactional_id: str | None,
+    user: str | None,
+) -> tuple[AclResourceType, str] | None:  # fmt: skip
+    """The one resource that is named; None for none."""
+    from kstore.clients.admin import AclResourceType
+
+    named = {
+        AclResourceType.TOPIC: topic,
+        AclResourceType.GROUP: group,
+        AclResourceType.CLUSTER: "kafka-cluster" if cluster else None,
+        AclResourceType.TRANSACTIONAL_ID: transactional_id,
+        AclResourceType.USER: user,
+    }
+    found = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(found) > 1:
+        raise typer.BadParameter(
+            "name one of --topic, --group, --cluster, --transactional-id, --user"
+        )
+    return found[0] if found else None
+
+
+def _word(kind: type[E], text: str, what: str) -> E:
+    """A word of an enumeration, as it is written on the command line."""
+    known = {each.name.lower().replace("_", "-"): each for each in kind if each.name != "UNKNOWN"}
+    if kind.__name__ == "AclOperation":
+        known["replicator-write"] = kind(13)  # kstore's name of it, on the cluster (KIP-391)
+    found = known.get(text.lower().replace("_", "-"))
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no {what}; there are {', '.join(known)}")
+    return found
+
+
+def _row(acl: Acl) -> dict[str, Any]:
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.name.lower().replace("_", "-"),
+        "permission": acl.permission.name.lower(),
+        "resource_type": acl.resource_type.name.lower().replace("_", "-"),
+        "resource_name": acl.resource_name,
+        "pattern_type": acl.pattern_type.name.lower(),
+    }
+
+
+@admin_command(app, "list", "kstore acl list --principal User:alice --topic orders --pattern match")
+def list_acls(
+    admin: AdminClient,
+    out: Output,
+    topic: TopicName = None,
+    group: GroupName = None,
+    cluster: Cluster = False,
+    transactional_id: TransactionalId = None,
+    user: UserName = None,
+    principal: Principal = None,
+    operation: Operation = None,
+    pattern: Pattern = None,
+    host: Host = None,
+    permission: Permission = None,
+) -> None:
+    """List the ACLs, all or those that match."""
+    resource = _resource(topic, group, cluster, transactional_id, user)
+    filters = _filters(resource, principal, operation, pattern, host, permission)
+    found = sorted({acl for each in filters for acl in admin.describe_acls(each)}, key=str)
+    columns = ["principal", "host", "operation", "permission", "resource_type", "resource_name",
+               "pattern_type"]  # fmt: skip
+    out.table([_row(acl) for acl in found], columns)
+
+
+def _filters(
+    resource: tuple[AclResourceType, str] | None, principal: str | None,
+    operations: list[str] | None, pattern: str | None, host: str | None, permission: str | None,
+) -> list[Any]:  # fmt: skip
+    from kstore.clients.admin import (
+        AclFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermission,
+        AclResourceType,
+    )
+
+    kind, name = resource or (AclResourceType.ANY, None)
+    words: list[str | None] = [*operations] if operations else [None]
+    default: AclPatternType = AclPatternType.LITERAL if resource else AclPatternType.ANY
+    return [
+        AclFilter(
+            kind,
+            name,
+            principal,
+            AclOperation.ANY if each is None else _word(AclOperation, each, "operation"),
+            AclPermission.ANY
+            if permission is None
+            else _word(AclPermission, permission, "permission"),
+            host,
+            default if pattern is None else _word(AclPatternType, pattern, "pattern type"),
+        )
+        for each in words
+    ]
+
+
+@admin_command(app, "add", "kstore acl add --principal User:alice --operation read --topic orders")
+def add(
+    admin: AdminClient,
+    out: Output,
+    principal: Annotated[
+        str, typer.Option(metavar="TYPE:NAME", help="Who, such as User:alice; 'User:*': all.")
+    ],
+    operation: Annotated[
+        list[str], typer.Option("--operation", help="read, write, create... or all; repeat it.")
+    ],
+    topic: TopicName = None,
+    group: GroupName = None,
+    cluster: Cluster = False,
+    transactional_id: TransactionalId = None,
+    user: UserName = None,
+    pattern: Annotated[str, typer.Option(help="literal or prefixed.")] = "literal",
+    host: Annotated[str, typer.Option(help="From which address; '*': from all.")] = "*",
+    deny: Annotated[bool, typer.Option("--deny", help="Forbid it; by default allow it.")] = False,
+) -> None:
+    """Allow (or forbid) a principal to do something."""
+    from kstore.clients.admin import Acl, AclOperation, AclPatternType, AclPermission
+
+    resource = _resource(topic, group, cluster, transactional_id, user)
+    if resource is None:
+        raise typer.BadParameter(
+            "name one of --topic, --group, --cluster, --transactional-id, --user"
+        )
+    pattern_type = _word(AclPatternType, pattern, "pattern type")
+    permission = AclPermission.DENY if deny else AclPermission.ALLOW
+    acls = [
+        Acl(*resource, principal, _word(AclOperation, each, "operation"), permission, host,
+            pattern_type)
+        for each in operation
+    ]  # fmt: skip
+    results = admin.create_acls(acls, raise_errors=False)
+    out.report(results, lambda acl, _: ({"added": _row(acl)}, f"added {acl}"))
+
+
+@admin_command(app, "remove", "kstore acl remove --principal User:alice --topic orders")
+def remove(
+    admin: AdminClient,
+    out: Output,
+    topic: TopicName = None,
+    group: GroupName = None,
+    cluster: Cluster = False,
+    transactional_id: TransactionalId = None,
+    user: UserName = None,
+    principal: Principal = None,
+    operation: Operation = None,
+    pattern: Pattern = None,
+    host: Host = None,
+    permission: Permission = None,
+    everything: Annotated[bool, typer.Option("--all", help="Needed to remove all ACLs.")] = False,
+) -> None:
+    """Remove the ACLs that match."""
+    resource = _resource(topic, group, cluster, transactional_id, user)
+    if not (resource or principal or operation or host or permission or pattern or everything):
+        raise typer.BadParameter("say which ACLs, or --all")
+    filters = _filters(resource, principal, operation, pattern, host, permission)
+    results = admin.delete_acls(filters, raise_errors=False)
+    gone = sorted({acl for acls in results.values() for acl in acls}, key=str)
+    for acl in gone:
+        out.say({"removed": _row(acl)}, f"removed {acl}")
+    results.clear()
+    out.report(results, lambda _filter, _acls: ({}, ""))

@@ -1,0 +1,80 @@
+"""How partitions, moments and lengths of time are written on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import typer
+
+from kstore.types import TopicPartition
+
+__all__ = [
+    "parse_datetime_ms",
+    "parse_duration_ms",
+    "parse_ids",
+    "parse_partition",
+    "parse_partitions",
+]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SHORT = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_ISO = re.compile(
+    r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """Read TOPIC:PARTITION; typer.BadParameter if it is not."""
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic or not number.isascii() or not number.isdigit():
+        raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
+    return TopicPartition(topic, int(number))
+
+
+def parse_partitions(text: str) -> tuple[str, list[int] | None]:
+    """Read TOPIC or TOPIC:0,1,2: a topic, and which of its partitions (None: all)."""
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    return topic, parse_ids(numbers)
+
+
+def parse_ids(text: str) -> list[int]:
+    """Read numbers with commas between them; typer.BadParameter if they are not."""
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 0,1,2")
+    return [int(part) for part in parts]
+
+
+def parse_duration_ms(text: str) -> int:
+    """Read 90s, 15m, 2h, 7d (or several, 1h30m) or ISO 8601 (P1DT2H); in milliseconds."""
+    parts = _SHORT.findall(text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+    match = _ISO.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise typer.BadParameter(f"{text!r} is not a length of time, such as 90s, 2h or P1DT2H")
+    units = ("w", "d", "h", "m", "s")
+    return int(_sum_ms(zip(match.groups(), units, strict=True)))
+
+
+def _sum_ms(parts: Iterable[tuple[str | None, str]]) -> float:
+    return sum(float(number) * _UNITS_MS[unit] for number, unit in parts if number)
+
+
+def parse_datetime_ms(text: str) -> int:
+    """Read an ISO 8601 moment (UTC where it names no zone) or ms since 1970."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a moment, such as 2026-03-01T12:00:00+01:00 or 1770000000000"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

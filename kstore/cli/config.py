@@ -1,0 +1,141 @@
+"""``kstore config``: configs of topics, brokers, loggers, client metrics and groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from kstore.cli.admin_command import admin_command
+from kstore.cli.client_options import key_values
+from kstore.cli.output import Output
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient
+    from kstore.clients.admin import ConfigEntry
+    from kstore.clients.admin.configs import ResourceKind
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Show, set and unset configs; list what has some.", no_args_is_help=True)
+
+KINDS = ("topic", "broker", "broker-logger", "client-metrics", "group")
+DEFAULT = 5
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Whose; a broker's is its id, 'default': of all.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only have the broker check it.")]
+
+
+def _resource(kind: str, name: str) -> tuple[ResourceKind, str]:
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}")
+    is_default = kind == "broker" and name == "default"
+    if kind.startswith("broker") and name and not is_default and not name.isdecimal():
+        raise typer.BadParameter(f"{name!r} is not a broker's id")
+    return cast("ResourceKind", kind), "" if is_default else name
+
+
+@admin_command(app, "describe", "kstore config describe topic orders --all")
+def describe(
+    admin: AdminClient,
+    out: Output,
+    kind: Kind,
+    name: Name,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", help="Only this one; repeat it.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those that have their default.")
+    ] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Say what each of them does.")] = False,
+) -> None:
+    """Show configs with their values and where these come from; secret values stay hidden."""
+    resource, of = _resource(kind, name)
+    found = admin.describe_configs(of, resource=resource, keys=key, documentation=docs)
+    rows = [
+        _row(entry)
+        for entry in sorted(found.values(), key=lambda entry: entry.name)
+        if everything or key or entry.source != DEFAULT
+    ]
+    if docs and not out.json:
+        for row in rows:
+            print(f"{row['name']}={row['value']}  ({row['type']}, {row['source']})")
+            print(f"    {row['documentation']}")
+        return
+    out.table(rows, ["name", "value", "type", "source", "read_only"])
+
+
+def _row(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": "[hidden]" if entry.is_sensitive else entry.value,
+        "type": entry.value_type,
+        "source": entry.source.name.lower().replace("_", "-"),
+        "read_only": entry.read_only,
+        "sensitive": entry.is_sensitive,
+        "documentation": entry.documentation,
+    }
+
+
+@admin_command(app, "set", "kstore config set topic orders retention.ms=3600000")
+def set_configs(
+    admin: AdminClient,
+    out: Output,
+    kind: Kind,
+    name: Name,
+    configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="What to set.")],
+    append: Annotated[bool, typer.Option("--append", help="Add to lists.")] = False,
+    subtract: Annotated[bool, typer.Option("--subtract", help="Take out of lists.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Set configs; the others stay as they are."""
+    from kstore.clients.admin import ConfigChange
+
+    if append and subtract:
+        raise typer.BadParameter("--append and --subtract exclude each other")
+    resource, of = _resource(kind, name)
+    operation: Any = "append" if append else "subtract" if subtract else "set"
+    changes = {
+        key: ConfigChange(operation, value)
+        for key, value in key_values(configs, "retention.ms=3600000").items()
+    }
+    admin.alter_configs(of, changes, resource=resource, validate_only=dry_run)
+    _say(out, kind, name, list(changes), dry_run=dry_run)
+
+
+@admin_command(app, "unset", "kstore config unset topic orders retention.ms")
+def unset(
+    admin: AdminClient,
+    out: Output,
+    kind: Kind,
+    name: Name,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Which.")],
+    dry_run: DryRun = False,
+) -> None:
+    """Take configs back to their defaults."""
+    resource, of = _resource(kind, name)
+    admin.alter_configs(of, dict.fromkeys(keys), resource=resource, validate_only=dry_run)
+    _say(out, kind, name, keys, dry_run=dry_run)
+
+
+def _say(out: Output, kind: str, name: str, keys: list[str], *, dry_run: bool) -> None:
+    data = {"kind": kind, "name": name, "keys": keys, "dry_run": dry_run}
+    verb = "can change" if dry_run else "changed"
+    out.say(data, f"{verb} {', '.join(keys)} of {kind} {name}")
+
+
+@admin_command(app, "list", "kstore config list --kind group")
+def list_resources(
+    admin: AdminClient,
+    out: Output,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only of this kind; repeat it.")
+    ] = None,
+) -> None:
+    """List what may have configs."""
+    kinds = [_resource(each, "")[0] for each in kind or ()]
+    rows = [{"kind": each.kind, "name": each.name} for each in admin.list_config_resources(kinds)]
+    out.table(rows, ["kind", "name"])

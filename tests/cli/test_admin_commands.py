@@ -1,0 +1,330 @@
+"""The administrator's commands against a running broker: what they print, and their exit codes.
+
+Commands are run in this process, through the same entry point as `kstore`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.cli.app import run
+from kstore.clients import AdminClient
+from kstore.types import TopicPartition
+from tests.conformance.kstore_broker import KstoreBroker
+
+pytestmark = pytest.mark.slow
+
+T0_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """One broker for this file, with two log dirs."""
+    folder = tmp_path_factory.mktemp("admin-cli")
+    second = folder / "second"
+    with KstoreBroker(folder, overrides={"log.dirs": f"{folder / 'first'},{second}"}) as running:
+        yield running
+
+
+class Shell:
+    """Runs commands and reads what they print."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """A command's output (its errors, where it is to fail)."""
+        self._capsys.readouterr()
+        found = run(list(arguments))
+        captured = self._capsys.readouterr()
+        assert found == code, captured.err
+        return captured.err if code else captured.out
+
+    def json(self, *arguments: str) -> list[Any]:
+        """The objects that a command prints."""
+        return [json.loads(line) for line in self(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture
+def kstore(
+    broker: KstoreBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Shell:  # fmt: skip
+    """The shell of one test."""
+    monkeypatch.setenv("KSTORE_BOOTSTRAP_SERVER", broker.bootstrap)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return Shell(capsys)
+
+
+@pytest.fixture
+def admin(broker: KstoreBroker) -> Iterator[AdminClient]:
+    """A client beside the commands."""
+    with AdminClient(broker.bootstrap, default_api_timeout_ms=20_000) as client:
+        yield client
+
+
+def fill(broker: KstoreBroker, topic: str, count: int = 10) -> None:
+    """Write records, one a second from T0_MS on."""
+    from kstore.clients import Producer
+
+    with Producer(broker.bootstrap) as producer:
+        for n in range(count):
+            producer.send(topic, b"%d" % n, partition=0, timestamp=T0_MS + 1000 * n)
+        producer.flush()
+
+
+def test_a_topic_is_changed_and_its_offsets_are_shown(kstore: Shell, broker: KstoreBroker) -> None:
+    kstore("topic", "create", "life", "--dry-run")
+    assert "life" not in kstore("topic", "list")
+    kstore("topic", "create", "life", "--replicas", "1", "--replicas", "1")
+    changes = ["--partitions", "3", "-c", "retention.ms=-1", "--unset", "segment.bytes"]
+    kstore("topic", "alter", "life", *changes, "--dry-run")
+    (found,) = kstore.json("topic", "describe", "life")
+    assert (len(found["partitions"]), found["configs"]) == (2, {})
+    kstore("topic", "alter", "life", *changes)
+    (found,) = kstore.json("topic", "describe", "life")
+    assert (len(found["partitions"]), found["configs"]) == (3, {"retention.ms": "-1"})
+    fill(broker, "life")
+    assert [row["offset"] for row in kstore.json("topic", "offsets", "life")] == [10, 0, 0]
+    rows = kstore.json("topic", "offsets", "life", "--at", "2023-11-14T22:13:22.5")
+    assert (rows[0]["offset"], rows[0]["timestamp"]) == (3, T0_MS + 3000)
+    (row,) = kstore.json("topic", "delete-records", "life:0=4")
+    assert row["log_start_offset"] == 4
+    table = kstore("topic", "offsets", "life", "--at", "earliest").splitlines()
+    assert table[0].split() == ["TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"]
+    assert table[1].split() == ["life", "0", "4", "-"]
+    kstore("topic", "create", "other")
+    (other,) = kstore.json("topic", "describe", "other")
+    kstore("topic", "delete", "--id", other["id"])
+    assert "UNKNOWN_TOPIC" in kstore("topic", "delete", "life", "other", code=1)
+    assert "life" not in kstore("topic", "list")
+
+
+def reset(kstore: Shell, *arguments: str) -> list[tuple[int, int]]:
+    """(old, new) offsets of the partitions that a reset shows."""
+    rows = kstore.json("group", "reset-offsets", "g", *arguments)
+    return [(row["old_offset"], row["new_offset"]) for row in rows]
+
+
+def test_offsets_of_a_group_are_reset_shown_and_deleted(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient
+) -> None:
+    admin.create_topics(["reset"])
+    fill(broker, "reset")
+    tp = TopicPartition("reset", 0)
+    assert "nothing was changed" in kstore(
+        "group", "reset-offsets", "g", "--topic", "reset", "--to-earliest"
+    )
+    assert admin.list_groups() == []
+    where = ["--topic", "reset:0", "--execute"]
+    assert reset(kstore, *where, "--to-offset", "7") == [(None, 7)]
+    assert admin.list_group_offsets("g")[tp].offset == 7
+    assert reset(kstore, "--all-topics", "--shift-by", "-2", "--execute") == [(7, 5)]
+    assert reset(kstore, *where, "--shift-by", "100") == [(5, 10)]
+    assert reset(kstore, *where, "--to-earliest") == [(10, 0)]
+    assert reset(kstore, *where, "--to-latest") == [(0, 10)]
+    assert reset(kstore, *where, "--to-current") == [(10, 10)]
+    assert reset(kstore, *where, "--to-datetime", str(T0_MS + 3500)) == [(10, 4)]
+    age_s = round(time.time()) - T0_MS // 1000 - 5
+    assert reset(kstore, *where, "--by-duration", f"{age_s}s") == [(4, 6)]
+    assert reset(kstore, "--topic", "reset", "--to-earliest", "--dry-run") == [(6, 0)]
+    assert admin.list_group_offsets("g")[tp].offset == 6
+
+    (group,) = kstore.json("group", "describe", "g")
+    assert (group["type"], group["state"], group["members"]) == ("classic", "Empty", 0)
+    (row,) = group["offsets"]
+    assert (row["committed"], row["end_offset"], row["lag"]) == (6, 10, 4)
+    assert "reset" in kstore("group", "describe", "g")
+    assert "g  " in kstore("group", "list", "--state", "Empty", "--type", "classic")
+    assert kstore("group", "list", "--state", "Stable") == ""
+    assert kstore("group", "members", "g") == ""
+    kstore("group", "delete-offsets", "g", "--topic", "reset")
+    assert kstore.json("group", "delete", "g") == [{"deleted": "g"}]
+    assert "GROUP_ID_NOT_FOUND" in kstore("group", "describe", "g", code=1)
+    assert "GROUP_ID_NOT_FOUND" in kstore("group", "delete", "g", code=1)
+
+
+def test_a_group_with_members_is_not_reset_and_a_member_can_be_removed(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient
+) -> None:
+    from confluent_kafka import Consumer
+
+    admin.create_topics(["busy"])
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "busy",
+        "group.instance.id": "one",
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe(["busy"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        (row,) = kstore.json("group", "members", "busy")
+        assert (row["instance_id"], row["assignment"]) == ("one", ["busy:0"])
+        refused = kstore(
+            "group", "reset-offsets", "busy", "--topic", "busy", "--to-latest", "--execute", code=1
+        )
+        assert "has 1 members" in refused
+        (group,) = kstore.json("group", "describe", "busy")
+        assert group["offsets"][0]["client_id"]
+        kstore("group", "members", "busy", "--remove-instance", "one")
+        assert kstore("group", "members", "busy") == ""
+    finally:
+        consumer.close()
+
+
+def test_configs_are_set_shown_and_unset(kstore: Shell, admin: AdminClient) -> None:
+    admin.create_topics(["settings"])
+    kstore("config", "set", "topic", "settings", "retention.ms=5000", "cleanup.policy=compact")
+    kstore("config", "set", "topic", "settings", "cleanup.policy=delete", "--append")
+    own = {row["name"]: row for row in kstore.json("config", "describe", "topic", "settings")}
+    assert own["cleanup.policy"]["value"] == "compact,delete"
+    assert own["retention.ms"]["source"] == "dynamic-topic"
+    everything = kstore.json("config", "describe", "topic", "settings", "--all")
+    assert len(everything) > len(own)
+    text = kstore("config", "describe", "topic", "settings", "--key", "retention.ms", "--docs")
+    assert text.startswith("retention.ms=5000")
+    kstore("config", "unset", "topic", "settings", "retention.ms", "--dry-run")
+    kstore("config", "unset", "topic", "settings", "retention.ms")
+    left = {row["name"] for row in kstore.json("config", "describe", "topic", "settings")}
+    assert left & {"retention.ms", "cleanup.policy"} == {"cleanup.policy"}
+    kstore("config", "set", "broker", "default", "log.retention.ms=7000")
+    (row,) = kstore.json("config", "describe", "broker", "default", "--key", "log.retention.ms")
+    assert (row["value"], row["source"]) == ("7000", "dynamic-default-broker")
+    kstore("config", "unset", "broker", "default", "log.retention.ms")
+    kstore("config", "set", "group", "g1", "consumer.session.timeout.ms=50000")
+    assert kstore.json("config", "list", "--kind", "group") == [{"kind": "group", "name": "g1"}]
+    assert "INVALID_CONFIG" in kstore("config", "set", "topic", "settings", "no.such=1", code=1)
+
+
+def test_transactions_are_listed_described_and_aborted(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient
+) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    admin.create_topics(["money"])
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "payer"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("money", b"1")
+    producer.flush()
+    (row,) = kstore.json("txn", "list", "--state", "Ongoing", "--match", "pay.*")
+    assert row["transactional_id"] == "payer"
+    (row,) = kstore.json("txn", "describe", "payer")
+    assert (row["state"], row["partitions"]) == ("Ongoing", ["money:0"])
+    (row,) = kstore.json("txn", "producers", "money:0")
+    assert row["txn_start_offset"] == 0
+    assert kstore("txn", "hanging", "--topic", "money", "--older-than", "0s") == ""
+    assert "fenced payer" in kstore("txn", "abort", "--transactional-id", "payer")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction()
+    (row,) = kstore.json("txn", "producers", "money:0")
+    assert row["txn_start_offset"] is None
+    assert "begins at 5" in kstore("txn", "abort", "money:0", "--start-offset", "5", code=1)
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in kstore("txn", "describe", "nobody", code=1)
+
+
+def test_quotas_and_users(kstore: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    kstore("quota", "set", "--user", "alice", "--client-id", "<default>", "producer_byte_rate=5")
+    (row,) = kstore.json("quota", "list", "--user", "alice")
+    entity = "client-id <default>, user alice"
+    assert row == {"entity": entity, "quota": "producer_byte_rate", "value": 5.0}
+    kstore("quota", "remove", "--user", "alice", "--client-id", "<default>", "producer_byte_rate")
+    assert kstore("quota", "list") == ""
+
+    monkeypatch.setattr("sys.stdin", StringIO("hunter2\n"))
+    said = kstore("user", "set", "alice", "--mechanism", "scram-sha-256")
+    assert "hunter2" not in said
+    (row,) = kstore.json("user", "list")
+    assert row == {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 8192}
+    kstore("user", "remove", "alice", "--mechanism", "SCRAM-SHA-256")
+    assert kstore("user", "list") == ""
+
+
+def test_the_cluster_its_features_and_log_dirs(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient
+) -> None:
+    (found,) = kstore.json("cluster", "describe")
+    assert [row["node_id"] for row in found["brokers"]] == [found["controller_id"]]
+    assert found["cluster_id"] in kstore("cluster", "describe")
+    features = {row["feature"]: row for row in kstore.json("feature", "describe")}
+    level = features["transaction.version"]["finalized"]
+    kstore("feature", "update", f"transaction.version={level}", "--dry-run")
+    assert "kstore: " in kstore("feature", "update", "no.such=1", code=1)
+
+    admin.create_topics(["places"])
+    first, second = (row["log_dir"] for row in kstore.json("logdirs", "describe"))
+    (row,) = kstore.json("logdirs", "describe", "--topic", "places")
+    target = second if row["log_dir"] == first else first
+    node = str(found["controller_id"])
+    kstore("logdirs", "move", "places:0", "--broker", node, "--to", target)
+    deadline = time.monotonic() + 60
+    while [r["log_dir"] for r in kstore.json("logdirs", "describe", "--topic", "places")] != [
+        target
+    ]:
+        assert time.monotonic() < deadline
+    assert "LOG_DIR_NOT_FOUND" in kstore(
+        "logdirs", "move", "places:0", "--broker", node, "--to", "/nowhere", code=1
+    )
+    assert kstore("reassign", "list") == ""
+    assert "places-0" in kstore("reassign", "cancel", "places:0", code=1)
+    assert "places-0" in kstore("elect", "places:0", code=1)
+    assert kstore("elect", "--all") == ""
+
+
+def test_acls_need_an_authorizer(kstore: Shell) -> None:
+    assert "SECURITY_DISABLED" in kstore("acl", "list", code=1)
+    who = ["--principal", "User:a", "--topic", "t"]
+    assert "SECURITY_DISABLED" in kstore("acl", "add", *who, "--operation", "read", code=1)
+    assert "SECURITY_DISABLED" in kstore("acl", "remove", *who, code=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topic", "alter", "t"),
+        ("topic", "offsets", "t", "--at", "soon"),
+        ("topic", "delete-records", "t:0=x"),
+        ("group", "reset-offsets", "g", "--topic", "t"),
+        ("group", "reset-offsets", "g", "--topic", "t", "--to-earliest", "--to-latest"),
+        ("group", "reset-offsets", "g", "--to-latest"),
+        ("config", "describe", "topics", "t"),
+        ("config", "describe", "broker", "x"),
+        ("acl", "add", "--principal", "User:a", "--operation", "read"),
+        ("acl", "add", "--principal", "User:a", "--operation", "fly", "--cluster"),
+        ("acl", "remove"),
+        ("txn", "abort"),
+        ("txn", "abort", "t:0"),
+        ("quota", "set", "producer_byte_rate=1"),
+        ("quota", "set", "--user", "a", "producer_byte_rate=x"),
+        ("reassign", "start", "t:0=a"),
+        ("elect",),
+        ("feature", "update", "x=y"),
+        ("topic", "list", "-X", "acks=all"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(kstore: Shell, arguments: tuple[str, ...]) -> None:
+    assert kstore(*arguments, code=2)
+
+
+def test_a_profile_names_the_cluster(
+    kstore: Shell, broker: KstoreBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kstore").mkdir()
+    (tmp_path / "kstore" / "profiles.toml").write_text(
+        f'[profiles.here]\nbootstrap.servers = "{broker.bootstrap}"\nlinger.ms = 5\n'
+        '[profiles.there]\nbootstrap.servers = "localhost:1"\n'
+    )
+    assert kstore("cluster", "describe", "--profile", "here")
+    failed = kstore(
+        "cluster", "describe", "--profile", "there", "-X", "default.api.timeout.ms=500", code=1
+    )
+    assert "localhost:1" in failed

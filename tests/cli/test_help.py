@@ -1,0 +1,86 @@
+"""Every command explains itself: what it does, with an example, and JSON where it prints data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from kstore.cli.app import app, run
+
+# What prints no data, or has --json for what it reads.
+WITHOUT_JSON = {"completion", "serve", "produce", "replicate"}
+# What asks no broker, or more than one kind of cluster.
+OFFLINE = {
+    "completion", "serve", "log dump", "log verify", "profile list", "profile show", "profile path",
+    "pipeline load", "cluster start", "cluster add", "cluster status", "cluster stop",
+    "cluster kill", "replicate", "produce", "consume",
+}  # fmt: skip
+
+
+def commands(group: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command that can be called, by its words."""
+    group = get_command(app) if group is None else group
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        words = f"{path} {name}".strip()
+        if hasattr(command, "list_commands"):
+            yield from commands(command, words)
+        else:
+            yield words, command
+
+
+COMMANDS = dict(commands())
+
+
+def flags(command: Any) -> set[str]:
+    """The options that a command takes."""
+    return {flag for parameter in command.params for flag in parameter.opts}
+
+
+@pytest.mark.parametrize("words", sorted(set(COMMANDS) - {"serve"}))
+def test_a_command_says_what_it_does_and_shows_an_example(words: str) -> None:
+    command = COMMANDS[words]
+    assert command.help
+    example = command.epilog or ""
+    assert example.startswith("Example: ")
+    assert f"kstore {words}" in example
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{parameter.name} is not explained"
+
+
+@pytest.mark.parametrize("words", sorted(set(COMMANDS) - WITHOUT_JSON))
+def test_what_prints_data_prints_json(words: str) -> None:
+    assert "--json" in flags(COMMANDS[words])
+
+
+@pytest.mark.parametrize("words", sorted(set(COMMANDS) - OFFLINE))
+def test_what_asks_a_broker_takes_client_settings_and_profiles(words: str) -> None:
+    assert {"--bootstrap-server", "-X", "--profile"} <= flags(COMMANDS[words])
+
+
+def test_an_example_is_a_command_line_that_is_understood(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each with --help in place of what it would do: unknown words would be exit code 2."""
+    for words in COMMANDS:
+        assert run([*words.split(), "--help"]) == 0, words
+    capsys.readouterr()
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys; from kstore.cli.app import run; run(['--help']);"
+        "mine = {m for m in sys.modules if m.startswith('kstore.cli.')};"
+        "print('imported', *sorted(mine));"
+        "heavy = ('kstore.clients', 'kstore.net', 'rich');"
+        "assert not any(m.startswith(heavy) for m in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = done.stdout.splitlines()[-1].split()[1:]
+    expected = {f"kstore.cli.{name}" for name in ("app", "failure", "lazy_group")}
+    assert set(imported) == expected
