@@ -73,6 +73,16 @@ def test_the_client_example(tmp_path: Path) -> None:
         assert run_python(code, tmp_path) == "payments 0 0 b'paid'\n"
 
 
+def test_the_example_of_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_example.py").write_text(block("In tests", "python"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "kstore.testing.plugin"], cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_the_cluster_example(tmp_path: Path) -> None:
     port = free_ports(3)
