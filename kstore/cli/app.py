@@ -42,6 +42,11 @@ LazyGroup.modules = {
     ),
     "topic": CommandModule("kstore.cli.topic", "Create, list, describe and change topics."),
     "txn": CommandModule("kstore.cli.txn", "Transactions, and those that hang."),
+    "verify-order": CommandModule(
+        "kstore.cli.verify_order",
+        "Check that a topic has each key's records in order.",
+        "verify_order",
+    ),
     "user": CommandModule("kstore.cli.user", "SCRAM credentials of users."),
 }
 
