@@ -6,12 +6,14 @@ measured as JSON. Connecting, imports and a first thousand records are not count
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import importlib
 import json
 import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 __all__ = ["WORKS"]
 
@@ -22,7 +24,8 @@ LINGER_MS = 5
 FETCH_BYTES = 1 << 20
 
 
-class Task(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Task:
     """What to do: `count` records of `size` bytes, to or from a topic of four partitions."""
 
     bootstrap: str
@@ -69,6 +72,11 @@ def _latencies(times: list[float]) -> Figures:
         "p50_ms": ordered[len(ordered) // 2] * 1e3,
         "p99_ms": ordered[int(len(ordered) * 0.99)] * 1e3,
     }
+
+
+def _module(name: str) -> Any:
+    """A client without types."""
+    return importlib.import_module(name)
 
 
 # ---- kstore ----
@@ -295,7 +303,7 @@ def confluent_consume(task: Task) -> Figures:
             for message in consumer.consume(1000, 1.0):
                 if message.error() is not None:
                     raise RuntimeError(str(message.error()))
-                size += len(message.value())
+                size += len(message.value() or b"")
                 found += 1
         return found
 
@@ -308,9 +316,7 @@ def confluent_consume(task: Task) -> Figures:
 
 def kafka_python_produce(task: Task) -> Figures:
     """send(), one call per record."""
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(
+    producer = _module("kafka").KafkaProducer(
         bootstrap_servers=task.bootstrap, batch_size=BATCH_BYTES, linger_ms=LINGER_MS, acks="all"
     )
 
@@ -328,9 +334,7 @@ def kafka_python_produce(task: Task) -> Figures:
 
 def kafka_python_latency(task: Task) -> Figures:
     """One record at a time, each waited for."""
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=task.bootstrap, acks="all")
+    producer = _module("kafka").KafkaProducer(bootstrap_servers=task.bootstrap, acks="all")
     times = []
     for place in range(WARM + task.count):
         begin = time.perf_counter()
@@ -343,15 +347,14 @@ def kafka_python_latency(task: Task) -> Figures:
 
 def kafka_python_consume(task: Task) -> Figures:
     """poll(), each record's value touched."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(
+    kafka = _module("kafka")
+    consumer = kafka.KafkaConsumer(
         bootstrap_servers=task.bootstrap,
         group_id=None,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=FETCH_BYTES,
     )
-    consumer.assign([TopicPartition(task.topic, index) for index in range(PARTITIONS)])
+    consumer.assign([kafka.TopicPartition(task.topic, index) for index in range(PARTITIONS)])
     consumer.seek_to_beginning()
 
     def work(count: int) -> int:
@@ -374,10 +377,9 @@ def kafka_python_consume(task: Task) -> Figures:
 
 def aiokafka_produce(task: Task) -> Figures:
     """send(), one call per record."""
-    from aiokafka import AIOKafkaProducer
 
     async def run() -> Figures:
-        producer = AIOKafkaProducer(
+        producer = _module("aiokafka").AIOKafkaProducer(
             bootstrap_servers=task.bootstrap,
             max_batch_size=BATCH_BYTES,
             linger_ms=LINGER_MS,
@@ -401,10 +403,11 @@ def aiokafka_produce(task: Task) -> Figures:
 
 def aiokafka_latency(task: Task) -> Figures:
     """One record at a time, each waited for."""
-    from aiokafka import AIOKafkaProducer
 
     async def run() -> Figures:
-        producer = AIOKafkaProducer(bootstrap_servers=task.bootstrap, acks="all")
+        producer = _module("aiokafka").AIOKafkaProducer(
+            bootstrap_servers=task.bootstrap, acks="all"
+        )
         await producer.start()
         times = []
         for place in range(WARM + task.count):
@@ -420,16 +423,16 @@ def aiokafka_latency(task: Task) -> Figures:
 
 def aiokafka_consume(task: Task) -> Figures:
     """getmany(), each record's value touched."""
-    from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def run() -> Figures:
-        consumer = AIOKafkaConsumer(
+        aiokafka = _module("aiokafka")
+        consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=task.bootstrap,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=FETCH_BYTES,
         )
         await consumer.start()
-        consumer.assign([TopicPartition(task.topic, index) for index in range(PARTITIONS)])
+        consumer.assign([aiokafka.TopicPartition(task.topic, index) for index in range(PARTITIONS)])
         await consumer.seek_to_beginning()
 
         async def work(count: int) -> int:
