@@ -8,6 +8,9 @@ from kstore.protocol.registry import APIS
 
 __all__ = ["BrokerVersions"]
 
+LEADER_EPOCH_FOR_PARTITION = 25300
+"""kstore's own API, told of by the feature kstore.kip253."""
+
 
 class BrokerVersions:
     """The APIs, version ranges and features of one broker."""
@@ -19,6 +22,13 @@ class BrokerVersions:
         self.features = {
             row.name: (row.min_version, row.max_version) for row in response.supported_features
         }
+
+        self.levels = {row.name: row.max_version_level for row in response.finalized_features}
+        """Levels of features in force in the cluster, "transaction.version" say (KIP-584)."""
+
+        if self.has("kstore.kip253"):
+            # Not listed by itself: some clients keep the keys of APIs in an array.
+            self._ranges.setdefault(LEADER_EPOCH_FOR_PARTITION, (0, 0))
 
     def has(self, feature: str) -> bool:
         """Whether the broker supports version 1 of a feature (KIP-584), "kstore.kip232" say."""

@@ -47,6 +47,7 @@ from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartitio
 if TYPE_CHECKING:
     from kstore.clients.core.classic_member import ClassicMember
     from kstore.clients.core.consumer_member import ConsumerMember
+    from kstore.clients.core.expansion_gate import ExpansionGate
     from kstore.clients.core.subscription import Handover, Position, SubscriptionState
     from kstore.clients.io.cluster import ClusterClient
 
@@ -104,6 +105,8 @@ class GroupCoordinatorClient:
         self._at_poll: dict[TopicPartition, Position] = {}
         self._group_topics: frozenset[str] = frozenset()
         self._is_closed = False
+        self.heartbeats = 0
+        """How many were answered without an error."""
         self.on_error: list[Callable[[], None]] = []
         """Called on the loop when there is something for `raise_error`."""
         subscription.changed.append(self._subscription_changed)
@@ -130,6 +133,11 @@ class GroupCoordinatorClient:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    @property
+    def gate(self) -> ExpansionGate | None:
+        """KIP-253's gate; None when kstore.kip253.enable is off."""
+        return None if self._gates is None else self._gates.gate
 
     @property
     def group_topics(self) -> frozenset[str]:
@@ -408,8 +416,11 @@ class GroupCoordinatorClient:
             request.position = position_rows(gates.gate.reported(_offsets(self._at_poll)))
 
     def _hear_positions(self, response: HeartbeatResponse | ConsumerGroupHeartbeatResponse) -> None:
+        if response.error_code:
+            return
+        self.heartbeats += 1
         gates = self._gates
-        if gates is None or response.error_code:
+        if gates is None:
             return
         gates.read_up_to(
             {

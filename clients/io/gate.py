@@ -8,6 +8,7 @@ group client sends.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GateKeeper"]
 
+_log = logging.getLogger("kstore.clients.group")
 CONSUMER = -1
 EARLIEST = -2
 Committed = Callable[
@@ -100,7 +102,8 @@ class GateKeeper:
             try:
                 await self._ask_priors(node_id)
                 await self._ask_thresholds()
-            except KafkaError:
+            except KafkaError as error:
+                _log.debug("partitions are still held back: %s", error)
                 self._cluster.want_refresh()
             self.read_up_to({})
             if gate.needed() - waiting:

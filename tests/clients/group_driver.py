@@ -13,7 +13,9 @@ from kstore.clients.core.subscription import Position, SubscriptionPattern, Subs
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.coordinator import GroupCoordinatorClient
 from kstore.config.client_configs import client_settings
-from kstore.errors import KafkaError
+from kstore.errors import KafkaError, raise_for
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.record import build_batch
 from kstore.types import TopicPartition
 
 FAST = {
@@ -132,3 +134,24 @@ class Poller:
         """See Handover."""
         if partitions:
             self.heard.append(("lost", frozenset(partitions)))
+
+
+async def produce(poller: Poller, tp: TopicPartition, count: int) -> None:
+    """Append records, in one batch, by the poller's connections."""
+    async with asyncio.timeout(PATIENCE_S):
+        await poller.cluster.retrying(lambda: _produce(poller, tp, count), 30_000, [tp.topic])
+
+
+async def _produce(poller: Poller, tp: TopicPartition, count: int) -> None:
+    if tp.topic not in poller.cluster.view.topics:
+        await poller.cluster.refresh([tp.topic])
+    batch = build_batch([(b"k", b"v%d" % i) for i in range(count)])
+    rows = [PartitionProduceData(index=tp.partition, records=batch)]
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=tp.topic, partition_data=rows)],
+    )
+    leader = poller.cluster.view.leader(tp)
+    response = await poller.cluster.ask(leader, request, at_most=12)
+    raise_for(response.responses[0].partition_responses[0].error_code)
