@@ -5,14 +5,12 @@ from __future__ import annotations
 import json as json_text
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstore.cli.failure import guarded
+from kstore.cli.client_options import client_config
 from kstore.cli.options import Json
-from kstore.cli.topic import parse_configs
 
 if TYPE_CHECKING:
     from kstore.clients.replicator import Event, Replicator
@@ -39,15 +37,16 @@ def parse_rate(text: str | None) -> float | None:
     return rate
 
 
-def _settings(servers: str, properties: Sequence[str] | None) -> dict[str, Any]:
-    return {"client.id": "kstore-replicate", **parse_configs(properties or [])} | {
-        "bootstrap.servers": servers
-    }
+# A copy outlives a broker that is away for a while.
+_DEFAULTS = {"client.id": "kstore-replicate", "default.api.timeout.ms": 60_000}
 
 
 _Names = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
-_Source = Annotated[str, typer.Option("--from", help="host:port of the source, any Kafka.")]
-_Target = Annotated[str, typer.Option("--to", help="host:port of the target, kstore.")]
+_Source = Annotated[str | None, typer.Option("--from", help="host:port of the source, any Kafka.")]
+_Target = Annotated[
+    str | None,
+    typer.Option("--to", help="host:port of the target, kstore; localhost:9092 by default."),
+]
 _Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
 _UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
@@ -79,13 +78,18 @@ _TargetProperty = Annotated[
     list[str] | None,
     typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
 ]
+_FromProfile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Settings of the source: see `kstore profile`.")
+]
+_ToProfile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Settings of the target: see `kstore profile`.")
+]
 
 
-@guarded
 def replicate(
     topics: _Names,
-    source: _Source,
-    target: _Target = "localhost:9092",
+    source: _Source = None,
+    target: _Target = None,
     regex: _Regex = False,
     until_caught_up: _UntilCaughtUp = False,
     groups: _Groups = ".*",
@@ -99,6 +103,8 @@ def replicate(
     sync_interval_ms: _Interval = 10_000,
     source_property: _SourceProperty = None,
     target_property: _TargetProperty = None,
+    from_profile: _FromProfile = None,
+    to_profile: _ToProfile = None,
     json: Json = False,
 ) -> None:
     """Copy topics from any Kafka to kstore: records at their offsets, configs, committed offsets.
@@ -108,6 +114,8 @@ def replicate(
     from kstore.clients.replicator import ReplicationOptions, Replicator
     from kstore.clients.replicator.options import names_pattern
 
+    if source is None and from_profile is None:
+        raise typer.BadParameter("--from or --from-profile says where to copy from")
     _one_of("--isolation-level", isolation_level, ("read_committed", "read_uncommitted"))
     _one_of("--on-loss", on_loss, ("fail", "skip"))
     try:
@@ -128,8 +136,8 @@ def replicate(
     )
     display = _Display(json)
     replicator = Replicator(
-        _settings(source, source_property),
-        _settings(target, target_property),
+        client_config("consumer", source, source_property, from_profile, _DEFAULTS),
+        client_config("admin", target, target_property, to_profile, _DEFAULTS),
         options,
         display.event,
     )
