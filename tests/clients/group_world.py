@@ -264,7 +264,10 @@ class World:
                 self.check()
             if self._is_at_rest():
                 return
-            states = [(user.number, user.member.state, sorted(user.held)) for user in self.users]
+            states = [
+                (user.number, user.member.state, sorted(user.held), user.errors)
+                for user in self.users
+            ]
             assert self.now_ms < until_ms, f"no rest: {states} {self.driver.shard.groups}"
             self.pass_time(100)
 

@@ -228,6 +228,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(partitions=st.integers(1, 6))
     def begin(self, partitions: int) -> None:
+        self.came = 0
         self.world = world_with(partitions)
         self.world.grow("u", 2)
 
@@ -235,7 +236,8 @@ class Histories(RuleBasedStateMachine):
     def come(self, pick: int, static: bool) -> None:
         there = [user for user in self.world.users if not user.is_gone]
         if len(there) < 4:
-            instance_id = f"i{len(self.world.users)}" if static else None
+            self.came += 1
+            instance_id = f"i{self.came}" if static else None
             kind = self.KINDS[pick % len(self.KINDS)]
             self.world.user(*kind, instance_id=instance_id).subscribe("t")
 
