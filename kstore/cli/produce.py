@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
 from kstore.cli.failure import fail
-from kstore.cli.options import TIMEOUT_MS, Bootstrap, Header, Topic
+from kstore.cli.options import TIMEOUT_MS, Header, Topic
 from kstore.cli.record_text import InputRecord, RecordFormatError, parse_json, parse_line
 
 if TYPE_CHECKING:
@@ -50,20 +51,22 @@ def produce(
         ),
     ] = False,
     compression: Annotated[
-        str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd")
-    ] = "none",
-    acks: Annotated[str, typer.Option(help="all, 1 or 0")] = "all",
-    bootstrap: Bootstrap = "localhost:9092",
+        str | None,
+        typer.Option("--compression", "-z", help="none (the default), gzip, snappy, lz4 or zstd"),
+    ] = None,
+    acks: Annotated[str | None, typer.Option(help="all (the default), 1 or 0")] = None,
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
 ) -> None:
     """Send each line of stdin as a record."""
     from kstore.clients import Producer
 
     separator = None if key_separator is None else key_separator.encode()
     headers = tuple(parse_header(item) for item in header or [])
+    config = client_config("producer", bootstrap, properties, profile, {"max.block.ms": TIMEOUT_MS})
     try:
-        producer = Producer(
-            bootstrap, compression_type=compression, acks=acks, max_block_ms=TIMEOUT_MS
-        )
+        producer = Producer(config, compression_type=compression, acks=acks)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     count = 0
