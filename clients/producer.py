@@ -22,12 +22,14 @@ from kstore.clients.io.producing import ProducerShell, check_settings, new_accum
 from kstore.clients.io.sender import monotonic_ms
 from kstore.clients.producer_record import Deliveries, Interceptors, ProducerRecord
 from kstore.config.client_configs import ClientSettings, client_settings
+from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["AIOProducer", "Deliveries", "Delivery", "Producer", "ProducerRecord"]
 
 _Config = Mapping[str, Any] | str | Sequence[str] | None
 _Headers = Iterable[tuple[str, Buffer | None]] | None
 _Callback = Callable[[Delivery], object] | None
+_Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 _Arguments = tuple[str, Any, Any, int | None, int | None, Any, int | None, _Callback]
 _marks = itertools.count(1)
 # Records of one send_many between two looks at the loop.
@@ -204,6 +206,33 @@ class Producer(SendPath):
         """How many partitions a topic has; waits for metadata up to max.block.ms."""
         return self._thread.run(self._shell.partitions_for(topic))
 
+    def init_transactions(self) -> None:
+        """Once, before the first transaction: ends what an earlier producer of the same
+        transactional.id has left open, and fences that producer.
+        """
+        self._thread.run(self._shell.need_transactions().init())
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; all records until its end belong to it."""
+        self._thread.run(self._shell.need_transactions().begin())
+
+    def send_offsets_to_transaction(
+        self, offsets: _Offsets, group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a group's offsets as part of the transaction. Errors: as commit_transaction."""
+        self._thread.run(self._shell.need_transactions().send_offsets(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Flush and commit. ProducerFencedError and the like (`fatal`): another producer has taken
+        over, close this one. After other errors call abort_transaction, after a timeout this again.
+        """
+        self._thread.run(self._shell.need_transactions().commit())
+        self._shell.take_error()
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction; records that were not sent fail."""
+        self._thread.run(self._shell.need_transactions().abort())
+
     def close(self, timeout: float | None = None) -> None:
         """Flush (for at most timeout seconds; what is left is given up), and end. Raises as flush
         does; the producer is closed anyway.
@@ -327,6 +356,29 @@ class AIOProducer:
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; waits for metadata up to max.block.ms."""
         return await self._shell.partitions_for(topic)
+
+    async def init_transactions(self) -> None:
+        """As Producer.init_transactions."""
+        await self._shell.need_transactions().init()
+
+    async def begin_transaction(self) -> None:
+        """As Producer.begin_transaction."""
+        await self._shell.need_transactions().begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: _Offsets, group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """As Producer.send_offsets_to_transaction."""
+        await self._shell.need_transactions().send_offsets(offsets, group_metadata)
+
+    async def commit_transaction(self) -> None:
+        """As Producer.commit_transaction."""
+        await self._shell.need_transactions().commit()
+        self._shell.take_error()
+
+    async def abort_transaction(self) -> None:
+        """As Producer.abort_transaction."""
+        await self._shell.need_transactions().abort()
 
     async def close(self, timeout: float | None = None) -> None:
         """As Producer.close."""

@@ -260,7 +260,7 @@ class Sender:
             sends.unresolved = True
         parts = self.accumulator.split(batch, records, limit)
         for part in reversed(parts):
-            sends.retries.insert(0, part)
+            sends.retry(part)
         for part in parts:
             part.producer_id, part.producer_epoch = numbered
             part.base_sequence = sequence
@@ -329,8 +329,8 @@ class Sender:
                 self.drop(batch, error)
 
     def is_under_way(self, topic: str) -> bool:
-        """Whether an answer about the topic is yet to come, or a batch has to be sent again to learn
-        whether it is in the log.
+        """Whether an answer about the topic is yet to come, or a batch has to be sent again before
+        it is known whether it is in the log.
         """
         return any(
             sends.in_flight or self._is_in_doubt(sends)
@@ -370,12 +370,11 @@ class Sender:
             sends.retries.clear()
             self._busy.discard(sends)
             while (waiting := self.accumulator.take(queue)) is not None:
-                if waiting.base_sequence < 0:
-                    waiting.pack(-1, -1, -1, False)
                 taken.append(waiting)
         gate, self.accumulator.gate = self.accumulator.gate, REGROUPING
         self.accumulator.set_partitions(topic, count)
         for batch in taken:
+            batch.pack(-1, -1, -1, False)
             records = decode(batch.bytes(), verify=False)
             batch.move([self.accumulator.append_again(batch, record) for record in records])
         self.accumulator.gate = gate

@@ -8,7 +8,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstore._fast.accumulator import Accumulator
 from kstore._fast.producer_batch import ProducerBatch
@@ -21,6 +21,9 @@ from kstore.config.client_configs import ClientSettings
 from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, RequestTimedOutError
 from kstore.record import compression_for
+
+if TYPE_CHECKING:
+    from kstore.clients.io.transactions import Transactions
 
 __all__ = ["ProducerShell", "check_settings", "new_accumulator"]
 
@@ -102,6 +105,12 @@ class ProducerShell:
         )
         self.sender = Sender(accumulator, limits, self.state, random.random)
         self.sending = SendLoop(self.cluster, settings, accumulator, self.sender, acks)
+        self.transactions: Transactions | None = None
+        if settings["transactional.id"] is not None:
+            from kstore.clients.io.transactions import Transactions
+
+            self.state.transactional = True
+            self.transactions = Transactions(self, settings["transactional.id"])
         self._room = asyncio.Event()
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
@@ -155,6 +164,12 @@ class ProducerShell:
             if not self._waiting:
                 self.accumulator.on_room = None
 
+    def need_transactions(self) -> Transactions:
+        """The producer's transactions; RuntimeError without transactional.id."""
+        if self.transactions is None:
+            raise RuntimeError("the producer has no transactional.id: set it to use transactions")
+        return self.transactions
+
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""
         await self.sending.open_topic(topic, self.settings["max.block.ms"])
@@ -184,6 +199,8 @@ class ProducerShell:
             if not abandon:
                 async with asyncio.timeout(timeout_s):
                     await self.flush()
+                    if self.transactions is not None:
+                        await self.transactions.leave()
         except TimeoutError:
             pass
         finally:

@@ -291,6 +291,10 @@ class SendLoop:
         elif error.refresh_metadata or isinstance(error, (NetworkError, LeaderNotAvailableError)):
             self._cluster.want_refresh()
 
+    async def landed(self) -> None:
+        """Wait for the next answer."""
+        await self._landed.wait()
+
     def _progress(self) -> None:
         self._landed.set()
         self._landed = asyncio.Event()

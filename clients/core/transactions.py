@@ -1,0 +1,165 @@
+"""The states of a transactional producer, and what errors do to them (KIP-98, KIP-360, KIP-890).
+
+Pure. A transaction that met an error can only be aborted; a producer that was fenced, or may not
+do transactions at all, can only be closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from kstore.clients.core.offset_epoch import decode
+from kstore.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnTopic,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["TransactionMachine", "TxnState", "offset_rows", "topic_rows"]
+
+FATAL = (
+    ClusterAuthorizationFailedError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+
+
+class TxnState(Enum):
+    """Where the producer is; the text is for messages."""
+
+    UNINITIALIZED = "init_transactions has not been called"
+    READY = "no transaction is open: call begin_transaction"
+    OPEN = "a transaction is open"
+    COMMITTING = "the transaction is being committed"
+    ABORTING = "the transaction is being aborted"
+    ABORTABLE = "the transaction has failed: call abort_transaction"
+    FATAL = "the producer cannot go on: close it"
+
+
+class TransactionMachine:
+    """One producer's transactions, one after the other."""
+
+    def __init__(self) -> None:
+        self.state = TxnState.UNINITIALIZED
+        self.error: Exception | None = None
+        """Why the state is ABORTABLE or FATAL."""
+        self.version_2 = False
+        """transaction.version 2 (KIP-890): brokers add partitions by themselves, and each end of a
+        transaction brings a new epoch.
+        """
+        self.added: set[TopicPartition] = set()
+        self.pending: set[TopicPartition] = set()
+        """Partitions that the coordinator has to be told of before they are sent to."""
+        self.has_begun = False
+        """The coordinator may know of the transaction: it has to be ended there."""
+
+    def gate(self) -> Exception | None:
+        """Why records are not taken; None: they are."""
+        if self.state is TxnState.OPEN:
+            return None
+        return self.failure()
+
+    def failure(self) -> Exception:
+        """What is wrong with the present state, for whoever asked for what it forbids."""
+        if self.error is not None and self.state in {TxnState.ABORTABLE, TxnState.FATAL}:
+            return type(self.error)(*self.error.args)
+        return InvalidTxnStateError(self.state.value)
+
+    def need(self, *states: TxnState) -> None:
+        """Raise unless the state is one of these."""
+        if self.state not in states:
+            raise self.failure()
+
+    def ready(self) -> None:
+        """The producer has its id, or the last transaction has ended."""
+        self.state, self.error = TxnState.READY, None
+        self.added.clear()
+        self.pending.clear()
+        self.has_begun = False
+
+    def begin(self, *, version_2: bool) -> None:
+        """A transaction begins; raises InvalidTxnStateError or the error that stands."""
+        self.need(TxnState.READY)
+        self.version_2 = version_2
+        self.state = TxnState.OPEN
+
+    def admits(self, tp: TopicPartition) -> bool:
+        """Whether the partition may be sent to now; if not, it is pending."""
+        if self.state not in {TxnState.OPEN, TxnState.COMMITTING}:
+            return False
+        if tp in self.added:
+            return True
+        if self.version_2:
+            self.added.add(tp)
+            self.has_begun = True
+            return True
+        self.pending.add(tp)
+        return False
+
+    def were_added(self, partitions: Iterable[TopicPartition]) -> None:
+        """The coordinator knows of the partitions."""
+        self.added.update(partitions)
+        self.pending.difference_update(partitions)
+
+    def fail(self, error: Exception, *, is_fatal: bool | None = None) -> None:
+        """An error in the transaction. A fatal one stays."""
+        if self.state in {TxnState.FATAL, TxnState.UNINITIALIZED}:
+            return
+        if is_fatal is None:
+            is_fatal = isinstance(error, FATAL)
+        if is_fatal:
+            self.state, self.error = TxnState.FATAL, error
+        elif self.state in {TxnState.OPEN, TxnState.COMMITTING}:
+            self.state, self.error = TxnState.ABORTABLE, error
+        self.pending.clear()
+
+
+def fences(error: KafkaError) -> bool:
+    """Whether a coordinator's answer says that another producer has taken the transactional id."""
+    return isinstance(error, (ProducerFencedError, InvalidProducerEpochError))
+
+
+def topic_rows(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    """Partitions by topic, as AddPartitionsToTxn has them."""
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for tp in sorted(partitions):
+        row = topics.setdefault(tp.topic, AddPartitionsToTxnTopic(name=tp.topic))
+        row.partitions.append(tp.partition)
+    return list(topics.values())
+
+
+def offset_rows(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> list[TxnOffsetCommitRequestTopic]:
+    """Offsets by topic, as TxnOffsetCommit has them. Raises ValueError for an offset epoch that
+    can't be read (KIP-232).
+    """
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for tp, given in sorted(offsets.items()):
+        commit = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        epoch = -1
+        if commit.offset_epoch is not None:
+            epoch = decode(commit.offset_epoch).partition_epoch
+        row = TxnOffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=commit.offset,
+            committed_leader_epoch=commit.leader_epoch,
+            committed_metadata=commit.metadata,
+            partition_epoch=epoch,
+        )
+        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic))
+        topic.partitions.append(row)
+    return list(topics.values())

@@ -1,0 +1,266 @@
+"""What a producer's core promises, against a model of a partition's leader: each record at most
+once and in order, exactly once if it is acknowledged, whatever gets lost on the way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kstore._fast.accumulator import Accumulator
+from kstore._fast.producer_batch import Delivery, ProducerBatch
+from kstore._fast.send_path import SendPath
+from kstore.clients.core.partitioner import ordered_partition, partition_for_key
+from kstore.clients.core.producer_state import ProducerState
+from kstore.clients.core.sender import Sender, SendLimits
+from kstore.errors import (
+    DuplicateSequenceNumberError,
+    InvalidPartitionCountError,
+    InvalidRecordError,
+    KafkaError,
+    MessageTooLargeError,
+    NetworkError,
+    NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
+)
+from kstore.record import decode
+
+LIMITS = SendLimits(0, 120_000, 1_048_576, 5, 2**31 - 1, 100, 1000)
+COMMON = ("append", "append", "append", "send", "send", "send", "send", "answer", "answer")
+RARE = ("break", "refuse", "forbid", "shrink", "wait")
+
+
+class Leader:
+    """Logs with Kafka's rules for sequence numbers: the next one, or one of the last five."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.log: list[tuple[int, int, bytes]] = []
+        """(partition, offset, value) in the order of their writing."""
+        self.ends: dict[int, int] = {}
+        self.state: dict[tuple[int, int], tuple[int, int, list[tuple[int, int, int]]]] = {}
+
+    def append(self, batch: ProducerBatch) -> int:
+        """The base offset, or the error raised."""
+        partition = batch.partition
+        (view,) = {record.base_sequence for record in [batch]}
+        key = (partition, batch.producer_id)
+        epoch, following, last = self.state.get(key, (-1, 0, []))
+        for sequence, count, offset in last if epoch == batch.producer_epoch else ():
+            if (sequence, count) == (batch.base_sequence, batch.count):
+                return offset
+        if batch.partition_count != self.count:
+            raise InvalidPartitionCountError
+        expected = following if epoch == batch.producer_epoch else 0
+        if view != expected:
+            raise OutOfOrderSequenceNumberError
+        offset = self.ends.get(partition, 0)
+        for record in decode(batch.bytes()):
+            self.log.append((partition, self.ends.get(partition, 0), bytes(record.value)))
+            self.ends[partition] = self.ends.get(partition, 0) + 1
+        last = [] if epoch != batch.producer_epoch else last
+        last = [*last, (batch.base_sequence, batch.count, offset)][-5:]
+        self.state[key] = (batch.producer_epoch, expected + batch.count, last)
+        return offset
+
+
+class World(SendPath):
+    """A producer's core, one leader, and requests between them."""
+
+    def __init__(self, partitioner: int, count: int) -> None:
+        accumulator = Accumulator(
+            batch_size=300, memory_bytes=1 << 20, max_request_size=1 << 20, partitioner=partitioner
+        )
+        self.attach(accumulator, plain=True)
+        state = ProducerState(idempotent=True)
+        state.take(7, 0)
+        self.sender = Sender(accumulator, LIMITS, state, lambda: 0.5)
+        self.leader = Leader(count)
+        self.requests: list[list[ProducerBatch]] = []
+        self.sent: list[tuple[bytes, bytes, Delivery]] = []
+        self.now_ms = time.monotonic_ns() // 1_000_000 + 60_000
+        self.number = 0
+        accumulator.set_partitions("t", count)
+
+    def append_some(self, count: int) -> None:
+        """Records of a few keys; each value is larger than the one before."""
+        if self.accumulator.partition_count("t") == 0:
+            return
+        for _ in range(count):
+            self.number += 1
+            key, value = b"k%d" % (self.number % 5), b"%08d" % self.number
+            self.sent.append((key, value, self.send("t", value, key)))
+
+    def send_due(self) -> None:
+        """One request, if there may be one."""
+        due = self.sender.due(self.now_ms, lambda _: 1)
+        for partitions in due.by_leader.values():
+            if len(self.requests) < 5:
+                batches = self.sender.take(partitions, self.now_ms)
+                if batches:
+                    self.requests.append(batches)
+
+    def answer(self, error: KafkaError | None = None) -> None:
+        """The leader handles the oldest request, or refuses its first batch."""
+        if not self.requests:
+            return
+        for batch in self.requests.pop(0):
+            refusal, error = error, None
+            try:
+                if refusal is not None:
+                    raise refusal
+                offset = self.leader.append(batch)
+            except DuplicateSequenceNumberError:
+                self.sender.succeeded(batch, -1)
+            except KafkaError as problem:
+                self.sender.failed(batch, problem, self.now_ms)
+                if isinstance(problem, InvalidPartitionCountError):
+                    self.begin_regrouping()
+            else:
+                self.sender.succeeded(batch, offset)
+        self.regroup()
+
+    def hang_up(self, written: int) -> None:
+        """The connection is lost: some of the requests under way were handled."""
+        for n, batches in enumerate(self.requests):
+            for batch in batches:
+                if n < written:
+                    try:
+                        self.leader.append(batch)
+                    except KafkaError:
+                        written = n
+        lost, self.requests = self.requests, []
+        for batch in itertools.chain(*lost):
+            self.sender.failed(batch, NetworkError("lost"), self.now_ms)
+        self.regroup()
+
+    def begin_regrouping(self) -> None:
+        """What the shell does when the count is wrong."""
+        self.sender.regrouping.add("t")
+        self.accumulator.set_partitions("t", 0)
+
+    def regroup(self) -> None:
+        """As soon as nothing is under way."""
+        if self.sender.regrouping and not self.sender.is_under_way("t"):
+            self.sender.regroup("t", self.leader.count)
+
+    def finish(self) -> None:
+        """Until every record is delivered or given up."""
+        for _ in range(1000):
+            if not self.accumulator.incomplete:
+                return
+            self.now_ms += 1000
+            self.regroup()
+            self.send_due()
+            self.answer()
+        raise AssertionError(f"{self.accumulator.incomplete} hang")
+
+
+def check(world: World) -> None:
+    """At most once, exactly once if acknowledged, and each key in order."""
+    written = [value for _, _, value in world.leader.log]
+    assert len(written) == len(set(written))
+    where = {value: (partition, offset) for partition, offset, value in world.leader.log}
+    for _, value, delivery in world.sent:
+        assert delivery.done
+        if delivery.error is None:
+            assert where[value] == (delivery.partition, delivery.offset)
+        else:
+            assert value not in where
+    for wanted in {key for key, _, _ in world.sent}:
+        values = [value for key, value, _ in world.sent if key == wanted and value in where]
+        assert [value for value in written if value in set(values)] == values
+    assert world.accumulator.used_bytes == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(COMMON + RARE), st.integers(0, 5)), max_size=60),
+    count=st.integers(1, 3),
+)
+def test_records_are_written_once_and_in_order_whatever_is_lost(
+    steps: list[tuple[str, int]], count: int
+) -> None:
+    run(World(0, count), steps)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from((*COMMON, *RARE, "grow")), st.integers(0, 5)), max_size=60
+    ),
+    partitioner=st.sampled_from([0, 2]),
+)
+def test_keys_stay_in_order_while_a_topic_grows(
+    steps: list[tuple[str, int]], partitioner: int
+) -> None:
+    run(World(partitioner, 1), steps)
+
+
+def run(world: World, steps: list[tuple[str, int]]) -> None:
+    """Steps in their order, then the rest of what there is to do; and the checks."""
+    for step, number in steps:
+        match step:
+            case "append":
+                world.append_some(3 * number)
+            case "send":
+                world.send_due()
+            case "answer":
+                world.answer()
+            case "break":
+                world.hang_up(number)
+            case "refuse":
+                world.answer(NotLeaderOrFollowerError())
+            case "forbid":
+                world.answer(InvalidRecordError())
+            case "shrink":
+                world.answer(MessageTooLargeError())
+            case "wait":
+                world.now_ms += 100 * number
+            case "grow":
+                world.leader.count += 1
+    world.finish()
+    check(world)
+
+
+def test_what_was_written_before_its_time_was_over_is_not_written_again() -> None:
+    world = World(0, 1)
+    world.append_some(5)
+    world.send_due()
+    world.hang_up(1)  # written, but the answer is lost
+    (late,) = {delivery.batch_of for _, _, delivery in world.sent}
+    world.sender.drop(late, NetworkError("time is over"))
+    world.append_some(5)
+    world.finish()
+    values = [value for _, _, value in world.leader.log]
+    assert values == [b"%08d" % n for n in range(1, 11)]
+    assert world.sender.state.epoch == 1  # KIP-360: the sequence after the gap is a new epoch's
+
+
+def test_keys_go_where_java_sends_them() -> None:
+    # Values of org.apache.kafka.common.utils.Utils.murmur2 for these keys.
+    known = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    world = World(0, 7)
+    for key, hashed in known.items():
+        expected = (hashed & 0x7FFFFFFF) % 7
+        assert partition_for_key(key, 7) == expected
+        assert world.send("t", b"", key).partition == expected
+        assert world.send("t", b"", memoryview(key)).partition == expected
+
+
+@given(st.binary(min_size=1), st.integers(1, 100))
+def test_under_ordered_a_key_stays_or_moves_to_the_new_partition(key: bytes, count: int) -> None:
+    before, after = ordered_partition(key, count), ordered_partition(key, count + 1)
+    assert after in {before, count}
+    world = World(2, count)
+    assert world.send("t", b"", key).partition == before
