@@ -5,6 +5,7 @@ Which topics exist is checked here; what a group allows is broker/state's.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.broker.runtime.shards import coordinator_of
@@ -36,6 +37,7 @@ from kstore.protocol.offsets import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
 
 __all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
 
@@ -46,20 +48,41 @@ FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
 INVALID_OFFSET = -1
 
 
-async def handle_offset_commit(
+def handle_offset_commit(
     broker: Broker, request: OffsetCommitRequest, ctx: RequestContext
-) -> OffsetCommitResponse:
-    """Commit the offsets of partitions that exist."""
-    known, unknown = _split_by_existence(broker, request, ctx.api_version)
-    request.topics = known
-    if not known:
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
+    request.topics, unknown = _split_by_existence(broker, request, ctx.api_version)
+    if not request.topics:
         return OffsetCommitResponse(topics=unknown)
     try:
-        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
-        response = cast(OffsetCommitResponse, answer)
+        answer = coordinator_of(broker).answer(request.group_id, request, ctx)
+    except KafkaError as error:
+        answer = offset_commit_failure(request, error.code)
+    if isinstance(answer, OffsetCommitResponse):
+        return _with_unknown(answer, unknown)
+    return _committed_later(cast(Awaitable[Message], answer), request, unknown)
+
+
+async def _committed_later(
+    answer: Awaitable[Message],
+    request: OffsetCommitRequest,
+    unknown: list[OffsetCommitResponseTopic],
+) -> OffsetCommitResponse:
+    try:
+        response = cast(OffsetCommitResponse, await answer)
     except KafkaError as error:
         response = offset_commit_failure(request, error.code)
-    return OffsetCommitResponse(topics=_merged(unknown, response.topics))
+    return _with_unknown(response, unknown)
+
+
+def _with_unknown(
+    response: OffsetCommitResponse, unknown: list[OffsetCommitResponseTopic]
+) -> OffsetCommitResponse:
+    """The answer for all topics, one entry for each."""
+    if unknown or len(response.topics) > 1:
+        return OffsetCommitResponse(topics=_merged(unknown, response.topics))
+    return response
 
 
 def _split_by_existence(
@@ -80,6 +103,10 @@ def _split_by_existence(
         else:
             count = len(image.partitions)
             topic.name, topic.topic_id = image.name, image.topic_id
+        if all(0 <= partition.partition_index < count for partition in topic.partitions):
+            if topic.partitions:
+                known.append(topic)
+            continue
         refused = [
             OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=missing
@@ -87,12 +114,9 @@ def _split_by_existence(
             for partition in topic.partitions
             if not 0 <= partition.partition_index < count
         ]
-        if refused:
-            unknown.append(
-                OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=refused
-                )
-            )
+        unknown.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=refused)
+        )
         topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
         if topic.partitions:
             known.append(topic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kstore._fast.records import Record, decode
@@ -52,6 +53,7 @@ APPEND_ERRORS: dict[int, int] = {
 """What an append's error is for a client of the coordinator."""
 
 
+@lru_cache(maxsize=4096)
 def partition_of(name: str, partitions: int) -> int:
     """Where Kafka keeps a group or a transactional id: Java's String.hashCode, made positive,
     modulo the partitions.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
@@ -135,18 +135,22 @@ class GroupPartition(CoordinatorPartition):
         producer_id = batch.producer_id if batch.is_transactional else -1
         self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
 
-    async def handle(self, request: Message, asked: Asker) -> Message:
-        """Decide, append, and answer, at once or when the group is ready to. KafkaError if it
-        can't.
+    def answer(self, request: Message, asked: Asker) -> Message | Awaitable[Message]:
+        """Decide and append. The answer, or what to wait for: the group to be ready, or followers
+        and disk to have what it rests on. KafkaError if it can't.
         """
         self.check()
         parked: asyncio.Future[Message] = self._coordinator.loop.create_future()
         result = self.shard.handle(request, self._coordinator.context(parked, asked))
         self._take(result)
         if result.response is None:
-            return await parked
-        await self.settled()
-        return result.response
+            return parked
+        told = to_be_committed(self.broker, self.place)
+        return result.response if told is None else self._settled(told, result.response)
+
+    async def _settled(self, told: asyncio.Future[int], response: Message) -> Message:
+        await settle(told, self._coordinator.commit_timeout_s)
+        return response
 
     async def settled(self) -> None:
         """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
@@ -289,12 +293,25 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             offsets_topic_configs(self.broker.config),
         )
 
+    def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
+        """Let the group's shard answer, at once where nothing has to be waited for; KafkaError
+        where it can't, in Kafka's terms.
+        """
+        if self.broker.image.ordered or not self._by_index:
+            return self._answer_later(group_id, request, ctx)
+        return self.find(group_id).answer(request, ctx)
+
     async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
-        """Let the group's shard answer; KafkaError where it can't, in Kafka's terms."""
+        """As `answer`, waiting for what has to be waited for."""
+        answer = self.answer(group_id, request, ctx)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
         partition = await self.partition(group_id)
         if self.broker.image.ordered:
             await self._refresh_gates()
-        return await partition.handle(request, ctx)
+        answer = partition.answer(request, ctx)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _refresh_gates(self) -> None:
         """Let groups see as much of topics with ordered expansion as they may (KIP-253)."""

@@ -4,7 +4,7 @@ is in offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 from uuid import UUID
 
@@ -57,28 +57,37 @@ def commit_offsets(
         request.generation_id_or_member_epoch,
         ctx.api_version,
     )
-    wanted = [
-        (topic, partition)
-        for topic in request.topics
-        for partition in topic.partitions
-        if not is_metadata_too_long(partition.committed_metadata, shard.settings)
-    ]
-    error_code = commit_error(
-        group,
-        claim,
-        ((topic.name, topic.topic_id, part.partition_index) for topic, part in wanted),
-    )
-    response = offset_commit_failure(request, error_code)
+    error_code = commit_error(group, claim, _places(request, shard.settings))
     if error_code != ErrorCode.NONE:
-        return Result(response)
+        return Result(offset_commit_failure(request, error_code))
+    response = OffsetCommitResponse(topics=[])
     records: list[GroupRecord] = []
-    for topic, answers in zip(request.topics, response.topics, strict=True):
-        for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
-            answer.error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
-            if answer.error_code == ErrorCode.NONE:
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
+            answers.append(
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=error_code
+                )
+            )
+            if error_code == ErrorCode.NONE:
                 records.append(_record(request, topic, partition, ctx.now_ms))
+        response.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
     timers = () if group is None else group.commit_timers(claim)
     return Result(response, tuple(records), timers=timers)
+
+
+def _places(
+    request: OffsetCommitRequest, settings: GroupSettings
+) -> Iterator[tuple[str, UUID, int]]:
+    """What is to be committed, but for what is refused by itself."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if not is_metadata_too_long(partition.committed_metadata, settings):
+                yield topic.name, topic.topic_id, partition.partition_index
 
 
 def commit_error(
@@ -139,7 +148,9 @@ def offset_error(
 
 def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:
     """By Kafka's measure: the length of a Java string, which is in UTF-16 units, not in bytes."""
-    return len((metadata or "").encode("utf-16-le")) // 2 > settings.offset_metadata_max_bytes
+    if not metadata or len(metadata) * 2 <= settings.offset_metadata_max_bytes:
+        return False  # no character has more than two units
+    return len(metadata.encode("utf-16-le")) // 2 > settings.offset_metadata_max_bytes
 
 
 def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
