@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from kstore.clients.io.loop_thread import LoopThread
+from kstore.types import TopicPartition
 from tests.conformance.broker_process import free_ports
 from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster, until
 
@@ -105,6 +108,38 @@ class CutOffCluster(KstoreCluster):
         """The end of `cut`."""
         self._gates[node_id].open()
 
+    @contextlib.contextmanager
+    def cut_off(self, node_id: int) -> Iterator[None]:
+        """`cut` and `heal`; all brokers say the same again when this ends."""
+        self.cut(node_id)
+        try:
+            yield
+        finally:
+            self.heal(node_id)
+            until(self.is_same_everywhere, "all brokers say the same")
+
+    def is_same_everywhere(self) -> bool:
+        """Whether all brokers name the same topics, leaders and epochs."""
+        views = []
+        for node_id in self.brokers:
+            with self.admin(node_id) as admin:
+                found = admin.describe_topics()
+            views.append(
+                [(t.name, [(p.leader, p.leader_epoch) for p in t.partitions]) for t in found]
+            )
+        return views[1:] == views[:-1]
+
+    def new_topic(self, *replicas: int) -> str:
+        """A topic with one partition on these brokers, the first of which leads; all know it."""
+        topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self.create_topic(topic, replicas={0: replicas})
+        for node_id in self.brokers:
+            until(partial(self._leads, topic, replicas[0], node_id), f"{node_id} knows {topic}")
+        return topic
+
+    def _leads(self, topic: str, leader: int, asked: int) -> bool:
+        return self.leader(topic, 0, asked) == leader
+
     def victim(self) -> tuple[int, int, int]:
         """A broker that is not the controller, and the two others."""
         controller = self.wait_for_controller()
@@ -119,13 +154,13 @@ class CutOffCluster(KstoreCluster):
         row = self.topic(topic, asked).partitions[0]
         replicas = [leader, *(i for i in row.replicas if i != leader)]
         with self.admin(asked) as admin:
-            admin.alter_partition_reassignments({(topic, 0): replicas})
+            admin.alter_partition_reassignments({TopicPartition(topic, 0): replicas})
             until(
                 lambda: not admin.list_partition_reassignments(),
                 f"{topic} has its replicas in another order",
             )
-            admin.elect_leaders([(topic, 0)])
-        until(lambda: self.leader(topic, 0, asked) == leader, f"{leader} leads {topic}")
+            admin.elect_leaders([TopicPartition(topic, 0)])
+        until(partial(self._leads, topic, leader, asked), f"{leader} leads {topic}")
 
     def __exit__(
         self,

@@ -6,9 +6,7 @@ topic that has its name now. Each time the failure comes back when kstore.kip232
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -29,36 +27,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffCluster]
         yield running
 
 
-@contextmanager
-def cut_off(cluster: CutOffCluster, lagging: int) -> Iterator[None]:
-    """The broker hears nothing of the others; all say the same again when this ends."""
-    cluster.cut(lagging)
-    try:
-        yield
-    finally:
-        cluster.heal(lagging)
-        until(lambda: same_everywhere(cluster), "all brokers say the same")
-
-
-def same_everywhere(cluster: CutOffCluster) -> bool:
-    """Whether all brokers name the same topics, leaders and epochs."""
-    views = []
-    for node_id in cluster.brokers:
-        with cluster.admin(node_id) as admin:
-            found = admin.describe_topics()
-        views.append([(t.name, [(p.leader, p.leader_epoch) for p in t.partitions]) for t in found])
-    return views[1:] == views[:-1]
-
-
-def create(cluster: CutOffCluster, *replicas: int) -> str:
-    """A topic with one partition on these brokers, the first of which leads; all know it."""
-    topic = f"topic-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(topic, replicas={0: replicas})
-    for node_id in cluster.brokers:
-        until(lambda at=node_id: cluster.leader(topic, 0, at) == replicas[0], "all know it")
-    return topic
-
-
 async def only_connected_to(client: ClusterClient, node_id: int) -> None:
     """Close the client's other connections, so that this broker is the one it asks first."""
     for other in list(client.view.brokers):
@@ -72,7 +40,7 @@ def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
     cluster: CutOffCluster, enabled: bool
 ) -> None:
     lagging, first, second = cluster.victim()
-    topic = create(cluster, first, second)
+    topic = cluster.new_topic(first, second)
 
     async def look() -> list[int]:
         settings = client_settings(
@@ -88,7 +56,7 @@ def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
         await client.close()
         return counts
 
-    with cut_off(cluster, lagging):
+    with cluster.cut_off(lagging):
         with cluster.admin(first) as admin:
             admin.create_partitions(topic, 3, replicas=[[first, second]] * 2)
         counts = asyncio.run(look())
@@ -102,7 +70,7 @@ def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
 @ON_AND_OFF
 def test_a_topic_that_was_deleted_does_not_come_back(cluster: CutOffCluster, enabled: bool) -> None:
     lagging, first, second = cluster.victim()
-    topic = create(cluster, first, second)
+    topic = cluster.new_topic(first, second)
 
     async def look() -> list[bool]:
         settings = client_settings(
@@ -118,7 +86,7 @@ def test_a_topic_that_was_deleted_does_not_come_back(cluster: CutOffCluster, ena
         await client.close()
         return seen
 
-    with cut_off(cluster, lagging):
+    with cluster.cut_off(lagging):
         delete(cluster, topic, first)
         seen = asyncio.run(look())
     assert not seen[0]
