@@ -1,120 +1,114 @@
-"""A synchronous Kafka consumer of assigned partitions, or of all partitions of topics. No groups.
+"""Consumer: reads records of partitions that it is given or that its group gives it.
 
-It fetches in the caller's thread: `poll` for a list of records, iteration for one after the other,
-`fetch` for whole record sets.
+All that waits runs on a loop in a thread of its own (io/consumer_shell.py); records are handed out
+in the caller's thread, from what was fetched ahead. AIOConsumer, in aio_consumer.py, is the same
+for asyncio.
 """
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import re
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kstore.clients.core.fetch import (
-    EARLIEST,
-    ISOLATION_LEVELS,
-    LATEST,
-    FetchLimits,
-    FetchResult,
-    OffsetResult,
-    fetch_request,
-    fetch_results,
+from kstore._fast.batch import InvalidBatchError
+from kstore._fast.fetched import ConsumerRecord
+from kstore.clients.consumer_calls import (
+    ARROW_RECORDS,
+    CommitCallback,
+    Interceptors,
+    WakeupError,
+    consumer_settings,
+    listener_of,
+    subscribe,
+    take_arrow,
+    take_whole,
 )
-from kstore.clients.network import BrokerConnection, Cluster
-from kstore.clients.offsets import list_offsets
-from kstore.errors import (
-    KafkaError,
-    NetworkError,
-    OffsetOutOfRangeError,
-    ProtocolError,
-    raise_for,
+from kstore.clients.core.inbox import CorruptRecordError, corrupt
+from kstore.clients.core.metadata import PartitionView
+from kstore.clients.core.positions import LogTruncationError
+from kstore.clients.core.subscription import SubscriptionPattern
+from kstore.clients.io.consumer_shell import ConsumerShell
+from kstore.clients.io.handover import RebalanceListener
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
 )
-from kstore.protocol.fetch import FetchResponse
-from kstore.record import InvalidBatchError, Record, RecordSet
-from kstore.types import Header, TopicPartition
 
-__all__ = ["Consumer", "ConsumerRecord"]
+if TYPE_CHECKING:
+    from kstore.clients.io.coordinator import GroupCoordinatorClient
+    from kstore.record import RecordSet
 
-FETCH_KEY = 1
-RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+__all__ = [
+    "Consumer",
+    "ConsumerRecord",
+    "CorruptRecordError",
+    "LogTruncationError",
+    "RebalanceListener",
+    "WakeupError",
+]
+
+T = TypeVar("T")
+CLOSE_MS = 30_000
 
 
-class ConsumerRecord(NamedTuple):
-    """One record with where it came from; the timestamp is in ms since 1970, -1 for none."""
+class _Bell:
+    """Wakes the user's thread. It holds no consumer: one that nobody has can be collected."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
-    leader_epoch: int
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.attention = False
+        """Something other than records may have come: iteration looks at it before going on."""
+
+    def ring(self) -> None:
+        """From any thread."""
+        self.attention = True
+        self.event.set()
 
 
 class Consumer:
-    """Reads records. Arguments are Kafka's consumer configs; times in ms, sizes in bytes.
+    """Reads records. Settings are Kafka's consumer configs, by their dotted names in a mapping, or
+    as keywords with underscores, which win; a str or list in place of the mapping is
+    bootstrap.servers. Topics that follow, or come with the keyword bootstrap_servers, are
+    subscribed to. Times are in ms, sizes in bytes. Raises ConfigError, a ValueError.
 
-    `topics` is the same as calling `subscribe`. consumer_timeout_ms ends iteration after so long
-    without a record; the default is never. Not for use from several threads at once.
+    With group.id partitions come from the group's coordinator; without it `subscribe` means all
+    partitions of the topics. For one thread at a time; only `wakeup` is for others.
     """
 
     def __init__(
         self,
+        config: Mapping[str, Any] | str | Sequence[str] | None = None,
+        /,
         *topics: str,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "kstore-consumer",
-        auto_offset_reset: str = "latest",
-        isolation_level: str = "read_uncommitted",
-        fetch_max_wait_ms: int = 500,
-        fetch_min_bytes: int = 1,
-        fetch_max_bytes: int = 52_428_800,
-        max_partition_fetch_bytes: int = 1_048_576,
-        allow_auto_create_topics: bool = True,
-        metadata_max_age_ms: int = 300_000,
-        consumer_timeout_ms: int | None = None,
-        request_timeout_ms: int = 30_000,
-        default_api_timeout_ms: int = 60_000,
-        retry_backoff_ms: int = 100,
-        retry_backoff_max_ms: int = 1_000,
+        **keywords: Any,
     ) -> None:
-        if auto_offset_reset not in RESETS:
-            raise ValueError(
-                f"auto_offset_reset {auto_offset_reset!r} is not one of {list(RESETS)}"
-            )
-        if isolation_level not in ISOLATION_LEVELS:
-            names = list(ISOLATION_LEVELS)
-            raise ValueError(f"isolation_level {isolation_level!r} is not one of {names}")
-        self._reset = RESETS[auto_offset_reset]
-        self._limits = FetchLimits(
-            fetch_max_wait_ms,
-            fetch_min_bytes,
-            fetch_max_bytes,
-            max_partition_fetch_bytes,
-            ISOLATION_LEVELS[isolation_level],
-        )
-        self._create = allow_auto_create_topics
-        self._max_age_s = metadata_max_age_ms / 1000
-        self._consumer_timeout_ms = consumer_timeout_ms
-        self._timeout_ms = default_api_timeout_ms
-        self._backoff_s = retry_backoff_ms / 1000
-        self._cluster = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-        )
-        self._subscribed: tuple[str, ...] = ()
-        self._refreshed = 0.0
-        self._positions: dict[TopicPartition, int] = {}
-        self._unplaced: set[TopicPartition] = set()
-        self._waiting: list[tuple[TopicPartition, Iterator[Record], RecordSet]] = []
-        if topics:
-            self.subscribe(topics)
+        settings, names = consumer_settings(config, topics, keywords)
+        self._settings = settings
+        self._interceptors = Interceptors(settings["interceptor.classes"])
+        self._max_records: int = settings["max.poll.records"]
+        self._bell = _Bell()
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._is_polling = False
+        self._is_woken = False
+        self._has_begun = False
+        self._thread = LoopThread()
+        try:
+            self._shell: ConsumerShell = self._run(_make(settings, self._bell.ring))
+            self._group: GroupCoordinatorClient | None = self._shell.group
+            if names:
+                self.subscribe(names)
+        except BaseException:
+            self._thread.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -127,274 +121,360 @@ class Consumer:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._cluster.close()
+    # ---- the thread ----
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """A result from the loop."""
+        self._bell.attention = True
+        return self._thread.run(coroutine)
+
+    def _do(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Call a function on the loop."""
+
+        async def call() -> T:
+            return function(*arguments, **options)
+
+        return self._run(call())
+
+    def _run_attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """As `_run`, for what may have to call the listener in this thread."""
+        self._bell.attention = True
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
+        future.add_done_callback(lambda _: self._bell.ring())
+        problem: Exception | None = None
+        try:
+            while not future.done():
+                problem = self._call_listener() or problem
+                self._bell.event.wait()
+                self._bell.event.clear()
+            found = future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        if problem is not None:
+            raise problem
+        return found
+
+    # ---- subscription ----
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        listener: RebalanceListener | Any = None,
+    ) -> None:
+        """Read topics by name, or all whose whole names match a regular expression, in place of
+        those read before. The listener is told of partitions that come and go.
+
+        Without a group: raises UnknownTopicOrPartitionError for a topic that does not come to be
+        within default.api.timeout.ms. ValueError after `assign`.
+        """
+        names = topics if isinstance(topics, (str, re.Pattern, SubscriptionPattern)) else [*topics]
+        if not names:
+            self.unsubscribe()
+            return
+        self._do(self._subscribe, names, listener_of(listener))
+        self._run(self._shell.settle_subscription())
+
+    def _subscribe(self, topics: Any, listener: RebalanceListener | None) -> None:
+        subscribe(self._shell.subscription, topics)
+        self._shell.calls.listener = listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; positions of those read before are kept."""
-        self._subscribed = ()
-        self._assign([TopicPartition(*tp) for tp in partitions])
-
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of topics, also those that are added later (metadata_max_age_ms).
-
-        Raises UnknownTopicOrPartitionError for a topic that does not come to be in time.
+        """Read exactly these partitions; positions of those read before are kept. ValueError after
+        `subscribe`.
         """
-        if isinstance(topics, str):
-            raise TypeError(f"topics is one string, {topics!r}: give a list of names")
-        self._subscribed = tuple(topics)
-        self._assign_subscribed()
+        self._do(self._shell.subscription.assign, [TopicPartition(*tp) for tp in partitions])
 
-    def _assign_subscribed(self) -> None:
-        def ask() -> list[TopicPartition]:
-            self._cluster.refresh(self._subscribed, create=self._create)
-            found = []
-            for name in self._subscribed:
-                rows = self._cluster.view.topic(name).partitions
-                found += [TopicPartition(name, row.partition) for row in rows]
-            return found
-
-        self._assign(self._cluster.retrying(ask, self._timeout_ms / 1000))
-        self._refreshed = time.monotonic()
-
-    def _assign(self, partitions: list[TopicPartition]) -> None:
-        self._positions = {tp: self._positions.get(tp, -1) for tp in partitions}
-        self._unplaced = {tp for tp, offset in self._positions.items() if offset < 0}
-        self._waiting = [row for row in self._waiting if row[0] in self._positions]
+    def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        self._run_attending(self._shell.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions being read."""
-        return list(self._positions)
+        return self._shell.subscription.assigned()
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read on from an offset."""
-        if tp not in self._positions:
-            raise ValueError(f"{tp} is not assigned to this consumer")
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
-        self._positions[tp] = offset
-        self._unplaced.discard(tp)
-        self._waiting = [row for row in self._waiting if row[0] != tp]
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; with a regular expression those that match it now."""
+        return self._shell.subscription.topics
+
+    # ---- records ----
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Up to max_records (max.poll.records) records as soon as there are any; empty when
+        timeout_ms is over, or partitions have changed hands.
+
+        Raises WakeupError, what a listener or the group client raised, CorruptRecordError,
+        OffsetOutOfRangeError and LogTruncationError without a reset policy,
+        InvalidPartitionEpochError (KIP-232), and errors of brokers that trying again can't help.
+        """
+        limit = self._max_records if max_records is None else max_records
+        take = self._shell.inbox.take
+        records = self._polling(timeout_ms, lambda: take(limit)) or []
+        if self._interceptors and records:
+            records = self._interceptors.on_consume(records)
+        return records
+
+    def poll_arrow(
+        self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
+    ) -> Any:
+        """What waits as a `pyarrow.RecordBatch`, None when timeout_ms is over: about a MiB of
+        values, at most max_records (65,536) rows. Interceptors don't see it.
+
+        Columns: topic dictionary<int32, string>, partition int32, offset int64, timestamp int64
+        (ms, -1 for none), key binary, value binary; headers list<struct<key, value>> if asked for.
+        """
+        limit = ARROW_RECORDS if max_records is None else max_records
+        return self._polling(timeout_ms, lambda: take_arrow(self._shell, limit, headers=headers))
+
+    def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
+        """What waits as whole record sets, which count as read when returned; empty when timeout_ms
+        is over. Interceptors don't see it.
+        """
+        return self._polling(timeout_ms, lambda: take_whole(self._shell)) or {}
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records one after the other, for ever or until consumer.timeout.ms without one."""
+        timeout_ms = self._settings["consumer.timeout.ms"]
+        wait_ms = None if timeout_ms < 0 else timeout_ms
+        if self._interceptors:
+            while records := self._polling(wait_ms, lambda: self._shell.inbox.take(1)):
+                yield from self._interceptors.on_consume(records)
+            return
+        bell = self._bell
+        while True:
+            bell.attention = False
+            fetched = self._polling(wait_ms, self._shell.inbox.head)
+            if fetched is None:
+                return
+            try:
+                for record in fetched:
+                    yield record
+                    if bell.attention:
+                        break
+            except InvalidBatchError as error:
+                raise corrupt(fetched, error) from None
+
+    def _polling(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` gives, as soon as that is something; None when time is up."""
+        if self._is_polling:
+            raise RuntimeError("poll() is running already: a consumer is for one thread")
+        self._is_polling = True
+        try:
+            if not self._has_begun:
+                self._has_begun = True
+                self._do(self._shell.begin)
+            deadline = None
+            while True:
+                self._attend()
+                if found := take():
+                    return found
+                now = time.monotonic()
+                if deadline is None and timeout_ms is not None:
+                    deadline = now + timeout_ms / 1000
+                if deadline is not None and now >= deadline:
+                    return None
+                self._bell.event.wait(None if deadline is None else deadline - now)
+                self._bell.event.clear()
+        except Exception:
+            if not self._thread.is_closed:
+                self._thread.call(self._shell.raised)
+            raise
+        finally:
+            self._is_polling = False
+
+    def _attend(self) -> None:
+        """In poll: what is to be done besides handing out records."""
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("wakeup() was called")
+        if self._group is not None:
+            self._group.on_poll(int(time.monotonic() * 1000))
+        while self._callbacks:
+            self._callbacks.popleft()()
+        if (problem := self._call_listener()) is not None:
+            raise problem
+        if self._group is not None:
+            self._group.raise_error()
+
+    def _call_listener(self) -> Exception | None:
+        """Let partitions change hands; what the listener raised first, if anything."""
+        calls = self._shell.calls
+        problem = None
+        if calls.wants_poll:
+            calls.enter_poll(self._shell.subscription.consumed())
+        while calls.pending:
+            call = calls.pending.popleft()
+            try:
+                call.method(call.partitions)
+            except Exception as error:  # noqa: BLE001  poll() raises it
+                problem = problem or error
+            finally:
+                call.done()
+        return problem
+
+    def wakeup(self) -> None:
+        """End a poll() that is running, or the next one, with WakeupError. For any thread."""
+        self._is_woken = True
+        self._bell.ring()
+
+    # ---- positions ----
+
+    def seek(
+        self,
+        tp: TopicPartition,
+        offset: int | OffsetAndMetadata,
+        offset_epoch: bytes | None = None,
+    ) -> None:
+        """Read on from an offset. With the offset epoch that `position_and_offset_epoch` or a
+        commit gave, a log that was cut or made anew since is noticed (KIP-232, KIP-320).
+
+        ValueError for a partition that is not assigned, a negative offset, or an offset epoch that
+        can't be read.
+        """
+        self._do(self._shell.seek, TopicPartition(*tp), offset, offset_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on from the log start offset of these partitions (none named: of all)."""
-        for tp, offset in self.beginning_offsets(partitions or self.assignment()).items():
-            self.seek(tp, offset)
+        self._do(self._shell.seek_by_timestamp, partitions, to_end=False)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read on from the end of these partitions (none named: of all)."""
-        for tp, offset in self.end_offsets(partitions or self.assignment()).items():
-            self.seek(tp, offset)
+        self._do(self._shell.seek_by_timestamp, partitions, to_end=True)
 
-    def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record that will be returned."""
-        if tp not in self._positions:
-            raise ValueError(f"{tp} is not assigned to this consumer")
-        self._place()
-        return self._positions[tp]
+    def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The offset of the next record that will be returned; looked up if need be, within
+        timeout_ms (default.api.timeout.ms).
+        """
+        return self._run(self._shell.position(TopicPartition(*tp), timeout_ms)).offset
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def position_and_offset_epoch(
+        self, tp: TopicPartition, timeout_ms: float | None = None
+    ) -> OffsetAndMetadata:
+        """As `position`, with the offset epoch to keep beside the offset and to give to `seek`
+        (KIP-232); None where the broker has no partition epochs.
+        """
+        position = self._run(self._shell.position(TopicPartition(*tp), timeout_ms))
+        return self._shell.offset_and_epoch(position)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until they are resumed."""
+        self._do(self._shell.pause, partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._do(self._shell.pause, partitions, paused=False)
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        rows = list(self._shell.subscription.partitions.values())
+        return [row.tp for row in rows if row.paused]
+
+    def current_lag(self, tp: TopicPartition) -> int | None:
+        """Offsets from the position to the end that the last fetch told; None: not known yet."""
+        return self._shell.current_lag(TopicPartition(*tp))
+
+    # ---- offsets and topics ----
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The log start offsets."""
-        return self._offsets({TopicPartition(*tp): EARLIEST for tp in partitions})
+        return self._run(self._shell.edge_offsets(partitions, timeout_ms, at_end=False))
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offsets after the last record: high watermark, or last stable offset if
         read_committed.
         """
-        return self._offsets({TopicPartition(*tp): LATEST for tp in partitions})
+        return self._run(self._shell.edge_offsets(partitions, timeout_ms, at_end=True))
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetResult | None]:
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a moment in ms, None: there is none."""
-        found = self._list_offsets(timestamps)
-        return {tp: row if row.offset >= 0 else None for tp, row in found.items()}
+        return self._run(self._shell.offsets_for_times(timestamps, timeout_ms))
 
-    def _offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {tp: row.offset for tp, row in self._list_offsets(timestamps).items()}
+    def partitions_for(
+        self, topic: str, timeout_ms: float | None = None
+    ) -> tuple[PartitionView, ...]:
+        """The partitions of a topic: leaders, replicas, epochs."""
+        return self._run(self._shell.partitions_for(topic, timeout_ms))
 
-    def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetResult]:
-        return list_offsets(
-            self._cluster,
-            timestamps,
-            isolation_level=self._limits.isolation_level,
-            timeout_ms=self._timeout_ms,
-        )
+    def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """The names of all topics but internal ones."""
+        return self._run(self._shell.topics(timeout_ms))
 
-    def _place(self) -> None:
-        """Give partitions without a position the one that auto_offset_reset asks for."""
-        if not self._unplaced:
-            return
-        if self._reset is None:
-            names = ", ".join(sorted(map(str, self._unplaced)))
-            raise OffsetOutOfRangeError(f"no position for {names}, and auto_offset_reset is none")
-        offsets = self._offsets(dict.fromkeys(self._unplaced, self._reset))
-        self._positions.update(offsets)
-        self._unplaced.clear()
+    # ---- commits ----
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one after the other, for ever or until consumer_timeout_ms without one."""
-        while True:
-            wait = self._consumer_timeout_ms
-            records = self.poll(wait if wait is not None else 3_600_000, max_records=1)
-            if records:
-                yield records[0]
-            elif wait is not None:
-                return
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit offsets, by default the positions, for the group. An offset is that of the next
+        record to read.
 
-    def poll(self, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumerRecord]:
-        """Up to max_records records, as soon as there are any; empty when timeout_ms is over."""
-        deadline = time.monotonic() + timeout_ms / 1000
-        records = self._drain(max_records)
-        while not records:
-            left_ms = int((deadline - time.monotonic()) * 1000)
-            for tp, found in self._fetch(max(left_ms, 0)).items():
-                self._waiting.append((tp, iter(found), found))
-            records = self._drain(max_records)
-            if time.monotonic() >= deadline:
-                break
-        return records
-
-    def fetch(self, timeout_ms: int = 500) -> dict[TopicPartition, RecordSet]:
-        """One round of fetches, as whole record sets, which count as read when returned.
-
-        Not to be mixed with `poll` and iteration without `seek` between them.
+        Raises InvalidGroupIdError without group.id, CommitFailedError when the partitions may be
+        others' by now, and what trying again for default.api.timeout.ms did not help.
         """
-        found = self._fetch(timeout_ms)
-        for tp, records in found.items():
-            self._positions[tp] = records.next_offset or self._positions[tp]
-        return found
+        self._interceptors.on_commit(self._run(self._shell.commit(offsets, timeout_ms)))
 
-    def _drain(self, max_records: int) -> list[ConsumerRecord]:
-        out: list[ConsumerRecord] = []
-        while self._waiting and len(out) < max_records:
-            tp, records, whole = self._waiting[0]
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Commit without waiting or trying again. The callback gets the offsets and the error or
+        None, in a later poll(), commit() or close().
+        """
+        group = self._shell.own_group()
+        found = self._shell.offsets_to_commit(offsets)
+
+        async def commit() -> None:
+            error: Exception | None = None
             try:
-                taken = list(itertools.islice(records, max_records - len(out)))
-            except InvalidBatchError:
-                # Fetched again from the position, the records before the bad batch come first.
-                self._waiting.pop(0)
-                raise
-            out += [_consumer_record(tp, record) for record in taken]
-            if taken:
-                self._positions[tp] = taken[-1].offset + 1
-            if len(out) < max_records:
-                self._waiting.pop(0)
-                self._positions[tp] = whole.next_offset or self._positions[tp]
-        return out
+                await group.commit_once(found)
+            except Exception as caught:  # noqa: BLE001  the callback gets it
+                error = caught
 
-    def _fetch(self, timeout_ms: int) -> dict[TopicPartition, RecordSet]:
-        if self._subscribed and time.monotonic() - self._refreshed > self._max_age_s:
-            self._assign_subscribed()
-        self._place()
-        failed = False
-        under_way = []
-        for leader, positions in self._by_leader().items():
-            try:
-                under_way.append((self._send(leader, positions, timeout_ms), positions))
-            except NetworkError:
-                failed = True
-        found: dict[TopicPartition, RecordSet] = {}
-        for connection, positions in under_way:
-            results = self._receive(connection, positions)
-            failed |= results is None or not self._take(results, found)
-        if failed or not under_way:
-            time.sleep(min(self._backoff_s, timeout_ms / 1000))
-            self._refresh()
-        return found
+            def tell() -> None:
+                if error is None:
+                    self._interceptors.on_commit(found)
+                if callback is not None:
+                    callback(found, error)
 
-    def _by_leader(self) -> dict[int, dict[TopicPartition, int]]:
-        rows: dict[int, dict[TopicPartition, int]] = {}
-        unknown = {tp.topic for tp in self._positions} - set(self._cluster.view.topics)
-        if unknown:
-            self._cluster.refresh(sorted(unknown), create=self._create)
-        for tp, offset in self._positions.items():
-            try:
-                rows.setdefault(self._cluster.view.leader(tp), {})[tp] = offset
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-        return rows
+            self._callbacks.append(tell)
+            self._bell.ring()
 
-    def _send(
-        self, leader: int, positions: dict[TopicPartition, int], timeout_ms: int
-    ) -> BrokerConnection:
-        connection = self._cluster.broker(leader)
-        version = connection.versions.choose(FETCH_KEY)
-        limits = self._limits
-        wait_ms = min(limits.max_wait_ms, timeout_ms)
-        limits = FetchLimits(
-            wait_ms,
-            limits.min_bytes,
-            limits.max_bytes,
-            limits.max_partition_bytes,
-            limits.isolation_level,
-        )
-        request = fetch_request(positions, self._cluster.view, limits, by_id=version >= 13)
+        asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None for nothing."""
+        return self._run(self._shell.committed(partitions, timeout_ms))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """For Producer.send_offsets_to_transaction."""
+        return self._do(self._shell.group_metadata)
+
+    # ---- the end ----
+
+    def close(self, timeout_ms: float = CLOSE_MS) -> None:
+        """Commit what was polled (enable.auto.commit), leave the group, close the connections. The
+        listener hears of the partitions that go. Calling it again is harmless.
+        """
+        if self._thread.is_closed:
+            return
         try:
-            connection.send(request, version)
-        except NetworkError:
-            self._cluster.drop(connection)
-            raise
-        return connection
-
-    def _receive(
-        self, connection: BrokerConnection, positions: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, FetchResult] | None:
-        wait_s = self._cluster.request_timeout_s + self._limits.max_wait_ms / 1000
-        try:
-            response = connection.receive(FetchResponse, time.monotonic() + wait_s)
-        except (KafkaError, ProtocolError) as error:
-            self._cluster.drop(connection)
-            if isinstance(error, KafkaError) and error.retriable:
-                return None
-            raise
-        raise_for(response.error_code)
-        committed = self._limits.isolation_level == ISOLATION_LEVELS["read_committed"]
-        return fetch_results(response, positions, self._cluster.view, read_committed=committed)
-
-    def _take(
-        self, results: dict[TopicPartition, FetchResult], found: dict[TopicPartition, RecordSet]
-    ) -> bool:
-        """Keep the records that came; True unless metadata should be fetched anew."""
-        fine = True
-        for tp, result in results.items():
-            if result.error is None:
-                if result.records.next_offset is not None:
-                    found[tp] = result.records
-            elif isinstance(result.error, OffsetOutOfRangeError):
-                if self._reset is None:
-                    raise OffsetOutOfRangeError(
-                        f"partition {tp}: offset {self._positions[tp]} is outside the log, which "
-                        f"begins at {result.log_start_offset}, and auto_offset_reset is none"
-                    )
-                self._unplaced.add(tp)
-            elif result.error.retriable:
-                fine = False
-            else:
-                raise result.error
-        return fine
-
-    def _refresh(self) -> None:
-        try:
-            self._cluster.refresh(sorted({tp.topic for tp in self._positions}))
-        except KafkaError as error:
-            if not error.retriable:
-                raise
+            self._run_attending(self._shell.close(timeout_ms))
+            while self._callbacks:
+                self._callbacks.popleft()()
+        finally:
+            self._thread.close()
+            self._interceptors.close()
 
 
-def _consumer_record(tp: TopicPartition, record: Record) -> ConsumerRecord:
-    return ConsumerRecord(
-        tp.topic,
-        tp.partition,
-        record.offset,
-        record.timestamp,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        record.headers,
-        record.leader_epoch,
-    )
+async def _make(settings: Mapping[str, Any], signal: Callable[[], None]) -> ConsumerShell:
+    return ConsumerShell(settings, signal)

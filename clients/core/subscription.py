@@ -3,15 +3,14 @@
 Shared by the consumer's shell, which fetches and hands out, and the group client, which brings
 assignments. It asks nobody, waits for nothing and calls no listener; see "Hand-over" below.
 
-**Threads.** All of it is changed on the loop, with one exception: handing records out replaces
-`AssignedPartition.position` in the user's thread. A position is one immutable value, so whoever
-reads it on the loop sees a whole one.
+**Threads.** All of it is changed on the loop, with one exception: handing records out moves
+`AssignedPartition.position` in the user's thread. What is read of it is one immutable value.
 
 **Hand-over** of an assignment, as the group client does it (the shell gives it a `Handover`):
 
     subscription.begin_revoking(revoked)        # none of their records is handed out any more
-    await handover.safe_point()                 # the user is in poll(): done with what it got
-    await self.commit(subscription.consumed())  # if enable.auto.commit
+    done = await handover.safe_point()          # the user is in poll(): done up to these positions
+    await self.commit(done)                     # if enable.auto.commit
     await handover.revoked(revoked)             # the listener's on_partitions_revoked
     subscription.take_away(revoked)
     subscription.give(added)                    # assigned, but not read yet
@@ -33,7 +32,7 @@ all that was handed out before counts as consumed: max.poll.interval.ms and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -44,6 +43,7 @@ __all__ = [
     "AssignedPartition",
     "Handover",
     "Position",
+    "PositionSource",
     "Reset",
     "SubscriptionKind",
     "SubscriptionPattern",
@@ -96,8 +96,10 @@ class SubscriptionPattern:
 class Handover(Protocol):
     """The shell's side of a hand-over: waits for the user, and runs the rebalance listener."""
 
-    async def safe_point(self) -> None:
-        """Return once the user is in poll(), or the consumer is being closed."""
+    async def safe_point(self) -> Mapping[TopicPartition, Position]:
+        """Return once the user is in poll(), or closes the consumer: what it is done with then.
+        `consumed()` may be ahead of it already.
+        """
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Run the listener's on_partitions_revoked; nothing for an empty collection."""
@@ -109,6 +111,14 @@ class Handover(Protocol):
         """Run the listener's on_partitions_lost; nothing for an empty collection."""
 
 
+class PositionSource(Protocol):
+    """What is being handed out of a partition; it knows how far that has come."""
+
+    next_offset: int
+    leader_epoch: int
+    partition_epoch: int
+
+
 class AssignedPartition:
     """One partition that the consumer has.
 
@@ -117,16 +127,18 @@ class AssignedPartition:
     """
 
     __slots__ = (
+        "_position",
         "committed",
         "gate_closed",
         "high_watermark",
         "last_stable_offset",
+        "leader_epoch",
         "log_start_offset",
         "paused",
-        "position",
         "reading",
         "reset",
         "revoking",
+        "source",
         "tp",
         "validated",
         "version",
@@ -134,8 +146,9 @@ class AssignedPartition:
 
     def __init__(self, tp: TopicPartition, *, reading: bool) -> None:
         self.tp = tp
-        self.position: Position | None = None
-        """What is handed out next; None until placed by a commit, a seek or a reset."""
+        self._position: Position | None = None
+        self.source: PositionSource | None = None
+        """What is being handed out, of this version; it has the position then."""
         self.committed: Position | None = None
         """What is known of the last commit; None: not asked yet, or there is none."""
         self.paused = False
@@ -147,19 +160,28 @@ class AssignedPartition:
         self.reset: Reset | None = None
         """Set while the position is to be looked up by timestamp; overrules `position`."""
         self.validated = True
-        """False while the position is to be checked against the log of a new leader (KIP-320)."""
+        """False while the position is to be checked against the log of its leader (KIP-320)."""
+        self.leader_epoch = -1
+        """The leader epoch for which the position is valid, -1 before the first."""
         self.version = 0
-        """Grows with each seek, reset and revocation."""
+        """Grows with each seek, reset, revocation and change of leader."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
 
     @property
+    def position(self) -> Position | None:
+        """What is handed out next; None until placed by a commit, a seek or a reset."""
+        source = self.source
+        if source is None:
+            return self._position
+        return Position(source.next_offset, source.leader_epoch, source.partition_epoch)
+
+    @property
     def is_fetchable(self) -> bool:
         """Whether to ask a broker for records from the position."""
         return (
-            self.position is not None
-            and self.reset is None
+            self.has_position
             and self.validated
             and not self.gate_closed
             and not self.paused
@@ -168,20 +190,48 @@ class AssignedPartition:
         )
 
     @property
+    def has_position(self) -> bool:
+        """Whether it is known where to go on."""
+        return self.reset is None and self.position is not None
+
+    @property
     def may_hand_out(self) -> bool:
         """Whether records that were fetched may be given to the user."""
         return not (self.paused or self.revoking or self.gate_closed) and self.reading
 
     def seek(self, position: Position) -> None:
-        """Go on from a position; all that was fetched is thrown away."""
-        self.position = position
+        """Go on from a position; all that was fetched is thrown away.
+
+        A leader epoch makes it one to be validated first.
+        """
+        self._position = position
+        self.source = None
         self.reset = None
-        self.validated = True
+        self.validated = position.leader_epoch < 0
+        self.leader_epoch = -1
         self.version += 1
 
     def seek_by_timestamp(self, reset: Reset) -> None:
         """Go on from the first record at a timestamp, once somebody has looked it up."""
         self.reset = reset
+        self.version += 1
+
+    def meet_partition_epoch(self, partition_epoch: int) -> None:
+        """The partition's epoch as a fetch told it; only while nothing of it is handed out."""
+        if self._position is not None:
+            self._position = self._position._replace(partition_epoch=partition_epoch)
+
+    def begin_handing_out(self, source: PositionSource) -> None:
+        """From now on the source has the position. In the user's thread."""
+        self.source = source
+
+    def end_handing_out(self) -> None:
+        """The position stays where the source has come to. In the user's thread."""
+        self._position = self.position
+        self.source = None
+
+    def discard_fetched(self) -> None:
+        """Throw away what was fetched and not yet handed out; the position stays."""
         self.version += 1
 
 

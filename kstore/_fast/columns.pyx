@@ -1,6 +1,7 @@
 # Records as columns in Arrow's memory layout, without a Python object per record. It knows the
 # layout only: kstore/record/arrow.py makes pyarrow objects of it.
 
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -18,12 +19,8 @@ cdef enum:
     SMALLEST_RECORD = 7
 
 
-# Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
+@cython.final
 cdef class ColumnMemory:
-    cdef uint8_t* data
-    cdef Py_ssize_t size
-    cdef Py_ssize_t room
-
     def __cinit__(self):
         self.data = <uint8_t*>PyMem_RawMalloc(FIRST_ROOM)
         if self.data == NULL:
@@ -53,26 +50,19 @@ cdef class ColumnMemory:
         self.room = room
         return 0
 
-    cdef inline int add(self, const void* data, Py_ssize_t size) except -1:
+    cdef int add(self, const void* data, Py_ssize_t size) except -1:
         if size > self.room - self.size:
             self.grow(size)
         memcpy(self.data + self.size, data, size)
         self.size += size
         return 0
 
-    cdef inline int add_int32(self, int32_t value) except -1:
+    cdef int add_int32(self, int32_t value) except -1:
         return self.add(&value, 4)
 
 
-# Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a
-# null.
+@cython.final
 cdef class BinaryColumn:
-    cdef readonly ColumnMemory offsets
-    cdef readonly ColumnMemory data
-    cdef readonly ColumnMemory validity         # None while there is no null
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t nulls
-
     def __cinit__(self):
         self.offsets = ColumnMemory()
         self.data = ColumnMemory()
@@ -84,7 +74,7 @@ cdef class BinaryColumn:
         return self.put(data, size)
 
     # As add, where the offsets have room.
-    cdef inline int put(self, const uint8_t* data, Py_ssize_t size) except -1:
+    cdef int put(self, const uint8_t* data, Py_ssize_t size) except -1:
         if size > 0:
             if self.data.size + size > 0x7FFFFFFF:
                 raise OverflowError(
@@ -114,17 +104,8 @@ cdef class BinaryColumn:
         return 0
 
 
+@cython.final
 cdef class Columns:
-    cdef readonly ColumnMemory offset
-    cdef readonly ColumnMemory timestamp
-    cdef readonly BinaryColumn key
-    cdef readonly BinaryColumn value
-    cdef readonly ColumnMemory header_offsets  # int32, count + 1: where each record's headers begin
-    cdef readonly BinaryColumn header_key
-    cdef readonly BinaryColumn header_value
-    cdef readonly Py_ssize_t count
-    cdef Py_ssize_t capacity                # records that the fixed-size columns have room for
-
     def __cinit__(self):
         self.offset = ColumnMemory()
         self.timestamp = ColumnMemory()

@@ -100,6 +100,9 @@ class RecordSet:
     def size_bytes(self) -> int:
         """Bytes of the buffer."""
 
+def read_headers(data: bytes, position: int) -> tuple[Header, ...]:
+    """Headers out of a record's bytes behind its value, the count first."""
+
 def decode(
     buffer: Buffer,
     *,

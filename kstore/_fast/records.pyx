@@ -330,6 +330,15 @@ cdef class RecordSet:
         return f"RecordSet({self.size_bytes} bytes, next offset {self.next_offset})"
 
 
+# A record's headers out of the bytes behind its value, the count first.
+def read_headers(bytes data not None, Py_ssize_t position):
+    cdef const uint8_t* p = <const uint8_t*><char*>data
+    cdef const uint8_t* end = p + len(data)
+    cdef int32_t count = 0
+    p += read_varint(p, end, &count)
+    return tuple(_read_headers(p, end, count, position)) if count else ()
+
+
 def decode(buffer, *, verify=True, start_offset=0, end_offset=None, control=False, aborted=None,
            max_decompressed_bytes=-1):
     return RecordSet(buffer, verify=verify, start_offset=start_offset, end_offset=end_offset,

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.columns import BinaryColumn, ColumnMemory, decode_columns
+from kstore._fast.columns import BinaryColumn, ColumnMemory, Columns, decode_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["to_arrow"]
+__all__ = ["column_arrays", "to_arrow"]
 
 
 def to_arrow(
@@ -42,18 +42,25 @@ def to_arrow(
         aborted=aborted,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    return pa.RecordBatch.from_arrays(
-        [
-            _fixed(pa.int64(), columns.count, columns.offset),
-            _fixed(pa.int64(), columns.count, columns.timestamp),
-            _binary(pa.binary(), columns.key),
-            _binary(pa.binary(), columns.value),
-            _headers(
-                columns.count, columns.header_offsets, columns.header_key, columns.header_value
-            ),
-        ],
-        names=["offset", "timestamp", "key", "value", "headers"],
-    )
+    arrays = column_arrays(columns)
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
+    """Columns as Arrow arrays by name, as in `to_arrow`, which hold the columns' memory."""
+    import pyarrow as pa
+
+    arrays = {
+        "offset": _fixed(pa.int64(), columns.count, columns.offset),
+        "timestamp": _fixed(pa.int64(), columns.count, columns.timestamp),
+        "key": _binary(pa.binary(), columns.key),
+        "value": _binary(pa.binary(), columns.value),
+    }
+    if headers:
+        arrays["headers"] = _headers(
+            columns.count, columns.header_offsets, columns.header_key, columns.header_value
+        )
+    return arrays
 
 
 def _fixed(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:

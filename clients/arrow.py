@@ -1,0 +1,47 @@
+"""Consumed records as a `pyarrow.RecordBatch`. pyarrow is imported at the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kstore.record.arrow import column_arrays
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore._fast.columns import Columns
+
+__all__ = ["record_batch"]
+
+
+def record_batch(
+    columns: Columns, runs: Sequence[tuple[TopicPartition, int]], *, headers: bool
+) -> Any:
+    """Columns topic (dictionary<int32, string>), partition int32, offset int64, timestamp int64
+    (ms, -1 for none), key binary, value binary, and headers list<struct<key: string, value:
+    binary>> if asked for. `runs` says how many rows in a row came from where.
+    """
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(tp.topic for tp, _ in runs))
+    index = {name: place for place, name in enumerate(names)}
+    topics = pa.DictionaryArray.from_arrays(
+        _repeated([(index[tp.topic], count) for tp, count in runs]), pa.array(names, pa.string())
+    )
+    partitions = _repeated([(tp.partition, count) for tp, count in runs])
+    arrays = column_arrays(columns, headers=headers)
+    return pa.RecordBatch.from_arrays(
+        [topics, partitions, *arrays.values()], names=["topic", "partition", *arrays]
+    )
+
+
+def _repeated(runs: Sequence[tuple[int, int]]) -> Any:
+    """An int32 array of each value so many times."""
+    import numpy as np
+    import pyarrow as pa
+
+    if len(runs) == 1:
+        value, count = runs[0]
+        return pa.array(np.full(count, value, np.int32))
+    values, counts = np.array(runs, np.int32).T
+    return pa.array(np.repeat(values, counts))

@@ -1,0 +1,183 @@
+"""What the user's side of both consumers shares: taking records, listener calls, interceptors."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kstore._fast.batch import InvalidBatchError
+from kstore._fast.fetched import ConsumerRecord, FetchedRecords
+from kstore.clients.core.inbox import corrupt
+from kstore.clients.core.subscription import SubscriptionPattern, SubscriptionState
+from kstore.clients.io.consumer_shell import ConsumerShell
+from kstore.clients.io.handover import RebalanceListener
+from kstore.config.client_configs import ClientSettings, client_settings
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.record import RecordSet
+
+__all__ = [
+    "ARROW_RECORDS",
+    "CommitCallback",
+    "Interceptor",
+    "WakeupError",
+    "consumer_settings",
+    "subscribe",
+    "take_whole",
+]
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
+ARROW_RECORDS = 65_536
+_log = logging.getLogger("kstore.clients.consumer")
+
+
+class WakeupError(Exception):
+    """Raised by a poll() that wakeup() has ended."""
+
+
+class Interceptor(Protocol):
+    """Sees records before the user does (interceptor.classes). What it raises is logged."""
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records to hand out in place of these."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Offsets that were committed by the user."""
+
+    def close(self) -> None:
+        """The consumer is closed."""
+
+
+class Interceptors:
+    """All of them, in their order."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self._all: list[Interceptor] = [
+            item() if isinstance(item, type) else item for item in given
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """What is left of them, or became of them."""
+        for item in self._all:
+            try:
+                records = item.on_consume(records)
+            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+                _log.exception("interceptor %r failed in on_consume", item)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell all."""
+        for item in self._all:
+            try:
+                item.on_commit(offsets)
+            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+                _log.exception("interceptor %r failed in on_commit", item)
+
+    def close(self) -> None:
+        """Tell all."""
+        for item in self._all:
+            try:
+                item.close()
+            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+                _log.exception("interceptor %r failed in close", item)
+
+
+def consumer_settings(
+    config: Mapping[str, Any] | str | Sequence[str] | None,
+    topics: Sequence[str],
+    keywords: Mapping[str, Any],
+) -> tuple[ClientSettings, tuple[str, ...]]:
+    """The settings, and the topics to subscribe to. A first argument that is no mapping is
+    bootstrap.servers, unless these are given as a keyword: it is a topic then.
+    """
+    if config is not None and not isinstance(config, Mapping) and "bootstrap_servers" in keywords:
+        topics = (*([config] if isinstance(config, str) else config), *topics)
+        config = None
+    return client_settings("consumer", config, keywords), tuple(topics)
+
+
+def subscribe(
+    subscription: SubscriptionState,
+    topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+) -> None:
+    """Put a user's wish into the subscription. TypeError for one string."""
+    if isinstance(topics, str):
+        raise TypeError(f"topics is one string, {topics!r}: give a list of names, or re.compile it")
+    if isinstance(topics, (re.Pattern, SubscriptionPattern)):
+        subscription.subscribe_pattern(topics)
+    else:
+        subscription.subscribe(topics)
+
+
+def listener_of(listener: Any) -> RebalanceListener | None:
+    """The listener, whose methods may be a part of RebalanceListener's."""
+    if listener is None or isinstance(listener, RebalanceListener):
+        return listener
+    return _Partial(listener)
+
+
+class _Partial(RebalanceListener):
+    """A listener that is no RebalanceListener: the methods that it has are called."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def on_partitions_revoked(self, revoked: Any) -> Any:
+        method = getattr(self._given, "on_partitions_revoked", None)
+        return None if method is None else method(revoked)
+
+    def on_partitions_assigned(self, assigned: Any) -> Any:
+        method = getattr(self._given, "on_partitions_assigned", None)
+        return None if method is None else method(assigned)
+
+    def on_partitions_lost(self, lost: Any) -> Any:
+        method = getattr(self._given, "on_partitions_lost", None)
+        return self.on_partitions_revoked(lost) if method is None else method(lost)
+
+
+def take_whole(shell: ConsumerShell) -> dict[TopicPartition, RecordSet]:
+    """What waits, as whole record sets, one for each partition."""
+    found: dict[TopicPartition, RecordSet] = {}
+    while True:
+        records = shell.inbox.head(raising=not found)
+        if records is None or records.tp in found:
+            return found
+        try:
+            found[records.tp] = records.whole()
+        except InvalidBatchError as error:
+            if found:
+                return found
+            raise corrupt(records, error) from None
+
+
+def take_arrow(shell: ConsumerShell, max_records: int, *, headers: bool) -> Any:
+    """What waits as a pyarrow.RecordBatch, or None."""
+    from kstore._fast.columns import Columns
+    from kstore.clients.arrow import record_batch
+
+    columns = Columns()
+    runs: list[tuple[TopicPartition, int]] = []
+    while len(columns) < max_records:
+        records = shell.inbox.head(raising=not runs)
+        if records is None or (runs and _is_much(columns, records)):
+            break
+        try:
+            taken = records.take_columns(columns, max_records - len(columns))
+        except InvalidBatchError as error:
+            if runs:
+                break
+            raise corrupt(records, error) from None
+        if taken:
+            runs.append((records.tp, taken))
+    return record_batch(columns, runs, headers=headers) if runs else None
+
+
+def _is_much(columns: Any, records: FetchedRecords) -> bool:
+    """Whether another answer would make the batch larger than what stays in the caches."""
+    return len(columns.value.data) + records.size_bytes > 1_048_576

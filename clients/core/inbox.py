@@ -1,0 +1,195 @@
+"""What was fetched and waits for the user: whole answers of partitions, in the order in which they
+came. `put` and `fail` are the loop's; all else is the user's, who needs no lock for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kstore._fast.batch import InvalidBatchError
+from kstore._fast.fetched import ConsumerRecord, FetchedRecords
+from kstore.clients.core.subscription import AssignedPartition
+from kstore.types import TopicPartition
+
+__all__ = ["CorruptRecordError", "Failure", "Inbox"]
+
+
+class CorruptRecordError(InvalidBatchError):
+    """A batch can't be read: its checksum, compression or framing is wrong.
+
+    `partition` and `offset`, the position, say where. `next_offset` is the offset after the batch,
+    None if its header is unreadable too: `consumer.seek(error.partition, error.next_offset)` goes
+    on behind it.
+    """
+
+    def __init__(
+        self, cause: InvalidBatchError, tp: TopicPartition, offset: int, next_offset: int | None
+    ) -> None:
+        ValueError.__init__(self, f"partition {tp}, offset {offset}: {cause}")
+        self.status, self.error_code, self.position = cause.status, cause.error_code, cause.position
+        self.partition, self.offset, self.next_offset = tp, offset, next_offset
+
+
+class Failure:
+    """Something to raise in the user's poll(), when all that came before it was handed out.
+
+    With an owner it is dropped once that has been sought, reset or revoked; `others` are partitions
+    that it is about, too.
+    """
+
+    __slots__ = ("error", "others", "owner", "version")
+
+    def __init__(
+        self,
+        error: Exception,
+        owner: AssignedPartition | None = None,
+        others: Sequence[AssignedPartition] = (),
+    ) -> None:
+        self.error = error
+        self.owner = owner
+        self.others = others
+        self.version = -1 if owner is None else owner.version
+
+
+class Inbox:
+    """`taken` is called after each answer that was handed out or thrown away, in the user's thread;
+    `put_bytes` minus `taken_bytes` and `parked_bytes` is what waits.
+    """
+
+    def __init__(self, taken: Callable[[FetchedRecords | Failure], None]) -> None:
+        self.put_bytes = 0
+        self.taken_bytes = 0
+        self.parked_bytes = 0
+        """Of these belong to partitions that are paused."""
+        self._taken = taken
+        self._items: deque[FetchedRecords | Failure] = deque()
+        self._parked: dict[TopicPartition, deque[FetchedRecords | Failure]] = {}
+        self._current: FetchedRecords | None = None
+
+    def put(self, records: FetchedRecords) -> None:
+        """Records of a partition, which follow those put before."""
+        self.put_bytes += records.size_bytes
+        self._items.append(records)
+
+    def fail(self, failure: Failure) -> None:
+        """An error to raise."""
+        self._items.append(failure)
+
+    def failure_of(self, row: AssignedPartition) -> Exception | None:
+        """The error that waits to be raised about a partition; it is not raised by a poll then."""
+        for item in list(self._items):
+            if isinstance(item, Failure) and (item.owner is row or row in item.others):
+                self._items.remove(item)
+                self._taken(item)
+                return item.error
+        return None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that nothing but the user's next polls holds up."""
+        return self.put_bytes - self.taken_bytes - self.parked_bytes
+
+    def __bool__(self) -> bool:
+        """Whether something may be there."""
+        return bool(self._items or self._current is not None or self._parked)
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Up to so many records of whatever partitions came first.
+
+        Raises a Failure's error, or CorruptRecordError, when there is nothing before it.
+        """
+        out: list[ConsumerRecord] = []
+        while len(out) < max_records:
+            records = self.head(raising=not out)
+            if records is None:
+                break
+            try:
+                records.take(out, max_records - len(out))
+            except InvalidBatchError as error:
+                if out:
+                    break
+                raise corrupt(records, error) from None
+        return out
+
+    def head(self, *, raising: bool = True) -> FetchedRecords | None:
+        """What to hand out of next; None if there is nothing. Failures stay where they are unless
+        they may be raised.
+        """
+        if self._parked:
+            self._unpark()
+        while True:
+            current = self._current
+            if current is not None:
+                if not current.is_drained and _is_current(current) and current.owner.may_hand_out:
+                    return current
+                self._put_aside(current)
+            if not self._items:
+                return None
+            item = self._items[0]
+            if isinstance(item, FetchedRecords):
+                self._items.popleft()
+                self._begin(item)
+            elif _is_current(item):
+                if not raising:
+                    return None
+                self._items.popleft()
+                self._taken(item)
+                raise item.error
+            else:
+                self._drop(self._items.popleft())
+
+    def _begin(self, item: FetchedRecords) -> None:
+        row = item.owner
+        if not _is_current(item):
+            self._drop(item)
+        elif not row.may_hand_out:
+            self._park(item)
+        else:
+            position = row.position
+            if position.offset > item.next_offset:
+                # A take that was under way when what came before was thrown away has moved it on.
+                item.skip_to(position.offset)
+            row.begin_handing_out(item)
+            self._current = item
+
+    def _put_aside(self, current: FetchedRecords) -> None:
+        """What is handed out no longer: at its end, thrown away, or paused."""
+        self._current = None
+        if current.owner.source is current:
+            current.owner.end_handing_out()
+        if not current.is_drained and _is_current(current):
+            self._park(current)
+        else:
+            self._drop(current)
+
+    def _drop(self, item: FetchedRecords | Failure) -> None:
+        if isinstance(item, FetchedRecords):
+            self.taken_bytes += item.size_bytes
+        self._taken(item)
+
+    def _park(self, item: FetchedRecords) -> None:
+        self._parked.setdefault(item.tp, deque()).append(item)
+        self.parked_bytes += item.size_bytes
+        self._taken(item)
+
+    def _unpark(self) -> None:
+        for tp, items in list(self._parked.items()):
+            row: Any = items[0].owner
+            if row.may_hand_out or not _is_current(items[0]):
+                del self._parked[tp]
+                self.parked_bytes -= sum(
+                    item.size_bytes for item in items if isinstance(item, FetchedRecords)
+                )
+                self._items.extendleft(reversed(items))
+
+
+def _is_current(item: FetchedRecords | Failure) -> bool:
+    return item.owner is None or item.version == item.owner.version
+
+
+def corrupt(records: FetchedRecords, error: InvalidBatchError) -> CorruptRecordError:
+    """The error that names the place."""
+    after = records.offset_after_failure
+    return CorruptRecordError(error, records.tp, records.next_offset, after)

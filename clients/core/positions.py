@@ -1,0 +1,191 @@
+"""Where a consumer begins and whether it may go on: resets, and logs that were cut (KIP-320).
+
+Decides on what brokers said; it asks nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kstore.clients.core.metadata import ClusterView
+from kstore.clients.core.offset_epoch import decode, encode
+from kstore.clients.core.subscription import AssignedPartition, Position, Reset
+from kstore.errors import ErrorCode, OffsetOutOfRangeError
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "EARLIEST_RESET",
+    "LATEST_RESET",
+    "LogTruncationError",
+    "Needs",
+    "committable",
+    "committed_position",
+    "cut_off",
+    "needs",
+    "parse_reset",
+    "reset_timestamp",
+    "rewound",
+    "watch_leader",
+]
+
+LATEST, EARLIEST = -1, -2
+LATEST_RESET, EARLIEST_RESET = Reset(LATEST), Reset(EARLIEST)
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+class LogTruncationError(
+    OffsetOutOfRangeError, code=ErrorCode.OFFSET_OUT_OF_RANGE, client_only=True
+):
+    """The log was cut below the position: records that were read are gone (KIP-320).
+
+    `positions` are the positions at which that was found; `divergent_offsets` where the logs part,
+    for as many as the leader could tell: a place to seek to.
+    """
+
+    def __init__(
+        self,
+        positions: Mapping[TopicPartition, int],
+        divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        parts = []
+        for tp, offset in sorted(positions.items()):
+            known = divergent_offsets.get(tp)
+            where = "nobody knows where" if known is None else f"from offset {known.offset} on"
+            parts.append(f"partition {tp}, position {offset}: the log was cut, {where}")
+        super().__init__("; ".join(parts))
+        self.positions = dict(positions)
+        self.divergent_offsets = dict(divergent_offsets)
+
+
+def parse_reset(text: str) -> Reset | None:
+    """auto.offset.reset: earliest, latest, none (None), by_duration:P1DT2H and the like (KIP-1106).
+
+    ValueError for anything else.
+    """
+    kind, _, duration = text.partition(":")
+    if not duration and kind in {"earliest", "latest", "none"}:
+        return {"earliest": EARLIEST_RESET, "latest": LATEST_RESET, "none": None}[kind]
+    found = _DURATION.fullmatch(duration) if kind == "by_duration" else None
+    parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
+    if not parts:
+        raise ValueError(
+            f"auto_offset_reset {text!r} is not one of earliest, latest, none, "
+            "by_duration:PnDTnHnMnS"
+        )
+    return Reset(0, round(sum(float(value) * _UNIT_MS[name] for name, value in parts.items())))
+
+
+def reset_timestamp(reset: Reset, now_ms: int) -> int:
+    """The timestamp to ask ListOffsets for."""
+    return reset.timestamp if reset.duration_ms < 0 else max(now_ms - reset.duration_ms, 0)
+
+
+def committed_position(offset: OffsetAndMetadata, *, uses_partition_epochs: bool) -> Position:
+    """Where a committed offset, or one kept elsewhere, lets a consumer begin. ValueError for an
+    offset epoch that can't be read.
+    """
+    epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
+    if offset.offset_epoch is None:
+        return Position(offset.offset, epoch)
+    inside = decode(offset.offset_epoch)
+    if not uses_partition_epochs:
+        return Position(offset.offset, max(epoch, inside.leader_epoch))
+    return Position(offset.offset, max(epoch, inside.leader_epoch), inside.partition_epoch)
+
+
+def committable(position: Position, metadata: str = "") -> OffsetAndMetadata:
+    """A position as a commit has it."""
+    offset_epoch = None
+    if position.partition_epoch >= 0:
+        offset_epoch = encode(position.partition_epoch, position.leader_epoch)
+    return OffsetAndMetadata(position.offset, metadata, position.leader_epoch, offset_epoch)
+
+
+@dataclass(slots=True)
+class Needs:
+    """What stands between partitions and being fetched."""
+
+    commits: list[AssignedPartition] = field(default_factory=list)
+    """To be begun at the group's committed offset."""
+    resets: list[AssignedPartition] = field(default_factory=list)
+    """To be looked up by timestamp."""
+    metadata: list[AssignedPartition] = field(default_factory=list)
+    """Metadata is older than their position (KIP-232)."""
+    validations: list[AssignedPartition] = field(default_factory=list)
+    """To be checked against the leader's log."""
+
+    def __bool__(self) -> bool:
+        return bool(self.commits or self.resets or self.metadata or self.validations)
+
+
+def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
+    """Sort the partitions that are being read by what they need; those that need nothing are left
+    out.
+    """
+    found = Needs()
+    for row in rows:
+        if not row.reading or row.revoking:
+            continue
+        position = row.position
+        if row.reset is not None:
+            found.resets.append(row)
+        elif position is None:
+            found.commits.append(row)
+        elif view.is_behind(row.tp, position.partition_epoch, position.leader_epoch):
+            found.metadata.append(row)
+        else:
+            watch_leader(row, view)
+            if not row.validated:
+                found.validations.append(row)
+    return found
+
+
+def watch_leader(row: AssignedPartition, view: ClusterView) -> None:
+    """A new leader's log may differ: what was fetched from the old one and not handed out is thrown
+    away, and the position is to be validated if its leader epoch is known.
+    """
+    epoch = view.leader_epoch(row.tp)
+    if epoch <= row.leader_epoch:
+        return
+    position = row.position
+    if row.leader_epoch >= 0:
+        row.discard_fetched()
+        if position is not None and position.leader_epoch >= 0:
+            row.validated = False
+    row.leader_epoch = epoch
+
+
+def rewound(position: Position, leader_epoch: int, end_offset: int) -> Position | None:
+    """What OffsetForLeaderEpoch's answer for a position's leader epoch means.
+
+    The position itself where the log still has all below it; where the logs part if that is lower;
+    None where the leader knows of no common part.
+    """
+    if end_offset < 0 or leader_epoch < 0:
+        return None
+    if end_offset >= position.offset:
+        return position
+    return Position(end_offset, leader_epoch, position.partition_epoch)
+
+
+def cut_off(
+    row: AssignedPartition, position: Position, found: Position | None, reset: Reset | None
+) -> LogTruncationError | None:
+    """The log was cut below a position: go on where the logs part (None: unknown), or the error to
+    raise if there is no reset policy.
+    """
+    if reset is None:
+        known = {} if found is None else {row.tp: committable(found)}
+        return LogTruncationError({row.tp: position.offset}, known)
+    if found is None:
+        row.seek_by_timestamp(reset)
+    else:
+        row.seek(found)
+        row.validated = True
+    return None

@@ -1,0 +1,325 @@
+"""Fetches ahead of the consumer's user: one request per leader under way, answers into the inbox.
+
+What to ask and what an answer means is in core/fetch_plan.py. Nothing here waits: a request is sent
+as soon as there is something to ask of a broker that has none, and its answer begins the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from kstore.clients.core.backoff import pause_ms
+from kstore.clients.core.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
+from kstore.clients.core.fetch_session import FetchSession, Wanted
+from kstore.clients.core.inbox import Failure, Inbox
+from kstore.clients.core.metadata import Broker
+from kstore.clients.core.positions import parse_reset
+from kstore.clients.core.subscription import SubscriptionState
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.connection import BrokerConnection
+from kstore.errors import InvalidPartitionEpochError, KafkaError, NetworkError, error_for
+from kstore.protocol.fetch import FetchRequest, FetchResponse
+from kstore.protocol.schema import Message
+from kstore.types import TopicPartition
+
+__all__ = ["Fetcher"]
+
+TOPIC_IDS = 13
+LANE = "fetch"
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class _Node:
+    """One broker that is fetched from."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.connection: BrokerConnection | None = None
+        self.is_busy = False
+        self.failures = 0
+        self.asked: dict[TopicPartition, Asked] = {}
+        self.by_id = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.names: dict[Any, str] = {}
+
+
+class Fetcher:
+    """`kick` when anything has changed; `arrived` is called when the inbox has more, `place` when
+    positions have to be looked up. All on the loop, but for `taken`.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: Mapping[str, Any],
+        subscription: SubscriptionState,
+        *,
+        arrived: Callable[[], None],
+        place: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._subscription = subscription
+        self._arrived = arrived
+        self._place = place
+        self.inbox = Inbox(self.taken)
+        self.plan = FetchPlan(
+            subscription,
+            _limits(settings),
+            reset=parse_reset(settings["auto.offset.reset"]),
+            read_committed=settings["isolation.level"] == "read_committed",
+            check_crcs=settings["check.crcs"],
+            replica_max_age_ms=settings["metadata.max.age.ms"],
+            uses_partition_epochs=settings["kstore.kip232.enable"],
+        )
+        self._nodes: dict[int, _Node] = {}
+        self._loop = asyncio.get_running_loop()
+        self._is_kicked = False
+        self._is_held = False
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake: asyncio.TimerHandle | None = None
+
+    # ---- asking ----
+
+    def kick(self) -> None:
+        """See soon what can be asked."""
+        if not (self._is_kicked or self._is_closed):
+            self._is_kicked = True
+            self._loop.call_soon(self._ask)
+
+    def taken(self, item: Any) -> None:
+        """The user is done with something; in the user's thread."""
+        if isinstance(item, Failure):
+            for row in (item.owner, *item.others):
+                if row is not None:
+                    self.plan.raised(row)
+        else:
+            self.plan.taken(item)
+            if not self._is_held:
+                return
+        try:
+            self._loop.call_soon_threadsafe(self.kick)
+        except RuntimeError:  # the loop is closed: nobody fetches any more
+            return
+
+    def _ask(self) -> None:
+        self._is_kicked = False
+        if self._is_closed:
+            return
+        busy = [node.node_id for node in self._nodes.values() if node.is_busy]
+        now_ms = self._loop.time() * 1000
+        found = self.plan.next_round(self._cluster.view, busy, self.inbox.waiting_bytes, now_ms)
+        self._is_held = found.is_held
+        if found.unknown:
+            self._cluster.want_refresh()
+        if found.wake_ms is not None:
+            self._wake_at(found.wake_ms / 1000)
+        for node_id, wanted in found.requests.items():
+            node = self._nodes.get(node_id)
+            if node is None:
+                node = self._nodes[node_id] = _Node(node_id)
+            node.is_busy = True
+            if node.connection is None or node.connection.is_lost:
+                self._run(self._connect(node))
+            else:
+                self._send(node, node.connection, wanted)
+
+    def _wake_at(self, when: float) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake = self._loop.call_at(when, self.kick)
+
+    def _run(self, coroutine: Any) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, node: _Node) -> None:
+        try:
+            node.connection = await self._cluster.connection(node.node_id, lane=LANE)
+        except KafkaError as error:
+            if not error.retriable:
+                self.inbox.fail(Failure(error))
+                self._arrived()
+            await self._pause(node)
+            self._cluster.want_refresh()
+        finally:
+            node.is_busy = False
+        self.kick()
+
+    async def _pause(self, node: _Node) -> None:
+        node.failures += 1
+        await asyncio.sleep(self._pause_ms(node.failures) / 1000)
+
+    def _pause_ms(self, failures: int) -> float:
+        return pause_ms(
+            failures,
+            self._settings["retry.backoff.ms"],
+            self._settings["retry.backoff.max.ms"],
+            random.random(),
+        )
+
+    def _send(
+        self, node: _Node, connection: BrokerConnection, wanted: dict[TopicPartition, Wanted]
+    ) -> None:
+        settings = self._settings
+        version = connection.versions.choose(FetchRequest.API_KEY)
+        request = FetchRequest(
+            max_wait_ms=settings["fetch.max.wait.ms"],
+            min_bytes=settings["fetch.min.bytes"],
+            max_bytes=settings["fetch.max.bytes"],
+            isolation_level=ISOLATION_LEVELS[settings["isolation.level"]],
+            rack_id=settings["client.rack"],
+        )
+        node.by_id = version >= TOPIC_IDS
+        if node.by_id:
+            node.names = {row.topic_id: tp.topic for tp, row in wanted.items()}
+        node.session.fill(request, wanted, by_id=node.by_id)
+        node.asked = self.plan.ask(node.node_id, wanted)
+        wait_ms = settings["request.timeout.ms"] + settings["fetch.max.wait.ms"]
+        node.timer = self._loop.call_later(wait_ms / 1000, self._late, node, connection, wait_ms)
+        future = connection.send(request, version)
+        future.add_done_callback(partial(self._answered, node))
+
+    def _late(self, node: _Node, connection: BrokerConnection, wait_ms: int) -> None:
+        connection.close(
+            NetworkError(f"{connection.address} did not answer a Fetch within {wait_ms} ms")
+        )
+
+    # ---- answers ----
+
+    def _answered(self, node: _Node, future: asyncio.Future[Message]) -> None:
+        if node.timer is not None:
+            node.timer.cancel()
+        node.is_busy = False
+        if self._is_closed or future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._failed(node)
+            return
+        response = cast(FetchResponse, future.result())
+        if not node.session.answered(response):
+            self.plan.failed(node.asked)
+            self.kick()
+            return
+        if response.error_code:
+            self._refused(node, error_for(response.error_code))
+            return
+        node.failures = 0
+        for endpoint in response.node_endpoints:
+            self._cluster.view.hear_broker(
+                Broker(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+            )
+        self._take(node, response)
+        self.kick()
+
+    def _take(self, node: _Node, response: FetchResponse) -> None:
+        now_ms = self._loop.time() * 1000
+        view = self._cluster.view
+        asked, node.asked = node.asked, {}
+        other_lives: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]] = {}
+        arrived = False
+        for topic in response.responses:
+            name = topic.topic or node.names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                tp = TopicPartition(name, data.partition_index)
+                row = asked.pop(tp, None)
+                if row is None:
+                    continue
+                outcome = self.plan.answered(row, data, view, now_ms)
+                if isinstance(outcome.error, InvalidPartitionEpochError):
+                    other_lives[tp] = row, outcome.error
+                elif outcome.error is not None or outcome.records is not None:
+                    self._put(row, outcome)
+                    arrived = True
+                self._follow_up(row, outcome, now_ms)
+        for row in asked.values():  # not named: nothing new
+            row.progress.asked_of = None
+        if other_lives:
+            self._tell_other_lives(other_lives)
+            arrived = True
+        if arrived:
+            self._arrived()
+
+    def _put(self, asked: Asked, outcome: Outcome) -> None:
+        if outcome.records is not None:
+            self.inbox.put(outcome.records)
+        if outcome.error is not None:
+            row = asked.progress.row
+            self.plan.block(row)
+            self.inbox.fail(Failure(outcome.error, row))
+
+    def _tell_other_lives(
+        self, found: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]]
+    ) -> None:
+        """KIP-232: one error for all partitions of the answer."""
+        epochs = {tp: error.partition_epochs[tp] for tp, (_, error) in found.items()}
+        rows = [asked.progress.row for asked, _ in found.values()]
+        for row in rows:
+            self.plan.block(row)
+        self.inbox.fail(Failure(InvalidPartitionEpochError(epochs), rows[0], rows[1:]))
+
+    def _follow_up(self, asked: Asked, outcome: Outcome, now_ms: float) -> None:
+        if outcome.refresh:
+            self._cluster.want_refresh()
+        if outcome.pause:
+            asked.progress.pause_until_ms = now_ms + self._pause_ms(1)
+        if outcome.place:
+            self._place()
+
+    def _refused(self, node: _Node, error: KafkaError) -> None:
+        """An error of the whole answer that is not about the session."""
+        self.plan.failed(node.asked)
+        if not error.retriable:
+            self.inbox.fail(Failure(error))
+            self._arrived()
+        node.is_busy = True
+        self._run(self._again(node))
+
+    def _failed(self, node: _Node) -> None:
+        """The connection is lost."""
+        node.session.failed()
+        self.plan.failed(node.asked)
+        node.is_busy = True
+        self._run(self._again(node))
+
+    async def _again(self, node: _Node) -> None:
+        self._cluster.want_refresh()
+        try:
+            await self._pause(node)
+        finally:
+            node.is_busy = False
+        self.kick()
+
+    # ---- the end ----
+
+    async def close(self) -> None:
+        """Stop fetching, and tell brokers that their sessions are over, without waiting for it."""
+        self._is_closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+        for node in self._nodes.values():
+            if node.timer is not None:
+                node.timer.cancel()
+            connection = node.connection
+            if connection is not None and not connection.is_lost and node.session.is_open:
+                request = FetchRequest(max_wait_ms=0)
+                node.session.fill_last(request)
+                connection.send(request, connection.versions.choose(FetchRequest.API_KEY))
+
+
+def _limits(settings: Mapping[str, Any]) -> FetchLimits:
+    partition_bytes = settings["max.partition.fetch.bytes"]
+    waiting_bytes = settings["kstore.fetch.ahead.bytes"]
+    if waiting_bytes < 0:
+        waiting_bytes = settings["fetch.max.bytes"]
+    return FetchLimits(partition_bytes, max(2 * partition_bytes, 1), max(waiting_bytes, 1))

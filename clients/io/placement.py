@@ -1,0 +1,275 @@
+"""Gives partitions a position, and checks those they have: by committed offsets, by timestamp, and
+against new leaders' logs. What is needed is decided in core/positions.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from time import time
+from typing import Any, Protocol
+
+from kstore.clients.core.backoff import pause_ms
+from kstore.clients.core.inbox import Failure
+from kstore.clients.core.positions import (
+    Needs,
+    committed_position,
+    cut_off,
+    needs,
+    parse_reset,
+    reset_timestamp,
+    rewound,
+)
+from kstore.clients.core.subscription import AssignedPartition, Position, SubscriptionState
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.list_offsets import FoundOffset, epoch_ends, list_offsets_once
+from kstore.errors import KafkaError, OffsetOutOfRangeError, UnsupportedVersionError
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["CommittedOffsets", "Placement"]
+
+LATEST = -1
+
+
+class CommittedOffsets(Protocol):
+    """Whoever knows what the group has committed."""
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """What was committed for each partition; None or left out: nothing."""
+
+
+class Placement:
+    """One task at a time, while something is needed. All on the loop.
+
+    `placed` is called when partitions can be fetched, `fail` with errors to raise in poll().
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: Mapping[str, Any],
+        subscription: SubscriptionState,
+        *,
+        group: CommittedOffsets | None,
+        placed: Callable[[], None],
+        fail: Callable[[Failure], None],
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._subscription = subscription
+        self._group = group
+        self._placed = placed
+        self._fail = fail
+        self._reset = parse_reset(settings["auto.offset.reset"])
+        self._isolation = int(settings["isolation.level"] == "read_committed")
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._told: set[tuple[TopicPartition, int]] = set()
+        self._failures = 0
+
+    def kick(self) -> None:
+        """Something may have to be placed or checked."""
+        self._changed.set()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            if not needs(self._rows(), self._cluster.view):
+                self._placed()
+                return
+            self._task = self._loop.create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(Failure(error if isinstance(error, Exception) else RuntimeError(str(error))))
+
+    def raised(self) -> None:
+        """The user has seen an error: what is still wrong is to be told again."""
+        self._told.clear()
+        self.kick()
+
+    async def wait(self, tp: TopicPartition) -> None:
+        """Return once a partition has a position, or is not assigned any more, or the user was
+        given a reason why it can't have one.
+        """
+        while True:
+            row = self._subscription.partitions.get(tp)
+            if row is None or row.has_position or (tp, row.version) in self._told:
+                return
+            self._changed.clear()
+            self._begin()
+            await self._changed.wait()
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _rows(self) -> list[AssignedPartition]:
+        return [
+            row
+            for tp, row in self._subscription.partitions.items()
+            if (tp, row.version) not in self._told
+        ]
+
+    async def _run(self) -> None:
+        while found := needs(self._rows(), self._cluster.view):
+            again = await self._round(found)
+            self._placed()
+            self._changed.set()
+            if not again:
+                self._failures = 0
+                continue
+            self._failures += 1
+            settings = self._settings
+            pause = pause_ms(
+                self._failures,
+                settings["retry.backoff.ms"],
+                settings["retry.backoff.max.ms"],
+                random.random(),
+            )
+            await asyncio.sleep(pause / 1000)
+            topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
+            await self._trying(partial(self._cluster.refresh, topics))
+        self._placed()
+        self._changed.set()
+
+    async def _round(self, found: Needs) -> bool:
+        """One try of everything; True if something has to be tried again after a pause."""
+        topics = {row.tp.topic for rows in _all(found) for row in rows}
+        if unknown := topics - set(self._cluster.view.topics):
+            await self._trying(
+                lambda: self._cluster.refresh(
+                    sorted(unknown), create=self._settings["allow.auto.create.topics"]
+                )
+            )
+        again = bool(found.metadata)
+        if found.commits:
+            again |= not await self._trying(lambda: self._place_committed(found.commits))
+        if found.resets:
+            again |= await self._place_resets(found.resets)
+        if found.validations:
+            again |= await self._validate(found.validations)
+        return again
+
+    async def _trying(self, action: Callable[[], Awaitable[None]]) -> bool:
+        """Do it; False after a retriable error. Others are for the user, once."""
+        try:
+            await action()
+        except KafkaError as error:
+            if not error.retriable:
+                for row in self._rows():
+                    if row.reading and not row.has_position:
+                        self._told.add((row.tp, row.version))
+                self._fail(Failure(error))
+            return False
+        return True
+
+    # ---- by committed offsets ----
+
+    async def _place_committed(self, rows: Sequence[AssignedPartition]) -> None:
+        versions = {row.tp: row.version for row in rows}
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._group is not None:
+            found = await self._group.committed([row.tp for row in rows])
+        lost = []
+        for row in rows:
+            if row.version != versions[row.tp] or row.position is not None:
+                continue
+            offset = found.get(row.tp)
+            if offset is not None and offset.offset >= 0:
+                uses = self._settings["kstore.kip232.enable"]
+                position = committed_position(offset, uses_partition_epochs=uses)
+                row.seek(position)
+                row.committed = position
+            elif self._reset is not None:
+                row.seek_by_timestamp(self._reset)
+            else:
+                lost.append(row)
+        if lost:
+            self._tell_lost(lost)
+
+    def _tell_lost(self, rows: Sequence[AssignedPartition]) -> None:
+        self._told.update((row.tp, row.version) for row in rows)
+        names = ", ".join(sorted(str(row.tp) for row in rows))
+        error = OffsetOutOfRangeError(f"no position for {names}, and auto_offset_reset is none")
+        self._fail(Failure(error, rows[0], rows[1:]))
+
+    # ---- by timestamp ----
+
+    async def _place_resets(self, rows: Sequence[AssignedPartition]) -> bool:
+        now_ms = int(time() * 1000)
+        asked: dict[TopicPartition, int] = {}
+        versions: dict[TopicPartition, int] = {}
+        for row in rows:
+            if row.reset is not None:
+                asked[row.tp] = reset_timestamp(row.reset, now_ms)
+                versions[row.tp] = row.version
+        found: dict[TopicPartition, FoundOffset] = {}
+        errors = await self._list(asked, found)
+        none = {tp: LATEST for tp, row in found.items() if row.offset < 0}
+        if none:  # nothing is that young: begin at the end
+            errors.update(await self._list(none, found))
+        for row in rows:
+            position = found.get(row.tp)
+            if position is None or position.offset < 0 or row.version != versions.get(row.tp):
+                continue
+            row.seek(Position(position.offset, position.leader_epoch, position.partition_epoch))
+            row.validated = True
+        return self._sort(rows, errors)
+
+    async def _list(
+        self, asked: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
+    ) -> dict[TopicPartition, KafkaError]:
+        timeout_ms = self._settings["request.timeout.ms"]
+        return await list_offsets_once(self._cluster, asked, found, self._isolation, timeout_ms)
+
+    # ---- against a new leader's log ----
+
+    async def _validate(self, rows: Sequence[AssignedPartition]) -> bool:
+        asked = {row.tp: (row, row.version, row.position) for row in rows}
+        epochs = {tp: row[2].leader_epoch for tp, row in asked.items() if row[2] is not None}
+        errors: dict[TopicPartition, KafkaError] = {}
+        for tp, end in (await epoch_ends(self._cluster, epochs)).items():
+            row, version, position = asked[tp]
+            if row.version != version or position is None or row.position != position:
+                continue
+            if isinstance(end, UnsupportedVersionError):
+                row.validated = True
+            elif isinstance(end, KafkaError):
+                errors[tp] = end
+            else:
+                found = rewound(position, end.leader_epoch, end.end_offset)
+                if found == position:
+                    row.validated = True
+                elif error := cut_off(row, position, found, self._reset):
+                    self._told.add((tp, row.version))
+                    self._fail(Failure(error, row))
+        return self._sort(rows, errors)
+
+    def _sort(
+        self, rows: Sequence[AssignedPartition], errors: Mapping[TopicPartition, KafkaError]
+    ) -> bool:
+        """Tell of what can't be helped; True if something can be tried again."""
+        again = False
+        for row in rows:
+            error = errors.get(row.tp)
+            if error is None:
+                continue
+            if error.retriable:
+                again = True
+            else:
+                self._told.add((row.tp, row.version))
+                self._fail(Failure(error, row))
+        return again
+
+
+def _all(found: Needs) -> tuple[list[AssignedPartition], ...]:
+    return found.commits, found.resets, found.metadata, found.validations

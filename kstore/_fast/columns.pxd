@@ -1,0 +1,50 @@
+# Columns in Arrow's memory layout: what the consumer's poll_arrow fills.
+
+cimport cython
+from libc.stdint cimport int32_t, uint8_t
+
+from kstore._fast.records cimport BatchCursor, RecordFields
+
+# Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
+@cython.final
+cdef class ColumnMemory:
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+
+    cdef int grow(self, Py_ssize_t more) except -1
+    cdef int add(self, const void* data, Py_ssize_t size) except -1
+    cdef int add_int32(self, int32_t value) except -1
+
+# Variable-size values: offsets (int32, count + 1), data, and a validity bitmap once there is a
+# null.
+@cython.final
+cdef class BinaryColumn:
+    cdef readonly ColumnMemory offsets
+    cdef readonly ColumnMemory data
+    cdef readonly ColumnMemory validity         # None while there is no null
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t nulls
+
+    cdef int add(self, const uint8_t* data, Py_ssize_t size) except -1
+    cdef int put(self, const uint8_t* data, Py_ssize_t size) except -1
+    cdef int _mark(self, Py_ssize_t row, bint valid) except -1
+
+@cython.final
+cdef class Columns:
+    cdef readonly ColumnMemory offset
+    cdef readonly ColumnMemory timestamp
+    cdef readonly BinaryColumn key
+    cdef readonly BinaryColumn value
+    cdef readonly ColumnMemory header_offsets  # int32, count + 1: where each record's headers begin
+    cdef readonly BinaryColumn header_key
+    cdef readonly BinaryColumn header_value
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity                # records that the fixed-size columns have room for
+
+    cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1
+    # Room for all that the cursor's buffer may hold.
+    cdef int reserve(self, BatchCursor cursor) except -1
+    cdef int _make_room(self, Py_ssize_t count) except -1
+    # Records of the cursor until there are max_records rows in all.
+    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records) except -1
