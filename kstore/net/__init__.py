@@ -1,3 +1,1 @@
-"""Connections: without I/O (connection.py), and the one asyncio shell around sockets
-(transport.py).
-"""
+"""The one asyncio shell around sockets (transport.py)."""

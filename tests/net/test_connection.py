@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.net.connection import ClientConnection, RequestReceived, ServerConnection
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.metadata import MetadataRequest, MetadataResponse
 from kstore.protocol.produce import ProduceRequest
 from kstore.protocol.registry import encode_request
+from tests.reference.connection import ClientConnection, RequestReceived, ServerConnection
 
 
 def test_requests_reach_the_server_and_answers_come_back_whatever_the_pieces() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from kstore.net.connection import RequestReceived, ServerConnection
 from kstore.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.metadata import (
     MetadataRequest,
@@ -25,6 +24,7 @@ from kstore.protocol.metadata import (
 from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from tests.reference.connection import RequestReceived, ServerConnection
 
 __all__ = ["HANG_UP", "SILENCE", "FakeBroker"]
 

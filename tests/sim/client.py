@@ -9,12 +9,12 @@ from collections import deque
 from typing import Any
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.net.connection import ClientConnection
 from kstore.protocol.api_versions import ApiVersionsRequest
 from kstore.protocol.coordinator import FindCoordinatorRequest
 from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from tests.reference.connection import ClientConnection
 from tests.sim.world import PORT, World
 
 __all__ = ["Client", "Link", "UnansweredError"]

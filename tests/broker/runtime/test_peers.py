@@ -12,10 +12,10 @@ import pytest
 from kstore.broker.runtime.peers import Peers
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError, RequestTimedOutError
-from kstore.net.connection import RequestReceived, ServerConnection
 from kstore.net.transport import new_loop
 from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
 from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from tests.reference.connection import RequestReceived, ServerConnection
 
 CONFIG = {"inter.broker.listener.name": None}
 
