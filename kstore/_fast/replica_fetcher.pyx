@@ -279,6 +279,7 @@ cdef class ReplicaFetcher(ReplicaSession):
     cdef int take_part(self, Followed followed, FetchedPart* part) except -1:
         cdef LogCore core
         cdef int64_t high_watermark
+        cdef bint late
         if followed is None or followed.held or not followed.asked \
                 or self.answered <= followed.first_request:
             return 0
@@ -292,11 +293,14 @@ cdef class ReplicaFetcher(ReplicaSession):
             return 0
         if core.log_end_offset != followed.asked_offset:
             return self.note_changed(followed)      # it is the answer to an earlier question
-        if part.diverging_epoch >= 0:
+        # A fetch that was under way beside the one whose records are here already asked for them,
+        # too; what else it tells is news.
+        late = self.answered <= followed.offset_request
+        if part.diverging_epoch >= 0 and not late:
             self.hold(followed)
             self.owner.diverged(self, followed, part.diverging_epoch, part.diverging_end_offset)
             return 0
-        if part.records_size > 0 and not self.append_records(followed, part):
+        if part.records_size > 0 and not late and not self.append_records(followed, part):
             return 0
         followed.leader_high_watermark = part.high_watermark
         high_watermark = min(part.high_watermark, core.log_end_offset)

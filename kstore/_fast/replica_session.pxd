@@ -20,6 +20,7 @@ cdef class Followed:
     cdef bint changed                       # it stands in the session's list of those
     cdef int64_t asked_offset               # as the leader knows it
     cdef int32_t first_request              # the number of the first fetch that named it
+    cdef int32_t offset_request             # and of that which told asked_offset
 
 cdef class ReplicaSession:
     cdef readonly int32_t leader_id

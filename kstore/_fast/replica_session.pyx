@@ -214,11 +214,13 @@ cdef class ReplicaSession:
                     count += 1
                 put_raw(out, <const uint8_t*><const char*>topic_id, 16)
                 put_count(out, count, True)
+            core = followed.partition.core
+            if not followed.asked or followed.asked_offset != core.log_end_offset:
+                followed.asked_offset = core.log_end_offset
+                followed.offset_request = self.sent
             if not followed.asked:
                 followed.asked = True
                 followed.first_request = self.sent
-            core = followed.partition.core
-            followed.asked_offset = core.log_end_offset
             put_int32(out, followed.index)
             put_int32(out, followed.leader_epoch)
             put_int64(out, followed.asked_offset)

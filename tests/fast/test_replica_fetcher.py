@@ -231,6 +231,31 @@ def test_a_partition_added_while_a_fetch_waits_is_asked_for_at_once(leader: Lead
     assert leader.owner.calls == []
 
 
+def test_records_that_two_fetches_have_asked_for_are_taken_once(leader: Leader) -> None:
+    """The second was under way when the first one's answer came, and a third tells of that."""
+    followed = leader.follow("t", 0)
+    leader.connect()
+    leader.asked()
+    leader.answer()
+    leader.asked()
+    leader.follow("u", 1)
+    leader.asked()
+    number = leader.last_id
+    leader.answer(("t", part(0, records(0))), number=number - 1)
+    leader.follow("u", 2)
+    assert named(leader.asked())[IDS["t"], 0] == (5, 1, 5)
+    leader.answer(("t", part(0, records(0), 1)), number=number)
+    assert leader.owner.calls == []
+    assert (followed.partition.log_end_offset, followed.partition.high_watermark) == (1, 1)
+    leader.answer(("t", part(0, records(1), 2)), number=number + 1)
+    assert (followed.partition.log_end_offset, followed.partition.high_watermark) == (2, 2)
+    leader.fetcher.connection_lost(None)
+    leader.connect()
+    leader.asked()
+    leader.answer(("t", part(0, records(2), 3)))
+    assert followed.partition.log_end_offset == 3
+
+
 def test_a_partition_removed_is_forgotten_and_what_still_comes_of_it_left_out(
     leader: Leader,
 ) -> None:

@@ -239,7 +239,10 @@ class Node:
         if self.life.frozen_until > now:
             return
         self.world.note(f"{self.life.name} stands still for {seconds:.3f} s")
-        self.life.frozen_until = now + seconds
+        life, store = self.life, self.world.store
+        life.frozen_until = now + seconds
+        if seconds > store.session_timeout_s:
+            self.world.loop.call_later(store.session_timeout_s, store.expire_sessions, life)
 
     def discard(self) -> None:
         """The simulation is over: close files."""
