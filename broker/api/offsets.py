@@ -61,7 +61,7 @@ def handle_offset_commit(
         answer = offset_commit_failure(request, error.code)
     if isinstance(answer, OffsetCommitResponse):
         return _with_unknown(answer, unknown)
-    return _committed_later(cast(Awaitable[Message], answer), request, unknown)
+    return _committed_later(cast("Awaitable[Message]", answer), request, unknown)
 
 
 async def _committed_later(
