@@ -13,7 +13,15 @@ if __name__ != "kstore.clients":
 
 if TYPE_CHECKING:
     from kstore.clients.admin import AdminClient, AIOAdminClient, NewTopic
-    from kstore.clients.consumer import Consumer, ConsumerRecord
+    from kstore.clients.aio_consumer import AIOConsumer
+    from kstore.clients.consumer import (
+        Consumer,
+        ConsumerRecord,
+        CorruptRecordError,
+        LogTruncationError,
+        RebalanceListener,
+        WakeupError,
+    )
     from kstore.clients.core.assignors import Assignor, Subscription
     from kstore.clients.core.subscription import SubscriptionPattern
     from kstore.clients.producer import (
@@ -26,34 +34,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AIOAdminClient",
+    "AIOConsumer",
     "AIOProducer",
     "AdminClient",
     "Assignor",
     "Consumer",
     "ConsumerRecord",
+    "CorruptRecordError",
     "Deliveries",
     "Delivery",
+    "LogTruncationError",
     "NewTopic",
     "Producer",
     "ProducerRecord",
+    "RebalanceListener",
     "Subscription",
     "SubscriptionPattern",
+    "WakeupError",
 ]
 
 _MODULES = {
     "AIOAdminClient": "admin",
+    "AIOConsumer": "aio_consumer",
     "AIOProducer": "producer",
     "AdminClient": "admin",
     "Assignor": "core.assignors",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",
+    "CorruptRecordError": "consumer",
     "Deliveries": "producer",
     "Delivery": "producer",
+    "LogTruncationError": "consumer",
     "NewTopic": "admin",
     "Producer": "producer",
     "ProducerRecord": "producer",
+    "RebalanceListener": "consumer",
     "Subscription": "core.assignors",
     "SubscriptionPattern": "core.subscription",
+    "WakeupError": "consumer",
 }
 
 

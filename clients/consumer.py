@@ -8,6 +8,7 @@ for asyncio.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import re
 import threading
 import time
@@ -97,6 +98,7 @@ class Consumer:
         self._max_records: int = settings["max.poll.records"]
         self._bell = _Bell()
         self._callbacks: deque[Callable[[], object]] = deque()
+        self._commits: set[concurrent.futures.Future[None]] = set()
         self._is_polling = False
         self._is_woken = False
         self._has_begun = False
@@ -447,7 +449,9 @@ class Consumer:
             self._callbacks.append(tell)
             self._bell.ring()
 
-        asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
+        future = asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
+        self._commits.add(future)
+        future.add_done_callback(self._commits.discard)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -468,6 +472,7 @@ class Consumer:
         if self._thread.is_closed:
             return
         try:
+            concurrent.futures.wait(list(self._commits), timeout_ms / 1000)
             self._run_attending(self._shell.close(timeout_ms))
             while self._callbacks:
                 self._callbacks.popleft()()
