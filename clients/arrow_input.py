@@ -30,11 +30,15 @@ class ColumnRun:
         for n in range(self.count):
             headers = self.headers[n].as_py() if self.headers is not None else None
             yield (
-                columns["value"][n].as_py(),
-                columns["key"][n].as_py() if "key" in columns else None,
+                _encoded(columns["value"][n].as_py()),
+                _encoded(columns["key"][n].as_py()) if "key" in columns else None,
                 columns["timestamp"][n].as_py() if "timestamp" in columns else None,
                 [(pair["key"], pair["value"]) for pair in headers or ()],
             )
+
+
+def _encoded(cell: Any) -> bytes | None:
+    return cell.encode() if isinstance(cell, str) else cell
 
 
 def column_runs(batch: Any) -> Iterator[ColumnRun]:

@@ -59,7 +59,7 @@ class Leader:
             raise OutOfOrderSequenceNumberError
         offset = self.ends.get(partition, 0)
         for record in decode(batch.bytes()):
-            self.log.append((partition, self.ends.get(partition, 0), bytes(record.value)))
+            self.log.append((partition, self.ends.get(partition, 0), bytes(record.value or b"")))
             self.ends[partition] = self.ends.get(partition, 0) + 1
         last = [] if epoch != batch.producer_epoch else last
         last = [*last, (batch.base_sequence, batch.count, offset)][-5:]
