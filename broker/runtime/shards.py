@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
 
-from kstore._fast.builder import build_batch
+from kstore._fast.builder import build_batch, build_single_batch
 from kstore._fast.records import Record
 from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.coordinator_log import (
@@ -234,21 +234,26 @@ class GroupPartition(CoordinatorPartition):
 
     def _append(self, result: Result) -> int:
         now_ms = self._coordinator.now_ms()
-        producer_id, producer_epoch = result.producer or (-1, -1)
-        batch = build_batch(
-            [
-                (
-                    encode_key(item.key),
-                    None if item.value is None else encode_value(item.value, item.value_version),
-                )
-                for item in result.records
-            ],
-            timestamp=now_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=-1 if result.producer is None else 0,
-            transactional=result.producer is not None,
-        )
+        records = [
+            (
+                encode_key(item.key),
+                None if item.value is None else encode_value(item.value, item.value_version),
+            )
+            for item in result.records
+        ]
+        if len(records) == 1 and result.producer is None:
+            ((key, value),) = records
+            batch = build_single_batch(value, key, timestamp=now_ms)
+        else:
+            producer_id, producer_epoch = result.producer or (-1, -1)
+            batch = build_batch(
+                records,
+                timestamp=now_ms,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=-1 if result.producer is None else 0,
+                transactional=result.producer is not None,
+            )
         self.check()  # not if it was given up, and is led anew meanwhile
         return append(self.broker, self.place, batch)
 
