@@ -1,0 +1,172 @@
+"""kstore's consumers in one group with others: with Java's against a real Kafka, with librdkafka's
+against kstore; with each protocol, as the first member (the leader) and as the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import confluent_kafka
+import pytest
+
+from kstore.clients import AIOAdminClient, NewTopic
+from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.clients.group_driver import Poller, until
+from tests.clients.test_groups import PROTOCOLS, SETTINGS
+from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.test_java_verifiable import ASSIGNORS, Consumer
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 4
+BROKER = {
+    name: value
+    for name, value in SETTINGS.items()
+    if name != "group.consumer.assignment.interval.ms"
+}
+LIBRDKAFKA = {
+    "range": {"partition.assignment.strategy": "range"},
+    "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+JAVA = {
+    "range": ["--assignment-strategy", ASSIGNORS["eager"]],
+    "cooperative": ["--assignment-strategy", ASSIGNORS["cooperative"]],
+    "consumer": ["--group-protocol", "consumer"],
+}
+_names = itertools.count(1)
+
+
+class ConfluentMember:
+    """A consumer of librdkafka that polls in a thread."""
+
+    def __init__(self, bootstrap: str, group_id: str, topic: str, protocol: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": group_id} | LIBRDKAFKA[protocol]
+        if protocol != "consumer":
+            settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
+        self._consumer = confluent_kafka.Consumer(settings)
+        self._held: set[int] = set()
+        self._consumer.subscribe(
+            [topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._poll)
+        self._thread.start()
+
+    def _assigned(self, _: Any, partitions: Any) -> None:
+        self._held |= {row.partition for row in partitions}
+
+    def _revoked(self, _: Any, partitions: Any) -> None:
+        self._held -= {row.partition for row in partitions}
+
+    def _poll(self) -> None:
+        while not self._is_over.is_set():
+            self._consumer.poll(0.05)
+        self._consumer.close()
+
+    def held(self) -> set[int]:
+        """The partitions that it has now."""
+        return set(self._held)
+
+    def stop(self) -> None:
+        """Leave."""
+        self._is_over.set()
+        self._thread.join(30)
+
+
+class Other:
+    """Whoever is in the group beside kstore's consumer; ended with the block."""
+
+    def __init__(self, member: Any) -> None:
+        self.member = member
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.member.stop()
+
+
+@pytest.fixture(scope="module")
+def kstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """A kstore broker with quick groups."""
+    with KstoreBroker(tmp_path_factory.mktemp("kstore"), overrides=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def quick_kafka(
+    kafka_jars: object, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaBroker]:
+    """A Kafka broker with quick groups."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), overrides=SETTINGS) as running:
+        yield running
+
+
+async def share(bootstrap: str, protocol: str, start_other: Any, *, ours_first: bool) -> None:
+    """Both have half of the partitions, then ours has all, with the offsets that were committed."""
+    name = f"mixed{next(_names)}"
+    group_id = f"g-{name}"
+    async with AIOAdminClient(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, PARTITIONS)])
+    everything = set(range(PARTITIONS))
+    async with Poller(bootstrap, group_id, **PROTOCOLS[protocol]) as ours:
+
+        def held() -> set[int]:
+            return {tp.partition for tp in ours.owned}
+
+        if ours_first:
+            await ours.subscribe(name)
+            await until(lambda: held() == everything)
+            half = [TopicPartition(name, index) for index in range(PARTITIONS)]
+            await ours.group.commit({tp: OffsetAndMetadata(5, "note", 0) for tp in half})
+        with Other(await asyncio.to_thread(start_other, bootstrap, name, protocol)) as other:
+            await until(lambda: other.member.held() == (everything - held()))
+            await ours.subscribe(name)
+            await until(lambda: len(held()) == 2 and other.member.held() == everything - held())
+            assert not ours.errors
+        await until(lambda: held() == everything)
+        if ours_first:
+            found = await ours.group.committed(half)
+            assert {row.metadata for row in found.values() if row} == {"note"}
+            assert None not in found.values()
+
+
+def start_confluent(bootstrap: str, topic: str, protocol: str) -> ConfluentMember:
+    """A member with librdkafka."""
+    return ConfluentMember(bootstrap, f"g-{topic}", topic, protocol)
+
+
+def start_java(bootstrap: str, topic: str, protocol: str) -> Consumer:
+    """A member with Kafka's own client."""
+
+    return Consumer(SimpleNamespace(bootstrap=bootstrap), topic, *JAVA[protocol])
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_with_librdkafka_against_kstore(
+    kstore: KstoreBroker, protocol: str, ours_first: bool
+) -> None:
+    scene = share(kstore.bootstrap, protocol, start_confluent, ours_first=ours_first)
+    asyncio.run(asyncio.wait_for(scene, 180))
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("protocol", "ours_first"), [("range", True), ("cooperative", False), ("consumer", True)]
+)
+def test_with_java_against_kafka(quick_kafka: KafkaBroker, protocol: str, ours_first: bool) -> None:
+    scene = share(quick_kafka.bootstrap, protocol, start_java, ours_first=ours_first)
+    asyncio.run(asyncio.wait_for(scene, 180))
