@@ -1,0 +1,265 @@
+"""KIP-253 end to end: while a topic of a three-broker cluster grows 1 -> 2 -> 3 -> 8, no key is
+read out of order; with the extension off, on the same code, keys are.
+
+What makes it so: the producer says which number of partitions it knows, and records that were
+refused are partitioned anew; the `ordered` partitioner moves keys to new partitions only; a
+consumer reads a new partition once its group has read what was written before.
+
+KSTORE_DOCUMENT_RECORDS in the environment makes the running workload longer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kstore.clients import AdminClient, Consumer, Producer
+from kstore.clients.core.order_check import OrderChecker, OrderReport
+from kstore.types import TopicPartition
+from tests.conformance.kstore_cluster import KstoreCluster, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+STEPS = (2, 3, 8)
+KEYS = 40
+BACKLOG = 6000
+RECORDS = int(os.environ.get("KSTORE_DOCUMENT_RECORDS", "6000"))
+HEARTBEAT_MS = 200
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
+    with KstoreCluster(tmp_path_factory.mktemp("growth"), overrides=SETTINGS) as cluster:
+        cluster.wait_for_controller()
+        yield cluster
+
+
+class Keyed:
+    """Writes each key's numbers, one after the other."""
+
+    def __init__(self, bootstrap: str, topic: str, *, extended: bool) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "partitioner.class": "ordered",
+                "linger.ms": 2,
+                "metadata.max.age.ms": 500,
+                "kstore.kip253.enable": extended,
+            }
+        )
+        self._topic = topic
+        self.written = 0
+
+    def write(self, count: int) -> None:
+        """So many more."""
+        for place in range(self.written, self.written + count):
+            number, key = divmod(place, KEYS)
+            self._producer.send(self._topic, b"%d" % number, b"%d" % key)
+        self.written += count
+
+    def flush(self) -> None:
+        """All is acknowledged; raises what went wrong."""
+        self._producer.flush()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def reader(cluster: KstoreCluster, topic: str, protocol: str, *, extended: bool) -> Consumer:
+    more: dict[str, Any] = {"group.protocol": protocol}
+    if protocol == "classic":
+        more |= {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": 10_000}
+    made = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+            "metadata.max.age.ms": 500,
+            "max.partition.fetch.bytes": 16_384,
+            "fetch.max.wait.ms": 20,  # a fetch under way holds up what may be read meanwhile
+            "kstore.kip253.enable": extended,
+        }
+        | more
+    )
+    made.subscribe([topic])
+    return made
+
+
+def read(
+    made: Consumer,
+    checker: OrderChecker,
+    enough: Callable[[], bool],
+    each: Callable[[Any], None] | None = None,
+) -> OrderReport:
+    """Read on until there is enough."""
+
+    def some() -> bool:
+        for record in made.poll(200):
+            tp = TopicPartition(record.topic, record.partition)
+            assert record.key is not None
+            assert record.value is not None
+            checker.see(record.key, int(record.value), tp, record.offset)
+            if each is not None:
+                each(record)
+        return enough()
+
+    until(some, "all is read", pause_s=0)
+    return checker.report()
+
+
+def add_partitions(cluster: KstoreCluster, topic: str, count: int) -> None:
+    """Have the controller do it."""
+    with AdminClient(cluster.bootstrap) as admin:
+        admin.create_partitions(topic, count)
+
+
+def grow(cluster: KstoreCluster, topic: str, count: int) -> None:
+    """Until all brokers know of the partitions, and they are led."""
+    add_partitions(cluster, topic, count)
+
+    def all_know() -> bool:
+        found = [cluster.topic(topic, node) for node in cluster.brokers if cluster.runs(node)]
+        return all(
+            len(view.partitions) == count and all(row.leader >= 0 for row in view.partitions)
+            for view in found
+        )
+
+    until(all_know, f"{topic} has {count} partitions")
+
+
+@pytest.mark.parametrize("extended", [True, False], ids=["with the extension", "without it"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_a_backlog_reads_in_order(
+    cluster: KstoreCluster, protocol: str, extended: bool
+) -> None:
+    topic = f"backlog-{protocol}-{extended}"
+    cluster.create_topic(topic)
+    made = Keyed(cluster.bootstrap, topic, extended=extended)
+    made.write(BACKLOG)
+    for count in STEPS:
+        made.flush()
+        grow(cluster, topic, count)
+        made.write(BACKLOG // 2)
+        made.flush()
+    made.close()
+    checker = OrderChecker(first=0)
+    with reader(cluster, topic, protocol, extended=extended) as consumer:
+        report = read(consumer, checker, lambda: checker.numbers_seen() >= made.written)
+    assert (report.missing, report.records - report.duplicates) == (0, made.written)
+    if extended:
+        assert report.out_of_order == 0, report.findings
+    else:
+        assert report.keys_out_of_order > 0, "the check that the extension makes is needed"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_running_workload_stays_in_order_while_brokers_are_killed(
+    cluster: KstoreCluster, protocol: str
+) -> None:
+    topic = f"running-{protocol}"
+    cluster.create_topic(topic)
+    made = Keyed(cluster.bootstrap, topic, extended=True)
+    done = threading.Event()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not done.is_set():
+                made.write(KEYS)
+                time.sleep(0.01)  # the pace of the workload; nothing is awaited
+            made.flush()
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    def disturb() -> None:
+        try:
+            for turn, count in enumerate(STEPS):
+                goal = made.written + RECORDS // 4
+                until(lambda goal=goal: made.written >= goal or failed, "it is written on")
+                victim = cluster.wait_for_leader(topic, turn % 2)
+                if turn % 2:
+                    cluster.restart(victim, kill=True)
+                    until(lambda: cluster.broker_ids() == {1, 2, 3}, "all are there")
+                    grow(cluster, topic, count)
+                else:  # while clients still learn of it
+                    add_partitions(cluster, topic, count)
+                    cluster.restart(victim, kill=True)
+            goal = made.written + RECORDS // 4
+            until(lambda: made.written >= goal or failed, "it is written on")
+        except BaseException as error:
+            failed.append(error)
+            raise
+        finally:
+            done.set()
+
+    threads = [threading.Thread(target=task) for task in (work, disturb)]
+    checker = OrderChecker(first=0)
+    with reader(cluster, topic, protocol, extended=True) as consumer:
+        for thread in threads:
+            thread.start()
+        report = read(
+            consumer,
+            checker,
+            lambda: bool(failed) or (
+                not threads[0].is_alive() and checker.numbers_seen() >= made.written
+            ),
+        )  # fmt: skip
+    for thread in threads:
+        thread.join(60)
+    made.close()
+    assert failed == []
+    assert report.out_of_order == 0, report.findings
+    assert report.missing == 0
+    assert report.records - report.duplicates == made.written
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_delay_for_a_group_that_has_caught_up(
+    cluster: KstoreCluster, protocol: str, record_property: Callable[[str, object], None]
+) -> None:
+    """The first records of new partitions wait for the gate: told as a number, in heartbeats."""
+    waits: dict[bool, float] = {}
+    for extended in (True, False):
+        topic = f"delay-{protocol}-{extended}"
+        cluster.create_topic(topic)
+        made = Keyed(cluster.bootstrap, topic, extended=extended)
+        checker = OrderChecker(first=0)
+        made.write(KEYS)
+        made.flush()
+        with reader(cluster, topic, protocol, extended=extended) as consumer:
+            read(consumer, checker, lambda made=made, c=checker: c.numbers_seen() >= made.written)
+            grow(cluster, topic, 8)
+            begin = time.monotonic()
+            made.write(KEYS)
+            made.flush()
+            report = read(
+                consumer, checker, lambda made=made, c=checker: c.numbers_seen() >= made.written
+            )
+            waits[extended] = time.monotonic() - begin
+        made.close()
+        if extended:
+            assert report.out_of_order == 0
+    added_ms = (waits[True] - waits[False]) * 1000
+    record_property("heartbeats_added", round(added_ms / HEARTBEAT_MS, 2))
+    print(
+        f"{protocol}: {waits[True] * 1000:.0f} ms with the gate, {waits[False] * 1000:.0f} without"
+    )
