@@ -263,14 +263,14 @@ class FetchPlan:
         progress.asked_of = None
         if row.version != asked.version or row.revoking:
             return NOTHING
+        if error := self._other_life(progress, data):
+            return Outcome(error=error)
         if data.error_code:
             return self._error(asked, data, view)
         if 0 <= data.diverging_epoch.end_offset < asked.offset:
             row.validated = False
             row.discard_fetched()
             return Outcome(place=True)
-        if error := self._other_life(progress, data):
-            return Outcome(error=error)
         row.high_watermark = data.high_watermark
         row.last_stable_offset = data.last_stable_offset
         row.log_start_offset = data.log_start_offset

@@ -227,6 +227,12 @@ class ClusterView:
             return self.max_partition_epoch < partition_epoch
         return row.is_older_than(partition_epoch, leader_epoch)
 
+    def is_another_life(self, tp: TopicPartition, partition_epoch: int) -> bool:
+        """Whether an offset of this partition epoch belongs to a partition that was deleted, and
+        made again since (KIP-232).
+        """
+        return -1 < partition_epoch < self.partition_epoch(tp)
+
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """The name that belongs to a topic id, if it is known."""
         return next((t.name for t in self.topics.values() if t.topic_id == topic_id), None)

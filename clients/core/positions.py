@@ -139,6 +139,8 @@ def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
             found.commits.append(row)
         elif view.is_behind(row.tp, position.partition_epoch, position.leader_epoch):
             found.metadata.append(row)
+        elif view.is_another_life(row.tp, position.partition_epoch):
+            row.validated = True  # not a log that was cut: the fetch will tell
         else:
             watch_leader(row, view)
             if not row.validated:

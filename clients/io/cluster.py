@@ -159,13 +159,21 @@ class ClusterClient:
 
     # ---- metadata ----
 
-    async def refresh(self, topics: Iterable[str] | None, *, create: bool = False) -> None:
+    async def refresh(
+        self,
+        topics: Iterable[str] | None,
+        *,
+        create: bool = False,
+        enough: Callable[[ClusterView], bool] | None = None,
+    ) -> None:
         """Fetch metadata of topics (None: all) and of the brokers; `create` has the broker create
         missing topics, if it is set to. What the broker says of a topic is in the view.
 
         An answer that is older than what is known (KIP-232) is not taken, and another one asked
         for, of another broker if there is one, for default.api.timeout.ms (a producer's
-        max.block.ms); after it, RequestTimedOutError. Also raises NetworkError.
+        max.block.ms); after it, RequestTimedOutError. Where the view is then not `enough` (it is
+        older than what a committed offset tells, say), the next call asks another broker. Also
+        raises NetworkError.
         """
         names = None if topics is None else list(topics)
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -190,6 +198,8 @@ class ClusterClient:
             if answer is not None or connection.is_lost:
                 await asyncio.sleep(self._pause_s(attempts))
         self._nodes.metadata_came()
+        if enough is not None and not enough(self.view):
+            self._nodes.avoid(connection)
         for callback in list(self.on_update):
             callback()
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.inbox import Failure
+from kstore.clients.core.metadata import ClusterView
 from kstore.clients.core.positions import (
     Needs,
     committed_position,
@@ -137,7 +138,8 @@ class Placement:
             )
             await asyncio.sleep(pause / 1000)
             topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
-            await self._trying(partial(self._cluster.refresh, topics))
+            enough = partial(_is_new_enough, found.metadata)
+            await self._trying(partial(self._cluster.refresh, topics, enough=enough))
         self._placed()
         self._changed.set()
 
@@ -273,3 +275,12 @@ class Placement:
 
 def _all(found: Needs) -> tuple[list[AssignedPartition], ...]:
     return found.commits, found.resets, found.metadata, found.validations
+
+
+def _is_new_enough(rows: Sequence[AssignedPartition], view: ClusterView) -> bool:
+    """Whether no position comes from a later state of its partition than the view has (KIP-232)."""
+    return not any(
+        row.position is not None
+        and view.is_behind(row.tp, row.position.partition_epoch, row.position.leader_epoch)
+        for row in rows
+    )

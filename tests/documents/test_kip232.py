@@ -6,13 +6,19 @@ topic that has its name now. Each time the failure comes back when kstore.kip232
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Self
 
 import pytest
 
+from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client_configs import client_settings
-from tests.conformance.kstore_cluster import until
+from kstore.errors import InvalidPartitionEpochError
+from kstore.types import TopicPartition
+from tests.conformance.kstore_cluster import TIMEOUT_S, until
 from tests.documents.cut_off import CutOffCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -95,10 +101,172 @@ def test_a_topic_that_was_deleted_does_not_come_back(cluster: CutOffCluster, ena
 
 def delete(cluster: CutOffCluster, topic: str, asked: int) -> None:
     """Delete a topic though a broker can't be told: that is not waited for."""
-    from kstore.clients import AdminClient
-
     bootstrap = cluster.brokers[asked].bootstrap
     with AdminClient(bootstrap, request_timeout_ms=1000) as admin:
         admin.delete_topics([topic], raise_errors=False)
     with cluster.admin(asked) as admin:
         until(lambda: topic not in admin.list_topics(), f"{topic} is deleted")
+
+
+# ---- offsets of a topic that was deleted and made again ----
+
+
+class Reader:
+    """A consumer of partition 0, begun at the earliest record where nothing else is said."""
+
+    def __init__(self, cluster: CutOffCluster, topic: str, enabled: bool, node_id: int) -> None:
+        self.tp = TopicPartition(topic, 0)
+        self.consumer = Consumer(
+            cluster.brokers[node_id].bootstrap, group_id=f"group-of-{topic}",
+            enable_auto_commit=False, auto_offset_reset="earliest", retry_backoff_ms=20,
+            kstore_kip232_enable=enabled,
+        )  # fmt: skip
+        self.consumer.assign([self.tp])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.consumer.close()
+
+    def read(self, count: int) -> list[bytes | None]:
+        """The values of the next records; AssertionError if they don't come."""
+        found: list[bytes | None] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"only {found}"
+            found += [row.value for row in self.consumer.poll(100)]
+        return found
+
+
+def write(cluster: CutOffCluster, topic: str, node_id: int, *values: bytes) -> None:
+    """Records that all in-sync replicas have."""
+    with Producer(cluster.brokers[node_id].bootstrap) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0)
+        producer.flush()
+
+
+OLD = [b"old-%d" % n for n in range(5)]
+NEW = [b"new-%d" % n for n in range(10)]
+
+
+def recreate(cluster: CutOffCluster, topic: str, *replicas: int) -> int:
+    """Delete a topic, make another one of that name with more records; its partition epoch."""
+    delete(cluster, topic, replicas[0])
+    cluster.create_topic(topic, replicas={0: replicas})
+    write(cluster, topic, replicas[0], *NEW)
+    return cluster.topic(topic, replicas[0]).partitions[0].partition_epoch
+
+
+@ON_AND_OFF
+def test_reading_does_not_go_on_in_another_topic_of_that_name(
+    cluster: CutOffCluster, enabled: bool
+) -> None:
+    _, first, second = cluster.victim()
+    topic = cluster.new_topic(first, second)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, enabled, first) as reader:
+        assert reader.read(5) == OLD
+        reader.consumer.pause(reader.tp)  # what it would fetch meanwhile depends on the moment
+        epoch = recreate(cluster, topic, first, second)
+        reader.consumer.resume(reader.tp)
+        if not enabled:
+            assert reader.read(5) == NEW[5:]  # half of the new records are missing
+            return
+        with pytest.raises(InvalidPartitionEpochError) as caught:
+            reader.read(1)
+        assert caught.value.partition_epochs == {reader.tp: epoch}
+        reader.consumer.seek_to_beginning(reader.tp)
+        assert reader.read(10) == NEW
+
+
+@ON_AND_OFF
+def test_a_late_commit_does_not_say_where_the_topics_successor_begins(
+    cluster: CutOffCluster, enabled: bool
+) -> None:
+    """Deleting a topic deletes its committed offsets; it is what comes later that stays."""
+    _, first, second = cluster.victim()
+    topic = cluster.new_topic(first, second)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, enabled, first) as late:
+        assert late.read(5) == OLD
+        late.consumer.pause(late.tp)
+        recreate(cluster, topic, first, second)
+        with pytest.raises(InvalidPartitionEpochError) if enabled else nullcontext():
+            late.consumer.commit()
+    with Reader(cluster, topic, enabled, first) as reader:
+        wanted = NEW if enabled else NEW[5:]  # half of the new records are missing
+        assert reader.read(len(wanted)) == wanted
+
+
+@ON_AND_OFF
+def test_a_late_commit_does_not_replace_a_newer_one(cluster: CutOffCluster, enabled: bool) -> None:
+    _, first, second = cluster.victim()
+    topic = cluster.new_topic(first, second)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, enabled, first) as late:
+        assert late.read(5) == OLD
+        late.consumer.pause(late.tp)
+        recreate(cluster, topic, first, second)
+        with Reader(cluster, topic, enabled, first) as reader:
+            assert reader.read(10) == NEW
+            reader.consumer.commit()
+        with pytest.raises(InvalidPartitionEpochError) if enabled else nullcontext():
+            late.consumer.commit()
+    with Reader(cluster, topic, enabled, first) as reader:
+        assert reader.consumer.position(reader.tp) == (10 if enabled else 5)
+
+
+def test_an_offset_that_was_kept_elsewhere_says_which_topic_it_belongs_to(
+    cluster: CutOffCluster,
+) -> None:
+    _, first, second = cluster.victim()
+    topic = cluster.new_topic(first, second)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, True, first) as reader:
+        assert reader.read(5) == OLD
+        kept = reader.consumer.position_and_offset_epoch(reader.tp)
+    assert kept.offset == 5
+    with Reader(cluster, topic, True, first) as reader:
+        reader.consumer.seek(reader.tp, kept.offset, kept.offset_epoch)
+        assert reader.consumer.position(reader.tp) == 5
+        write(cluster, topic, first, b"one more")
+        assert reader.read(1) == [b"one more"]
+        with pytest.raises(ValueError, match="offset epoch"):
+            reader.consumer.seek(reader.tp, 5, b"what somebody made up")
+    epoch = recreate(cluster, topic, first, second)
+    with Reader(cluster, topic, True, first) as reader:
+        reader.consumer.seek(reader.tp, kept.offset, kept.offset_epoch)
+        with pytest.raises(InvalidPartitionEpochError) as caught:
+            reader.read(1)
+        assert caught.value.partition_epochs == {reader.tp: epoch}
+        reader.consumer.seek(reader.tp, kept.offset)  # without it, the offset is just a number
+        assert reader.read(5) == NEW[5:]
+
+
+@ON_AND_OFF
+def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
+    cluster: CutOffCluster, enabled: bool
+) -> None:
+    """The failure for which the document was written: the lagging broker believes that it leads,
+    its log is short, and a consumer that believes it is out of range and begins anew.
+    """
+    lagging, first, second = cluster.victim()
+    topic = cluster.new_topic(lagging, first, second)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, enabled, lagging) as reader:
+        assert reader.read(5) == OLD
+        reader.consumer.commit()  # now there is a coordinator, which all brokers know
+    tp = TopicPartition(topic, 0)
+    with cluster.cut_off(lagging):
+        with cluster.admin(first) as admin:
+            admin.alter_partition_reassignments({tp: [first, second]})
+        until(lambda: cluster.leader(topic, 0, first) == first, "another one leads")
+        write(cluster, topic, first, *NEW)
+        with Reader(cluster, topic, enabled, first) as reader:
+            assert reader.read(10) == NEW
+            reader.consumer.commit()
+        write(cluster, topic, first, b"next")
+        with Reader(cluster, topic, enabled, lagging) as reader:
+            assert reader.read(1)[0] == (b"next" if enabled else OLD[0])
