@@ -168,9 +168,7 @@ class Leader(AnyBroker):
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
         """Also a topic that is not known yet, for a moment."""
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return waited_s < UNKNOWN_TOPIC_WAIT_S
-        return error.code in TRY_AGAIN
+        return super().may_retry(error, waited_s) or _may_be_new(error, waited_s)
 
 
 class Coordinator(AnyBroker):
@@ -192,6 +190,15 @@ class Coordinator(AnyBroker):
     async def node(self, item: Any) -> int:
         """The coordinator, asked for where it is not known."""
         return await self._cluster.coordinator(self._kind, self._key_of(item))
+
+    def may_retry(self, error: KafkaError, waited_s: float) -> bool:
+        """Also a topic (of committed offsets) that is not known yet, for a moment."""
+        return super().may_retry(error, waited_s) or _may_be_new(error, waited_s)
+
+
+def _may_be_new(error: KafkaError, waited_s: float) -> bool:
+    is_unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return is_unknown and waited_s < UNKNOWN_TOPIC_WAIT_S
 
 
 Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "T | KafkaError"]]]

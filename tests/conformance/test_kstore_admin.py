@@ -53,6 +53,7 @@ from kstore.errors import (
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kstore_cluster import until
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +97,8 @@ def test_topics_by_name_and_by_id(admin: AdminClient, topic: str) -> None:
     assert list(again) == [topic + "-c"]
     assert isinstance(again.errors[topic], TopicAlreadyExistsError)
     admin.create_topics([topic + "-d"], validate_only=True)
-    assert {topic, topic + "-b", topic + "-c"} <= set(admin.list_topics())
+    made = {topic, topic + "-b", topic + "-c"}
+    until(lambda: made <= set(admin.list_topics()), "the topics are listed")
     assert topic + "-d" not in admin.list_topics()
 
     (by_name,) = admin.describe_topics([topic], authorized_operations=True)
@@ -109,8 +111,11 @@ def test_topics_by_name_and_by_id(admin: AdminClient, topic: str) -> None:
 
     admin.create_partitions(topic, 3)
     admin.create_partitions({topic: 4, topic + "-b": NewPartitions(2, [[node]])})
-    grown = admin.describe_topics([topic, topic + "-b"])
-    assert [len(each.partitions) for each in grown] == [4, 2]
+
+    def sizes() -> list[int]:
+        return [len(each.partitions) for each in admin.describe_topics([topic, topic + "-b"])]
+
+    until(lambda: sizes() == [4, 2], "the topics have grown")
     with pytest.raises(InvalidReplicaAssignmentError, match=topic):
         admin.create_partitions(topic, 5, replicas=[[99]])
 
@@ -120,6 +125,7 @@ def test_topics_by_name_and_by_id(admin: AdminClient, topic: str) -> None:
     failed = admin.delete_topics([nobody, topic], raise_errors=False).errors
     assert isinstance(failed[nobody], UnknownTopicIdError)
     assert isinstance(failed[topic], UnknownTopicOrPartitionError)
+    until(lambda: topic not in admin.list_topics(), "the topic is gone")
     with pytest.raises(UnknownTopicOrPartitionError, match=topic):
         admin.describe_topics([topic])
 
@@ -153,6 +159,11 @@ def test_configs_of_every_kind(admin: AdminClient, topic: str) -> None:
     admin.create_topics([topic])
     admin.alter_configs(topic, {"retention.ms": "5000", "cleanup.policy": "compact"})
     admin.alter_configs(topic, {"cleanup.policy": ConfigChange("append", "delete")})
+
+    def value(name: str) -> str | None:
+        return admin.describe_configs(topic)[name].value
+
+    until(lambda: value("cleanup.policy") in {"compact,delete", "delete,compact"}, "it is set")
     found = admin.describe_configs(
         topic, keys=["cleanup.policy"], synonyms=True, documentation=True
     )
@@ -165,6 +176,7 @@ def test_configs_of_every_kind(admin: AdminClient, topic: str) -> None:
     admin.alter_configs(topic, {"retention.ms": None}, validate_only=True)
     assert admin.describe_configs(topic)["retention.ms"].value == "5000"
     admin.alter_configs(topic, {"retention.ms": None})
+    until(lambda: value("retention.ms") == "604800000", "it has its default")
     assert admin.describe_configs(topic)["retention.ms"].source == ConfigSource.DEFAULT
     with pytest.raises(InvalidConfigError, match=topic):
         admin.alter_configs(topic, {"retention.ms": "soon"})
@@ -181,14 +193,24 @@ def test_configs_of_every_kind(admin: AdminClient, topic: str) -> None:
             metrics: {"interval.ms": "5000"},
         }
     )
-    every = admin.describe_resource_configs([own, everybody, group, metrics, logger])
-    assert every[own]["log.cleaner.threads"].source == ConfigSource.DYNAMIC_BROKER
-    assert every[everybody]["log.retention.ms"].value == "70000000"
-    assert every[group]["consumer.session.timeout.ms"].source == ConfigSource.DYNAMIC_GROUP
-    assert every[metrics]["interval.ms"].value == "5000"
-    assert every[logger]
-    listed = admin.list_config_resources(["group", "client-metrics"])
-    assert {group, metrics} <= set(listed)
+    wanted = {
+        (own, "log.cleaner.threads", "2", ConfigSource.DYNAMIC_BROKER),
+        (everybody, "log.retention.ms", "70000000", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (group, "consumer.session.timeout.ms", "50000", ConfigSource.DYNAMIC_GROUP),
+        (metrics, "interval.ms", "5000", ConfigSource.DYNAMIC_CLIENT_METRICS),
+    }
+
+    def set_now() -> bool:
+        every = admin.describe_resource_configs([own, everybody, group, metrics, logger])
+        entries = {(r, key): every[r].get(key) for r, key, _, _ in wanted}
+        found = {(r, key, e.value, e.source) for (r, key), e in entries.items() if e is not None}
+        return found == wanted and bool(every[logger])
+
+    until(set_now, "what was set is in force")
+    until(
+        lambda: {group, metrics} <= set(admin.list_config_resources(["group", "client-metrics"])),
+        "the resources are listed",
+    )
     assert own in admin.list_config_resources()
     admin.alter_resource_configs(
         {own: {"log.cleaner.threads": None}, everybody: {"log.retention.ms": None}}
@@ -258,18 +280,18 @@ def test_quotas_and_scram_credentials(admin: AdminClient, topic: str) -> None:
     admin.alter_client_quotas(
         {user: {"producer_byte_rate": 1e6}, anybody: {"request_percentage": 50.0}}
     )
-    assert admin.describe_client_quotas({"user": topic}) == {
-        user: {"producer_byte_rate": 1e6}, anybody: {"request_percentage": 50.0},
-    }  # fmt: skip
+    both = {user: {"producer_byte_rate": 1e6}, anybody: {"request_percentage": 50.0}}
+    until(lambda: admin.describe_client_quotas({"user": topic}) == both, "the quotas are there")
     assert list(admin.describe_client_quotas({"user": topic}, strict=True)) == [user]
     assert anybody in admin.describe_client_quotas({"user": "*", "client-id": None})
     admin.alter_client_quotas({user: {"producer_byte_rate": None}}, validate_only=True)
     admin.alter_client_quotas(
         {user: {"producer_byte_rate": None}, anybody: {"request_percentage": None}}
     )
-    assert admin.describe_client_quotas({"user": topic}) == {}
+    until(lambda: admin.describe_client_quotas({"user": topic}) == {}, "the quotas are gone")
 
     admin.alter_scram_credentials([ScramUpsertion(topic, "SCRAM-SHA-512", b"secret", 5000)])
+    until(lambda: topic in admin.describe_scram_credentials(), "the credential is there")
     ((mechanism, iterations),) = admin.describe_scram_credentials([topic])[topic]
     assert (mechanism, iterations) == ("SCRAM-SHA-512", 5000)
     mixed = admin.alter_scram_credentials(
@@ -278,6 +300,7 @@ def test_quotas_and_scram_credentials(admin: AdminClient, topic: str) -> None:
     )
     assert isinstance(mixed.errors["nobody"], ResourceNotFoundError)
     assert list(mixed) == [topic]
+    until(lambda: topic not in admin.describe_scram_credentials(), "the credential is gone")
     with pytest.raises(ResourceNotFoundError, match=topic):
         admin.describe_scram_credentials([topic])
 
@@ -395,7 +418,7 @@ def test_acls_of_a_kafka_with_an_authorizer(kafka_jars: Path, tmp_path: Path) ->
     ):
         assert admin.describe_acls() == []
         admin.create_acls([alice, prefixed, cluster])
-        assert set(admin.describe_acls()) == {alice, prefixed, cluster}
+        until(lambda: set(admin.describe_acls()) == {alice, prefixed, cluster}, "they are there")
         matching = AclFilter(AclResourceType.TOPIC, "orders", pattern_type=AclPatternType.MATCH)
         assert set(admin.describe_acls(matching)) == {alice, prefixed}
         assert set(admin.describe_acls(AclFilter(principal="User:alice"))) == {alice, cluster}
@@ -404,4 +427,4 @@ def test_acls_of_a_kafka_with_an_authorizer(kafka_jars: Path, tmp_path: Path) ->
         assert list(results.errors) == [wrong]
         gone = admin.delete_acls([AclFilter(principal="User:bob"), AclFilter(host="1.2.3.4")])
         assert [list(acls) for acls in gone.values()] == [[prefixed], []]
-        assert set(admin.describe_acls()) == {alice, cluster}
+        until(lambda: set(admin.describe_acls()) == {alice, cluster}, "one is gone")
