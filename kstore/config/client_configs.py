@@ -26,7 +26,14 @@ from kstore.config.definition import (
     one_of,
 )
 
-__all__ = ["CLIENT_CONFIGS", "NO_EFFECT", "ClientKind", "ClientSettings", "client_settings"]
+__all__ = [
+    "CLIENT_CONFIGS",
+    "NO_EFFECT",
+    "UNSUPPORTED",
+    "ClientKind",
+    "ClientSettings",
+    "client_settings",
+]
 
 ClientKind = Literal["producer", "consumer", "admin"]
 
@@ -161,8 +168,8 @@ _PRODUCER = (
     ConfigDef(
         "batch.size", _INT, 131_072,
         "Bytes of records, before compression, that a batch is filled up to. Kafka has 16,384,"
-        " since its producer takes a batch's memory at once; here memory grows with the records, and"
-        " a larger batch costs less per record for client and broker.",
+        " since its producer takes a batch's memory at once; here memory grows with the records,"
+        " and a larger batch costs less per record for client and broker.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -384,10 +391,26 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("key.deserializer", "key.serializer", "value.deserializer", "value.serializer"),
     ),
     ("values are Python's own", ("config.providers",)),
-    ("it is about Java's security classes", ("security.providers",)),
+    (
+        "it is about Java's security classes",
+        (
+            "security.providers", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
+            "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+        ),
+    ),
     ("it is not served by brokers", ("transaction.two.phase.commit.enable",)),
 )  # fmt: skip
 NO_EFFECT: dict[str, str] = {name: reason for reason, names in _REASONS for name in names}
+
+# How names of Kafka's begin that are refused: to ignore them would break a promise.
+UNSUPPORTED: tuple[tuple[str, str], ...] = (
+    ("bootstrap.controllers", "requests for controllers go by the brokers"),
+    ("sasl.client.callback.handler.class", "it names a class of Java"),
+    ("sasl.kerberos.", "there is no GSSAPI here"),
+    ("sasl.login.", "there is no OAUTHBEARER and no GSSAPI here"),
+    ("sasl.oauthbearer.", "there is no OAUTHBEARER here"),
+    ("share.", "there is no share consumer here"),
+)
 
 # Another name of a setting.
 _ALIASES = {"partitioner": "partitioner.class"}
@@ -462,6 +485,9 @@ def _value(row: ConfigDef, value: Any, typed: str) -> Any:
 def _unknown(kind: ClientKind, name: str, typed: str) -> str:
     from difflib import get_close_matches  # only when somebody has mistyped
 
+    for begin, reason in UNSUPPORTED:
+        if name.startswith(begin):
+            return f"{typed} is not supported: {reason}"
     others = [other for other, rows in CLIENT_CONFIGS.items() if name in rows]
     sentence = f"{typed} is not a setting of {'an' if kind == 'admin' else 'a'} {kind} client"
     if others:

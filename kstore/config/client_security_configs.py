@@ -24,7 +24,7 @@ SECURITY_CONFIGS = (
     ConfigDef(
         "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "TLS versions to speak.", _MEDIUM
     ),
-    ConfigDef("ssl.cipher.suites", _LIST, None, "Cipher suites to use; by default Python's."),
+    ConfigDef("ssl.cipher.suites", _LIST, (), "Cipher suites to use; by default Python's."),
     ConfigDef(
         "ssl.endpoint.identification.algorithm", _STRING, "https",
         "https checks that the certificate is the host's; empty checks nothing.",

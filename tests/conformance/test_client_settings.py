@@ -1,0 +1,56 @@
+"""The clients' settings beside those of Kafka's own clients: every name of Kafka's is there, does
+nothing for a reason that is given, or is refused with one; types and defaults are Kafka's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kstore.config.client_configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
+from tests.conformance.kafka_jars import classpath, java_program
+
+SOURCE = Path(__file__).parent / "java" / "ClientConfigs.java"
+# Where a default is another one on purpose; client_configs.py says why.
+OTHER_DEFAULTS = {
+    "batch.size", "bootstrap.servers", "partition.assignment.strategy", "receive.buffer.bytes",
+    "send.buffer.bytes",
+}  # fmt: skip
+# kafka-python's, for what Java's consumer does with poll alone.
+OTHERS = {"consumer.timeout.ms"}
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.usefixtures("kafka_jars")
+def test_every_setting_of_kafkas_clients_is_known() -> None:
+    done = subprocess.run(
+        [java_program(), "-cp", classpath(), str(SOURCE)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    theirs = [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+    assert len(theirs) > 300
+    problems = []
+    for kind, name, type_name, default in theirs:
+        row = CLIENT_CONFIGS[kind].get(name)  # type: ignore[call-overload]
+        if row is None:
+            if name not in NO_EFFECT and not any(
+                name.startswith(begin) for begin, _ in UNSUPPORTED
+            ):
+                problems.append(f"{kind} {name} is not known")
+            continue
+        ours = "null" if row.default is None else row.format(row.default)
+        if row.type.name != type_name:
+            problems.append(f"{kind} {name} is {type_name}")
+        if ours != default and name not in OTHER_DEFAULTS:
+            problems.append(f"{kind} {name} is by default {default}, not {ours}")
+    for kind, rows in CLIENT_CONFIGS.items():
+        names = {row[1] for row in theirs if row[0] == kind}
+        invented = [n for n in rows if n not in names | OTHERS and not n.startswith("kstore.")]
+        problems += [f"{kind} {name} is not Kafka's" for name in invented]
+    assert not problems
