@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstore.cli.options import TIMEOUT_MS, Bootstrap, Json, Topic
+from kstore.cli.client_options import ProfileName, Properties, Servers, client_config, key_values
+from kstore.cli.options import Json, Topic
 from kstore.cli.record_text import OutputRecord, RecordFormatError, template, to_json
 from kstore.types import TopicPartition
 
@@ -23,6 +24,7 @@ __all__ = ["EXAMPLE", "consume", "parse_start", "place"]
 
 EXAMPLE = r"Example: kstore consume orders --offset -10 --format '{key} {value}\n' --exit"
 _POLL_MS = 1000
+_DEFAULTS = {"auto.offset.reset": "earliest", "allow.auto.create.topics": False}
 
 
 def consume(
@@ -53,9 +55,11 @@ def consume(
     ] = r"{value}\n",
     json: Json = False,
     isolation: Annotated[
-        str, typer.Option(help="read_uncommitted or read_committed")
-    ] = "read_uncommitted",
-    bootstrap: Bootstrap = "localhost:9092",
+        str | None, typer.Option(help="read_uncommitted (the default) or read_committed")
+    ] = None,
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
 ) -> None:  # fmt: skip
     """Write a topic's records to stdout, and wait for more until Ctrl-C."""
     from kstore.clients import Consumer
@@ -63,10 +67,11 @@ def consume(
     try:
         write = to_json if json else template(form)
         start = parse_start(offset)
-        consumer = Consumer(
-            bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest",
-            allow_auto_create_topics=False, default_api_timeout_ms=TIMEOUT_MS,
-        )  # fmt: skip
+        if "group.id" in key_values(properties, "client.id=me"):
+            raise ValueError("consume reads without a group, so it takes no group.id")
+        config = client_config("consumer", bootstrap, properties, profile, _DEFAULTS)
+        config.pop("group.id", None)  # a profile's is for other commands
+        consumer = Consumer(config, isolation_level=isolation)
     except (RecordFormatError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     with consumer:

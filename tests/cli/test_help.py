@@ -18,7 +18,7 @@ WITHOUT_JSON = {"completion", "serve", "produce", "replicate"}
 OFFLINE = {
     "completion", "serve", "log dump", "log verify", "profile list", "profile show", "profile path",
     "pipeline load", "cluster start", "cluster add", "cluster status", "cluster stop",
-    "cluster kill", "replicate", "produce", "consume",
+    "cluster kill", "replicate",
 }  # fmt: skip
 
 

@@ -115,3 +115,8 @@ def test_a_setting_is_key_and_value(item: str) -> None:
 def test_an_unknown_setting_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topic", "list", "-X", "client.idd=me"]) == 2
     assert "did you mean client.id?" in capsys.readouterr().err
+
+
+def test_consume_reads_without_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "t", "-X", "group.id=g"]) == 2
+    assert "no group.id" in capsys.readouterr().err
