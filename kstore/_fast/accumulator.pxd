@@ -57,6 +57,8 @@ cdef class Accumulator:
     cdef int partitioner
     cdef object chooser
     cdef dict topics
+    cdef object last_name           # of the topic that a record was sent to last
+    cdef TopicQueues last_queues
     cdef readonly set incomplete    # batches that are not done
     cdef readonly set active        # queues that hold records
     cdef public object gate         # not None: nothing is taken

@@ -319,7 +319,7 @@ cdef class Accumulator:
     cdef Delivery append(self, object topic, object value, object key, object partition,
                          object timestamp, object headers, object offset, object on_delivery,
                          bint passes=False):
-        cdef PyObject* found = PyDict_GetItem(self.topics, topic)
+        cdef PyObject* found
         cdef TopicQueues queues
         cdef RecordParts parts
         cdef MemoryView value_view, key_view
@@ -332,10 +332,19 @@ cdef class Accumulator:
         if self.gate is not None and not passes:
             self.obstacle = OBSTACLE_GATE
             return None
-        if found == NULL or (<TopicQueues>found).count == 0:
+        if topic is self.last_name:
+            queues = self.last_queues
+        else:
+            found = PyDict_GetItem(self.topics, topic)
+            if found == NULL:
+                self.obstacle = OBSTACLE_TOPIC
+                return None
+            queues = <TopicQueues>found
+            self.last_name = topic
+            self.last_queues = queues
+        if queues.count == 0:
             self.obstacle = OBSTACLE_TOPIC
             return None
-        queues = <TopicQueues>found
         if PyBytes_CheckExact(value):
             parts.value = <const uint8_t*>PyBytes_AS_STRING(value)
             parts.value_size = PyBytes_GET_SIZE(value)
@@ -382,7 +391,7 @@ cdef class Accumulator:
             return None
         delivery = delivery_of(batch, batch.count - 1)
         if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+            batch.add_callback(batch.count - 1, on_delivery)
         return delivery
 
     def append_again(self, ProducerBatch origin, record):

@@ -23,7 +23,10 @@ cdef class ProducerBatch(RecordBatchBuilder):
     cdef int64_t mark                       # of the call that filled it last
     cdef bint packed                        # compressed already
     cdef int exports                        # views of the memory that others hold
-    cdef list callbacks                     # (index, callable), or None
+    cdef list callbacks                     # (first index, last index, callable), or None
+    cdef object run                         # the callable of the records of a run, or None
+    cdef int32_t run_first
+    cdef int32_t run_last
     cdef list waiters                       # callables without arguments, or None
     cdef list moved                         # (batch, index) of each record, or None
     # Notes of the sender.
@@ -35,6 +38,8 @@ cdef class ProducerBatch(RecordBatchBuilder):
 
     cdef int grow(self, Py_ssize_t room) except -1
     cdef int finish(self) except -1
+    cdef int add_callback(self, int32_t index, object callback) except -1
+    cdef list take_callbacks(self)
 
 # What became of one record: a batch and a place in it.
 cdef class Delivery:

@@ -3,6 +3,7 @@
 
 import logging
 from _thread import allocate_lock, get_ident
+from types import MethodType
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -77,15 +78,17 @@ cdef class ProducerBatch(RecordBatchBuilder):
 
     cdef int finish(self) except -1:
         cdef list waiters = self.waiters
-        cdef list callbacks = self.callbacks
-        self.waiters = self.callbacks = None
+        cdef list callbacks = self.take_callbacks()
+        cdef int32_t i
+        self.waiters = None
         self.done = True
         if self.owner is not None:
             self.owner.give_back(self)
             self.owner = None
         if callbacks is not None:
-            for index, callback in callbacks:
-                call_back(callback, delivery_of(self, index))
+            for first, last, callback in callbacks:
+                for i in range(<int32_t>first, <int32_t>last + 1):
+                    call_back(callback, delivery_of(self, i))
         if waiters is not None:
             for waiter in waiters:
                 waiter()
@@ -105,15 +108,39 @@ cdef class ProducerBatch(RecordBatchBuilder):
 
     def move(self, list places):
         """The records have gone to other batches: places has (batch, index) for each of them."""
-        cdef list callbacks = self.callbacks
+        cdef list callbacks
+        cdef int32_t i
         if self.done:
             return
-        self.callbacks = None
+        callbacks = self.take_callbacks()
         self.moved = places
         if callbacks is not None:
-            for index, callback in callbacks:
-                delivery_of(self, index).add_done_callback(callback)
+            for first, last, callback in callbacks:
+                for i in range(<int32_t>first, <int32_t>last + 1):
+                    delivery_of(self, i).add_done_callback(callback)
         self.finish()
+
+    # Records in a row mostly have the same callback: they take one entry.
+    cdef int add_callback(self, int32_t index, object callback) except -1:
+        if index == self.run_last + 1 and (callback is self.run or (
+                type(callback) is MethodType and callback == self.run)):
+            self.run_last = index
+            return 0
+        if self.run is not None:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append((self.run_first, self.run_last, self.run))
+        self.run = callback
+        self.run_first = self.run_last = index
+        return 0
+
+    cdef list take_callbacks(self):
+        cdef list callbacks = self.callbacks
+        if self.run is not None:
+            callbacks = [] if callbacks is None else callbacks
+            callbacks.append((self.run_first, self.run_last, self.run))
+        self.callbacks = self.run = None
+        return callbacks
 
     def successors(self):
         """The batches that its records have gone to."""
@@ -187,10 +214,8 @@ cdef class Delivery:
         cdef ProducerBatch batch = self.batch
         if batch.done:
             callback(self)
-        elif batch.callbacks is None:
-            batch.callbacks = [(self.index, callback)]
         else:
-            batch.callbacks.append((self.index, callback))
+            batch.add_callback(self.index, callback)
 
     @staticmethod
     def of(ProducerBatch batch, int32_t index):

@@ -43,10 +43,15 @@ class Leader:
         self.ends: dict[int, int] = {}
         self.state: dict[tuple[int, int], tuple[int, int, list[tuple[int, int, int]]]] = {}
 
+    def has(self, batch: ProducerBatch) -> bool:
+        """Whether the batch is in the log."""
+        epoch, _, last = self.state.get((batch.partition, batch.producer_id), (-1, 0, []))
+        known = [(sequence, count) for sequence, count, _ in last]
+        return epoch == batch.producer_epoch and (batch.base_sequence, batch.count) in known
+
     def append(self, batch: ProducerBatch) -> int:
         """The base offset, or the error raised."""
         partition = batch.partition
-        (view,) = {record.base_sequence for record in [batch]}
         key = (partition, batch.producer_id)
         epoch, following, last = self.state.get(key, (-1, 0, []))
         for sequence, count, offset in last if epoch == batch.producer_epoch else ():
@@ -55,7 +60,7 @@ class Leader:
         if batch.partition_count != self.count:
             raise InvalidPartitionCountError
         expected = following if epoch == batch.producer_epoch else 0
-        if view != expected:
+        if batch.base_sequence != expected:
             raise OutOfOrderSequenceNumberError
         offset = self.ends.get(partition, 0)
         for record in decode(batch.bytes()):
@@ -110,7 +115,7 @@ class World(SendPath):
         for batch in self.requests.pop(0):
             refusal, error = error, None
             try:
-                if refusal is not None:
+                if refusal is not None and (refusal.retriable or not self.leader.has(batch)):
                     raise refusal
                 offset = self.leader.append(batch)
             except DuplicateSequenceNumberError:

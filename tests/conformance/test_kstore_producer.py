@@ -57,19 +57,20 @@ def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
     )
     found = []
     try:
-        for partition in range(partitions):
-            consumer.assign([Place(topic, partition, 0)])
-            while True:
-                message = consumer.poll(WAIT_S)
-                assert message is not None, "librdkafka reads nothing"
-                error = message.error()
-                if error is not None:
-                    assert error.name() == "_PARTITION_EOF", error
-                    break
+        consumer.assign([Place(topic, partition, 0) for partition in range(partitions)])
+        ends = set()
+        while len(ends) < partitions:
+            message = consumer.poll(WAIT_S)
+            assert message is not None, "librdkafka reads nothing"
+            error = message.error()
+            if error is None:
                 found.append(message)
+            else:
+                assert error.name() == "_PARTITION_EOF", error
+                ends.add(message.partition())
     finally:
         consumer.close()
-    return found
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
 def test_keys_go_where_librdkafka_and_java_send_them(
