@@ -126,6 +126,8 @@ class ClassicMember:
         self.is_leader = False
         self._protocol: str | None = None
         self._topics: frozenset[str] = frozenset()
+        self._is_wanted = False
+        """Whether there is a subscription, maybe to topics none of which exists."""
         self._joined_topics: frozenset[str] | None = None
         self._counts: dict[str, int] = {}
         self._assigned_counts: dict[str, int] | None = None
@@ -147,12 +149,12 @@ class ClassicMember:
     def subscribe(
         self, topics: frozenset[str], now_ms: int, pattern: str | None = None
     ) -> list[Effect]:
-        """The topics wanted now; a change of them is a reason to rejoin. None wanted: do nothing,
-        `leave` leaves. ValueError for a pattern: this protocol's coordinators match none.
+        """The topics wanted now; a change of them is a reason to rejoin. ValueError for a pattern:
+        this protocol's coordinators match none.
         """
         if pattern is not None:
             raise ValueError("a SubscriptionPattern needs group.protocol=consumer: use re.compile")
-        self._topics = topics
+        self._topics, self._is_wanted = topics, True
         if self.state is ClassicState.FAILED:
             self.state = ClassicState.UNJOINED
         if self._joined_topics is not None and topics != self._joined_topics:
@@ -170,6 +172,7 @@ class ClassicMember:
         within session.timeout.ms.
         """
         self._topics, self._joined_topics = frozenset(), None
+        self._is_wanted = False
         if hand_over and self.owned and self._handing_over is None:
             self.state = ClassicState.LEAVING
             return [self._hand_over(self._given_up(self.owned))]
@@ -242,7 +245,7 @@ class ClassicMember:
     def advance(self, now_ms: int) -> list[Effect]:
         """Do what is due."""
         effects: list[Effect] = []
-        if self._polled_ms is None or not self._topics:
+        if self._polled_ms is None or not self._is_wanted:
             return effects
         if self._is_member and now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
             self._expired = True
@@ -257,7 +260,7 @@ class ClassicMember:
 
     def next_wakeup(self, now_ms: int) -> int | None:
         """When to call `advance` if nothing else happens; None: nothing is due."""
-        if self._polled_ms is None or not self._topics or self._expired:
+        if self._polled_ms is None or not self._is_wanted or self._expired:
             return None
         times = []
         if self.state is ClassicState.READY:

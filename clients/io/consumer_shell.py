@@ -57,7 +57,7 @@ class ConsumerShell:
             self.group = GroupCoordinatorClient(
                 self.cluster, settings, self.subscription, self.calls
             )
-            self.group.on_error.append(self._group_failed)
+            self.group.on_attention.append(self._group_failed)
         self._fetcher = Fetcher(
             self.cluster, settings, self.subscription, arrived=signal, place=self._kick_placement
         )

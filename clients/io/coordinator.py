@@ -100,17 +100,25 @@ class GroupCoordinatorClient:
         self._error: Exception | None = None
         self._polled_ms = -1
         self._told_polled_ms = -1
-        self._needs_polls = True
+        self._needs_polls = False
         """Whether the loop wants to hear of the next poll at once."""
         self._at_poll: dict[TopicPartition, Position] = {}
         self._group_topics: frozenset[str] = frozenset()
         self._is_closed = False
+        self._has_subscribed = False
         self.heartbeats = 0
         """How many were answered without an error."""
-        self.on_error: list[Callable[[], None]] = []
-        """Called on the loop when there is something for `raise_error`."""
+        self.on_attention: list[Callable[[], None]] = []
+        """Called on the loop when poll() is to look here: for `raise_error`, or, while the user
+        goes through records that came long ago, so that `on_poll` is called.
+        """
+        self._nudge_s = self._max_poll_ms / 3_000
+        if self._auto is not None:
+            self._nudge_s = min(self._nudge_s, max(settings["auto.commit.interval.ms"], 100) / 1000)
+        self._nudge: asyncio.TimerHandle | None = None
         subscription.changed.append(self._subscription_changed)
         cluster.on_update.append(self._metadata_changed)
+        self._keep_attention()
 
     # What the consumer calls.
 
@@ -180,6 +188,7 @@ class GroupCoordinatorClient:
         for task, effect in self._tasks.items():
             if isinstance(effect, Send) and isinstance(effect.request, JOINING):
                 task.cancel()
+        self._has_subscribed = False
         self._do(self._member.leave(self._now()))
         await self._settle(deadline)
         gone = [tp for tp in self._subscription.assigned() if self._subscription.uses_group]
@@ -196,8 +205,9 @@ class GroupCoordinatorClient:
         self._is_closed = True
         self._cluster.on_update.remove(self._metadata_changed)
         self._subscription.changed.remove(self._subscription_changed)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._nudge):
+            if timer is not None:
+                timer.cancel()
         if self._gates is not None:
             await self._gates.close()
         for task in (tasks := list(self._tasks)):
@@ -236,10 +246,13 @@ class GroupCoordinatorClient:
 
     def _subscription_changed(self) -> None:
         subscription = self._subscription
-        if subscription.uses_group:
-            topics, pattern = subscription.topics, subscription.broker_pattern
-            self._needs_polls = True
-            self._do(self._member.subscribe(topics, self._now(), pattern))
+        if not subscription.uses_group:
+            return
+        topics, pattern = subscription.topics, subscription.broker_pattern
+        if subscription.pattern is not None and not topics and not self._has_subscribed:
+            return  # wait for the names of topics, one rebalance is enough
+        self._has_subscribed = True
+        self._do(self._member.subscribe(topics, self._now(), pattern))
 
     def _metadata_changed(self) -> None:
         self._do(self._member.metadata_changed(self._topics(), self._now()))
@@ -278,7 +291,7 @@ class GroupCoordinatorClient:
             self._timer = self._loop.call_later(wait_s, self._tick)
         gates = self._gates
         waits = gates is not None and bool(gates.gate.closed or gates.gate.is_asked)
-        self._needs_polls = waits or wakeup_ms is None
+        self._needs_polls = self._subscription.uses_group and (waits or wakeup_ms is None)
 
     def _spawn(self, action: Coroutine[Any, Any, None], effect: Effect | None = None) -> None:
         task = self._loop.create_task(action)
@@ -292,8 +305,17 @@ class GroupCoordinatorClient:
 
     def _fail(self, error: Exception) -> None:
         self._error = error
-        for call in self.on_error:
+        self._ask_for_attention()
+
+    def _ask_for_attention(self) -> None:
+        for call in self.on_attention:
             call()
+
+    def _keep_attention(self) -> None:
+        """Every now and then."""
+        if not self._is_closed:
+            self._ask_for_attention()
+            self._nudge = self._loop.call_later(self._nudge_s, self._keep_attention)
 
     async def _settle(self, deadline: float, kind: type[object] = object) -> None:
         """Until nothing (of a kind of effects) is under way, or time is up."""

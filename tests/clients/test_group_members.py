@@ -332,7 +332,7 @@ class ConsumerHistories(Histories):
     KINDS = ((),)
 
 
-SIZE = settings(max_examples=30, stateful_step_count=40)
+SIZE = settings(max_examples=15, stateful_step_count=30)
 TestEagerHistories = Histories.TestCase
 TestEagerHistories.settings = SIZE
 TestCooperativeHistories = CooperativeHistories.TestCase
