@@ -135,7 +135,8 @@ class ClassicMember:
         self._rejoin = True
         self._prepared = False
         self._handing_over: HandOver | None = None
-        self._waiting_for: type[Message] | None = None
+        self._waiting_for: Message | None = None
+        """The JoinGroup or SyncGroup that is under way."""
         self._retry_ms = 0
         self._polled_ms: int | None = None
         self._expired = False
@@ -219,7 +220,7 @@ class ClassicMember:
             effects = self._heartbeat_answer(request, response.error_code, now_ms)
         elif isinstance(response, LeaveGroupResponse):
             effects = []
-        elif type(request) is not self._waiting_for:
+        elif request is not self._waiting_for:
             effects = []  # the member has left meanwhile, or begun anew
         else:
             self._waiting_for = None
@@ -235,7 +236,7 @@ class ClassicMember:
         if isinstance(request, HeartbeatRequest):
             self._heartbeat_sent = False
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
-        elif type(request) is self._waiting_for:
+        elif request is self._waiting_for:
             self._waiting_for = None
             self._try_again(now_ms)
         return self.advance(now_ms)
@@ -301,7 +302,7 @@ class ClassicMember:
 
     def commit_failed(self, code: int, claim: CommitClaim, now_ms: int) -> list[Effect]:
         """A commit was refused for the membership's sake."""
-        if claim.generation != self.generation:
+        if claim.generation != self.generation or self._waiting_for is not None:
             return []
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._ask_to_rejoin("a commit met a rebalance")
@@ -369,7 +370,6 @@ class ClassicMember:
         self.state = ClassicState.JOINING
         self._rejoin = False
         self._joined_topics = self._topics
-        self._waiting_for = JoinGroupRequest
         owned = tuple(sorted(self.owned))
         protocols = []
         for assignor in self._assignors.values():
@@ -392,6 +392,7 @@ class ClassicMember:
             protocols=protocols,
             reason=self._reason[:255],
         )
+        self._waiting_for = request
         # It counts from the member's longest wait, as if request.timeout.ms were not there.
         extra_ms = self._settings.max_poll_interval_ms + JOIN_LAPSE_MS
         return Send(request, extra_ms)
@@ -469,7 +470,6 @@ class ClassicMember:
 
     def _sync(self, given: Mapping[str, tuple[TopicPartition, ...]]) -> list[Effect]:
         self.state = ClassicState.SYNCING
-        self._waiting_for = SyncGroupRequest
         request = SyncGroupRequest(
             group_id=self._settings.group_id,
             generation_id=self.generation,
@@ -484,6 +484,7 @@ class ClassicMember:
                 for member_id, partitions in given.items()
             ],
         )
+        self._waiting_for = request
         return [Send(request)]
 
     def _sync_answer(self, response: SyncGroupResponse, now_ms: int) -> list[Effect]:
@@ -534,6 +535,8 @@ class ClassicMember:
             return []
         if (request.generation_id, request.member_id) != (self.generation, self.member_id):
             return []  # of another life
+        if self._waiting_for is not None:
+            return []  # the answer to that will tell
         if code in COORDINATOR_MOVED:
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
             return [ForgetCoordinator()]

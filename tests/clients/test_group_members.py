@@ -179,6 +179,23 @@ def test_a_member_whose_instance_id_somebody_else_took_has_failed() -> None:
     assert old.member.state is ClassicState.FAILED
 
 
+def test_a_heartbeat_that_finds_the_member_gone_while_it_joins_starts_no_second_join() -> None:
+    world = world_with()
+    user = world.user("range", instance_id="i")
+    user.subscribe("t")
+    world.settle()
+    world.pass_time(3_000)  # a heartbeat is due
+    world.grow("t", 7)
+    world.driver.advance(SESSION_MS + 1)  # the coordinator forgets the member
+    user.hand_over()
+    assert [type(request).__name__ for request in user.outbox] == [
+        "HeartbeatRequest",
+        "JoinGroupRequest",
+    ]
+    world.settle()
+    assert not user.errors
+
+
 def test_commits_between_joining_and_syncing_are_refused_here_already() -> None:
     world = world_with()
     user = world.user("range")
