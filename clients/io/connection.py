@@ -7,6 +7,7 @@ is asked what, and what happens after an error, is the cluster's business (clust
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Mapping
@@ -76,6 +77,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -126,9 +128,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         await self._writable.wait()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """Close it; requests under way fail with the reason."""
+        """Close it; requests under way fail with the reason. Without one it is a clean end: what
+        was written still goes out.
+        """
         self._lose(reason or NetworkError(f"the connection to {self.address} was closed"))
-        if self._transport is not None:
+        if self._transport is None:
+            self._gone.set()
+        elif reason is None:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    async def wait_closed(self, timeout_s: float) -> None:
+        """After `close`: return when the socket is closed, which is then done by force."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._gone.wait()
+        if self._transport is not None and not self._gone.is_set():
             self._transport.abort()
 
     async def agree(self) -> None:
@@ -174,6 +190,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone."""
+        self._gone.set()
         if self._heard:
             text = f"lost the connection to {self.address}: {error or 'the broker closed it'}"
         else:

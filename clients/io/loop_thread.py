@@ -20,6 +20,7 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 _JOIN_S = 10.0
+_LOOK_S = 5.0
 _numbers = itertools.count(1)
 
 
@@ -63,7 +64,14 @@ class LoopThread:
             raise
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(_LOOK_S)
+                except TimeoutError:
+                    if future.done():  # the coroutine's own
+                        raise
+                    if not self._thread.is_alive():  # closed by another thread at this moment
+                        raise RuntimeError("the client is closed") from None
         except BaseException:
             future.cancel()
             raise

@@ -20,6 +20,8 @@ __all__ = ["ANY", "Nodes", "parse_servers"]
 
 ANY = -1
 """In place of a node id: whichever broker is the least busy."""
+CLOSE_S = 5.0
+"""How long what was written may take to leave when a client is closed."""
 _Address = tuple[str, int]
 
 
@@ -253,8 +255,10 @@ class Nodes:
             task.cancel()
         if opening:
             await asyncio.wait(opening)
+        closing = list(self._open.values())
         for key in list(self._open):
             self._drop(key)
+        await asyncio.gather(*(connection.wait_closed(CLOSE_S) for connection in closing))
 
 
 async def _canonical(places: Sequence[_Place]) -> list[_Place]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kstore.clients.io.cluster import ANY, GROUP, ClusterClient
+from kstore.clients.io.connection import BrokerConnection
 from kstore.config.client_configs import client_settings
 from kstore.config.definition import ConfigError
 from kstore.errors import (
@@ -29,6 +30,7 @@ from kstore.protocol.coordinator import (
 )
 from kstore.protocol.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -318,6 +320,36 @@ def test_idle_connections_are_closed(fake: FakeBroker) -> None:
 def test_security_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"security.protocol SASL_SSL is not supported"):
         client("h:1", security_protocol="SASL_SSL")
+
+
+def test_what_was_written_leaves_before_a_connection_is_closed() -> None:
+    """As with acks 0, where nobody waits for an answer."""
+    size = 8_000_000
+    received = 0
+
+    async def main() -> None:
+        ended = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal received
+            while data := await reader.read(65536):
+                received += len(data)
+            writer.close()
+            ended.set()
+
+        async with listening(serve) as address:
+            host, _, port = address.rpartition(":")
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: BrokerConnection(address, 1, "me", request_timeout_ms=1000), host, int(port)
+            )
+            topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(size // 30_000)]
+            assert connection.send(MetadataRequest(topics=topics), 4, answered=False).done()
+            connection.close()
+            await connection.wait_closed(LONG_S)
+            await ended.wait()
+        assert received > size - 30_000
+
+    run(main())
 
 
 # ---- several brokers ----
