@@ -25,7 +25,7 @@ from kstore.errors import (
     error_for,
 )
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, encode_request
+from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
 from kstore.protocol.schema import Message
 
 __all__ = ["BrokerConnection", "open_connection"]
@@ -103,7 +103,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             _fail(future, self._reason or NetworkError(f"not connected to {self.address}"))
             return future
         correlation_id = self._next_id
-        frame = encode_request(request, version, correlation_id, self._client_id)
+        pieces = request_pieces(request, version, correlation_id, self._client_id)
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         now = self.last_used = self._loop.time()
         if answered:
@@ -115,7 +115,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._timer = self._loop.call_at(deadline, self._look_at_time)
         else:
             future.set_result(request)
-        self._transport.write(frame)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
         return future
 
     async def drain(self) -> None:

@@ -14,3 +14,8 @@ def encode(plan: Plan, message: Any) -> bytes:
 
 def encode_frame(plan: Plan, message: Any, header_plan: Plan, header: Any) -> bytes:
     """Length prefix, header and message as one buffer, ready for a socket."""
+
+def encode_pieces(plan: Plan, message: Any, header_plan: Plan, header: Any) -> list[Any]:
+    """As encode_frame, in pieces to be written one after the other: large records fields stand
+    among them as the objects that they are, and are not copied.
+    """

@@ -62,6 +62,9 @@ cdef int64_t[7] INT_MAX
 INT_MIN[:] = [0, -128, -32768, 0, -2147483648, 0, INT64_MIN]
 INT_MAX[:] = [1, 127, 32767, 65535, 2147483647, 4294967295, 9223372036854775807]
 
+cdef enum:
+    LARGE_RECORDS = 8192             # below it a copy costs less than one more piece
+
 cdef struct Cursor:
     const uint8_t* p
     const uint8_t* end
@@ -72,6 +75,8 @@ cdef struct Out:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t capacity
+    PyObject* pieces                 # borrowed list that takes large records as they are, or NULL
+    Py_ssize_t total                 # bytes in pieces
 
 
 cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next):
@@ -119,6 +124,7 @@ def encode(Plan plan, object message):
     out.data = NULL
     out.size = 0
     out.capacity = 0
+    out.pieces = NULL
     try:
         write_struct(plan, message, &out)
         return PyBytes_FromStringAndSize(<char*>out.data, out.size)
@@ -132,6 +138,7 @@ def encode_frame(Plan plan, object message, Plan header_plan, object header):
     out.data = NULL
     out.size = 0
     out.capacity = 0
+    out.pieces = NULL
     try:
         reserve(&out, 4)
         out.size = 4
@@ -141,6 +148,32 @@ def encode_frame(Plan plan, object message, Plan header_plan, object header):
             raise ProtocolError(f"{plan.cls.__name__}: {out.size} bytes do not fit in a frame")
         store_int32(out.data, <int32_t>(out.size - 4))
         return PyBytes_FromStringAndSize(<char*>out.data, out.size)
+    finally:
+        free(out.data)
+
+
+def encode_pieces(Plan plan, object message, Plan header_plan, object header):
+    """As encode_frame, in pieces: large records fields stand among them as the objects that they
+    are, not copied."""
+    cdef Out out
+    cdef list pieces = []
+    out.data = NULL
+    out.size = 0
+    out.capacity = 0
+    out.pieces = <PyObject*>pieces
+    out.total = 0
+    try:
+        reserve(&out, 4)
+        out.size = 4
+        write_struct(header_plan, header, &out)
+        write_struct(plan, message, &out)
+        pieces.append(PyBytes_FromStringAndSize(<char*>out.data, out.size))
+        out.total += out.size - 4
+        if out.total > 0x7FFFFFFF:
+            raise ProtocolError(f"{plan.cls.__name__}: {out.total} bytes do not fit in a frame")
+        # The first piece is new, and nobody else's yet.
+        store_int32(<uint8_t*>PyBytes_AS_STRING(pieces[0]), <int32_t>out.total)
+        return pieces
     finally:
         free(out.data)
 
@@ -411,7 +444,13 @@ cdef int write_blob(FieldPlan field, object value, Out* out, int kind) except -1
     PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
     try:
         write_length(field, out, 4, view.len)
-        write_bytes(out, view.buf, view.len)
+        if out.pieces != NULL and kind == KIND_RECORDS and view.len >= LARGE_RECORDS:
+            (<list>out.pieces).append(PyBytes_FromStringAndSize(<char*>out.data, out.size))
+            (<list>out.pieces).append(value)
+            out.total += out.size + view.len
+            out.size = 0
+        else:
+            write_bytes(out, view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
     return 0

@@ -7,9 +7,10 @@ decided here but in its own table.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from kstore._fast.codec import encode_frame
+from kstore._fast.codec import encode_frame, encode_pieces
+from kstore._fast.plan import Plan
 from kstore.errors import ProtocolError
 from kstore.protocol.headers import RequestHeader, ResponseHeader
 from kstore.protocol.schema import Message
@@ -23,6 +24,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "request_header_version",
+    "request_pieces",
     "response_header_version",
 ]
 
@@ -173,6 +175,23 @@ def encode_request(
     message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
     """A whole request frame: length, header, message."""
+    header, header_plan = _request_header(message, version, correlation_id, client_id)
+    return encode_frame(message.plan_for(version), message, header_plan, header)
+
+
+def request_pieces(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> list[Any]:
+    """A request frame in pieces to be written one after the other: large records are among them as
+    the objects that they are, not copied.
+    """
+    header, header_plan = _request_header(message, version, correlation_id, client_id)
+    return encode_pieces(message.plan_for(version), message, header_plan, header)
+
+
+def _request_header(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> tuple[RequestHeader, Plan]:
     key = message.API_KEY
     header = RequestHeader(
         request_api_key=key,
@@ -180,8 +199,7 @@ def encode_request(
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    header_plan = RequestHeader.plan_for(request_header_version(key, version))
-    return encode_frame(message.plan_for(version), message, header_plan, header)
+    return header, RequestHeader.plan_for(request_header_version(key, version))
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> bytes:

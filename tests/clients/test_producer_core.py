@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from kstore._fast.accumulator import Accumulator
 from kstore._fast.producer_batch import Delivery, ProducerBatch
 from kstore._fast.send_path import SendPath
+from kstore.clients.core.metadata import ClusterView
 from kstore.clients.core.partitioner import ordered_partition, partition_for_key
+from kstore.clients.core.produce import ProduceExtensions, produce_request
 from kstore.clients.core.producer_state import ProducerState
 from kstore.clients.core.sender import Sender, SendLimits
 from kstore.errors import (
@@ -26,6 +28,7 @@ from kstore.errors import (
     NotLeaderOrFollowerError,
     OutOfOrderSequenceNumberError,
 )
+from kstore.protocol.registry import encode_request, request_pieces
 from kstore.record import decode
 
 LIMITS = SendLimits(0, 120_000, 1_048_576, 5, 2**31 - 1, 100, 1000)
@@ -75,9 +78,12 @@ class Leader:
 class World(SendPath):
     """A producer's core, one leader, and requests between them."""
 
-    def __init__(self, partitioner: int, count: int) -> None:
+    def __init__(self, partitioner: int, count: int, batch_size: int = 300) -> None:
         accumulator = Accumulator(
-            batch_size=300, memory_bytes=1 << 20, max_request_size=1 << 20, partitioner=partitioner
+            batch_size=batch_size,
+            memory_bytes=1 << 20,
+            max_request_size=1 << 20,
+            partitioner=partitioner,
         )
         self.attach(accumulator, plain=True)
         state = ProducerState(idempotent=True)
@@ -269,3 +275,23 @@ def test_under_ordered_a_key_stays_or_moves_to_the_new_partition(key: bytes, cou
     assert after in {before, count}
     world = World(2, count)
     assert world.send("t", b"", key).partition == before
+
+
+def test_a_request_in_pieces_is_the_same_request() -> None:
+    world = World(0, 2, batch_size=20_000)
+    for n in range(500):
+        world.send("t", b"%d" % n * 10, partition=n % 2)
+    world.send("t", b"small", partition=0)
+    batches = [world.accumulator.take(queue) for queue in world.accumulator.queues("t")]
+    packed = [batch for batch in batches if batch is not None]
+    for batch in packed:
+        batch.pack(1, 2, 3, False)
+    view = ClusterView()
+    extensions = ProduceExtensions(partition_count=True)
+    for version in (3, 9, 13):
+        request = produce_request(
+            packed, view, extensions, acks=-1, timeout_ms=5, by_id=version >= 13
+        )
+        pieces = request_pieces(request, version, 7, "client")
+        assert len(pieces) == 2 * len(packed) + 1
+        assert b"".join(pieces) == encode_request(request, version, 7, "client")
