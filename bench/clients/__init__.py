@@ -55,7 +55,7 @@ CONSUME = (
 def rows(settings: Settings) -> list[Row]:
     """All rows of the group."""
     found: list[Row] = []
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": ""}
+    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
     folder = settings.scratch / "clients"
     with KstoreBroker(folder, overrides=SAME, environment=environment) as broker:
         for size, full in ((100, 1_000_000), (1000, 300_000)):

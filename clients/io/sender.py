@@ -87,7 +87,7 @@ class SendLoop:
         """Send what is due, and set the timer for what will be."""
         self._is_scheduled = False
         accumulator = self._accumulator
-        accumulator.woken = False
+        accumulator.woken = accumulator.timed = False
         if self._is_closed:
             return
         now_ms = monotonic_ms()
@@ -121,7 +121,8 @@ class SendLoop:
         )
         if accumulator.incomplete:
             wait_ms = min(wait_ms, self._expire_at - now_ms)
-        accumulator.timed = wait_ms <= self._settings["linger.ms"]
+        if wait_ms <= self._settings["linger.ms"]:
+            accumulator.timed = True
         self._set_timer(now_ms, wait_ms)
 
     def _set_timer(self, now_ms: int, wait_ms: int) -> None:

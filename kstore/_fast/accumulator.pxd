@@ -63,6 +63,7 @@ cdef class Accumulator:
     cdef readonly set active        # queues that hold records
     cdef public object gate         # not None: nothing is taken
     cdef public object wake         # called from the users' threads when a batch may be sent
+    cdef bint wake_wanted           # by what was done, as soon as that is whole
     cdef public bint woken
     cdef public bint timed          # a look at lingering batches is to come anyway
     cdef public bint quiet          # nothing can be sent before an answer comes
@@ -81,7 +82,7 @@ cdef class Accumulator:
     cdef ProducerBatch begin(
         self, TopicQueues topic, PartitionQueue queue, Py_ssize_t need, int64_t offset)
     cdef int close_open(self, PartitionQueue queue) except -1
-    cdef int wake_up(self) except -1
+    cdef int tell(self) except -1
     cdef ProducerBatch put(self, TopicQueues topic, int32_t partition, RecordParts* parts,
                            int64_t timestamp, int64_t offset)
     cdef Delivery append(self, object topic, object value, object key, object partition,

@@ -1,7 +1,8 @@
 # Where the records of a producer wait: each is encoded at once into the open batch of its
 # partition. append() runs in the users' threads and never waits; what it can't do at once it
 # leaves, and says why in `obstacle`. It knows no network and no sequence numbers.
-# Each function runs as a whole between two bytecodes of Python: the GIL is its lock.
+# Each function runs as a whole between two bytecodes of Python: the GIL is its lock. So none may
+# call Python while a record is on its way: the loop is woken once it is in its batch (tell).
 
 from collections import deque
 
@@ -121,7 +122,8 @@ cdef class Accumulator:
         """Whoever waits for the queue's open batch does not want it to linger."""
         if queue.open is not None and not queue.hurried:
             queue.hurried = True
-            self.wake_up()
+            self.wake_wanted = True
+            self.tell()
 
     def take(self, PartitionQueue queue):
         """The queue's next batch; None: it is empty."""
@@ -158,10 +160,14 @@ cdef class Accumulator:
 
     # What the users do.
 
-    cdef int wake_up(self) except -1:
-        if not self.woken and not self.quiet and self.wake is not None:
-            self.woken = True
-            self.wake()
+    # Wakes the loop if something that was done asks for it. It calls Python, where other threads
+    # may come in between: nothing may be half done.
+    cdef int tell(self) except -1:
+        if self.wake_wanted:
+            self.wake_wanted = False
+            if not self.woken and not self.quiet and self.wake is not None:
+                self.woken = True
+                self.wake()
         return 0
 
     cdef int close_open(self, PartitionQueue queue) except -1:
@@ -251,8 +257,7 @@ cdef class Accumulator:
         self.active.add(queue)
         queue.open = batch
         if not self.timed:
-            self.timed = True
-            self.wake_up()
+            self.timed = self.wake_wanted = True
         return batch
 
     # The open batch with room for a record, a new one if need be; None: an obstacle.
@@ -284,7 +289,7 @@ cdef class Accumulator:
         if batch is not None:
             queue.fills = offset < 0
             self.close_open(queue)
-            self.wake_up()
+            self.wake_wanted = True
         batch = self.begin(topic, queue, need, offset)
         if batch is not None:
             batch.pinned = pinned
@@ -327,11 +332,9 @@ cdef class Accumulator:
         cdef int32_t index = -1
         cdef int64_t given = -1
         cdef int64_t moment
+        cdef int32_t known
         cdef ProducerBatch batch
         cdef Delivery delivery
-        if self.gate is not None and not passes:
-            self.obstacle = OBSTACLE_GATE
-            return None
         if topic is self.last_name:
             queues = self.last_queues
         else:
@@ -342,9 +345,7 @@ cdef class Accumulator:
             queues = <TopicQueues>found
             self.last_name = topic
             self.last_queues = queues
-        if queues.count == 0:
-            self.obstacle = OBSTACLE_TOPIC
-            return None
+        known = queues.count
         if PyBytes_CheckExact(value):
             parts.value = <const uint8_t*>PyBytes_AS_STRING(value)
             parts.value_size = PyBytes_GET_SIZE(value)
@@ -380,18 +381,28 @@ cdef class Accumulator:
                 raise ValueError(f"the offset {given} is negative")
         if partition is not None:
             index = partition
-        elif self.chooser is not None:
-            index = self.chooser(topic, key, value, queues.count)
+        elif self.chooser is not None and known:
+            index = self.chooser(topic, key, value, known)
+        # No Python from here on. What was called above may have let the sender in.
+        if self.gate is not None and not passes:
+            self.obstacle = OBSTACLE_GATE
+            return None
+        if queues.count == 0 or queues.count != known:
+            self.obstacle = OBSTACLE_TOPIC
+            return None
         if partition is not None or self.chooser is not None:
-            if not 0 <= index < queues.count:
+            if not 0 <= index < known:
                 raise UnknownTopicOrPartitionError(
-                    f"topic {topic!r} has partitions 0 to {queues.count - 1}, not {index}")
+                    f"topic {topic!r} has partitions 0 to {known - 1}, not {index}")
         batch = self.put(queues, index, &parts, moment, given)
         if batch is None:
+            self.tell()
             return None
         delivery = delivery_of(batch, batch.count - 1)
         if on_delivery is not None:
             batch.add_callback(batch.count - 1, on_delivery)
+        if self.wake_wanted:
+            self.tell()
         return delivery
 
     def append_again(self, ProducerBatch origin, record):

@@ -12,6 +12,8 @@ from kstore._fast.producer_batch cimport Delivery, ProducerBatch
 
 from time import time_ns
 
+from kstore.errors import UnknownTopicOrPartitionError
+
 
 cdef class SendPath:
     def attach(self, Accumulator accumulator, bint plain):
@@ -38,20 +40,25 @@ cdef class SendPath:
                     Py_ssize_t start, int64_t mark, list touched):
         """Append from values[start] on; returns the index of the first that was not taken."""
         cdef Accumulator accumulator = self.accumulator
-        cdef TopicQueues queues = open_topic(accumulator, topic)
+        cdef TopicQueues queues
         cdef Py_ssize_t i
         cdef RecordParts parts
         cdef int64_t moment
+        cdef int32_t known
+        cdef bint slow              # Python was called on the way
         cdef ProducerBatch batch
+        moment = time_ns() // 1000000 if timestamp is None else timestamp
+        queues = open_topic(accumulator, topic)
         if queues is None:
             return start
+        known = queues.count
         check_partition(queues, partition)
-        moment = time_ns() // 1000000 if timestamp is None else timestamp
         parts.headers = parts.key = NULL
         parts.headers_size = parts.header_count = 0
         parts.key_size = -1
         parts.pinned = partition >= 0
         for i in range(start, len(values)):
+            slow = False
             value = <object>PyList_GET_ITEM(values, i)
             key = None if keys is None else <object>PyList_GET_ITEM(keys, i)
             if accumulator.chooser is not None or not (
@@ -62,6 +69,7 @@ cdef class SendPath:
                 if made is None:
                     return i
                 batch = (<Delivery>made).batch
+                slow = True
             else:
                 parts.value = <const uint8_t*>PyBytes_AS_STRING(value)
                 parts.value_size = PyBytes_GET_SIZE(value)
@@ -72,10 +80,13 @@ cdef class SendPath:
                     parts.key_size = PyBytes_GET_SIZE(key)
                 batch = accumulator.put(queues, partition, &parts, moment, -1)
                 if batch is None:
+                    accumulator.tell()
                     return i
             if batch.mark != mark:
                 batch.mark = mark
                 touched.append(batch)
+            if (slow or accumulator.wake_wanted) and not go_on(accumulator, queues, known):
+                return i + 1
         return len(values)
 
     def append_columns(self, str topic, Py_ssize_t count, tuple values, tuple keys,
@@ -87,20 +98,22 @@ cdef class SendPath:
         of data, index of the first row); keys may be None. timestamps: int64 per row, or 0.
         """
         cdef Accumulator accumulator = self.accumulator
-        cdef TopicQueues queues = open_topic(accumulator, topic)
+        cdef TopicQueues queues
         cdef RecordParts parts
         cdef Column value_column, key_column
         cdef bint keyed = keys is not None
-        cdef int64_t moment
+        cdef int64_t moment = time_ns() // 1000000
+        cdef int32_t known
         cdef Py_ssize_t i
         cdef ProducerBatch batch
+        queues = open_topic(accumulator, topic)
         if queues is None:
             return start
+        known = queues.count
         check_partition(queues, partition)
         read_column(values, &value_column)
         if keyed:
             read_column(keys, &key_column)
-        moment = time_ns() // 1000000
         parts.headers = parts.key = NULL
         parts.headers_size = parts.header_count = 0
         parts.key_size = -1
@@ -113,10 +126,13 @@ cdef class SendPath:
                 memcpy(&moment, <const uint8_t*>timestamps + 8 * i, 8)
             batch = accumulator.put(queues, partition, &parts, moment, -1)
             if batch is None:
+                accumulator.tell()
                 return i
             if batch.mark != mark:
                 batch.mark = mark
                 touched.append(batch)
+            if accumulator.wake_wanted and not go_on(accumulator, queues, known):
+                return i + 1
         return count
 
 
@@ -165,8 +181,13 @@ cdef TopicQueues open_topic(Accumulator accumulator, str topic):
     return queues
 
 
+# Wakes the sender; whether records may be appended as before, for it may have come in between.
+cdef bint go_on(Accumulator accumulator, TopicQueues queues, int32_t known) except -1:
+    accumulator.tell()
+    return accumulator.gate is None and queues.count == known
+
+
 cdef int check_partition(TopicQueues queues, int32_t partition) except -1:
-    from kstore.errors import UnknownTopicOrPartitionError
     if partition >= queues.count:
         raise UnknownTopicOrPartitionError(
             f"topic {queues.name!r} has partitions 0 to {queues.count - 1}, not {partition}")

@@ -161,7 +161,10 @@ def copy(rows: list[Seen], cluster: KstoreCluster, topic: str, *, given: bool) -
     """
     with Producer(cluster.bootstrap) as producer:
         position = 0
-        while True:
+        while left := [row for row in rows if row.offset >= position]:
+            # What comes behind a gap goes when this is known to be there: a refused batch leaves
+            # room that a later one would shut.
+            run = [row for place, row in enumerate(left) if row.offset == left[0].offset + place]
             sent = [
                 producer.send(
                     ProducerRecord(
@@ -174,15 +177,15 @@ def copy(rows: list[Seen], cluster: KstoreCluster, topic: str, *, given: bool) -
                         offset=row.offset if given else None,
                     )
                 )
-                for row in rows
-                if row.offset >= position
+                for row in run
             ]
             producer.flush(raise_errors=False)
-            refused = [e for d in sent if isinstance(e := d.error, InvalidProduceOffsetError)]
-            if not refused:
-                assert [d.error for d in sent if d.error is not None] == []
-                return
-            position = max(error.log_end_offset for error in refused)
+            position = run[-1].offset + 1
+            for delivery in sent:
+                if isinstance(delivery.error, InvalidProduceOffsetError):
+                    position = delivery.error.log_end_offset
+                else:
+                    assert delivery.error is None
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["with the extension", "without it"])
