@@ -336,9 +336,10 @@ async def open_connection(
             raise
         return connection
     what = "it did not answer" if isinstance(problem, TimeoutError) else problem
-    raise NetworkError(
-        f"cannot connect to {address}: {what}; is a broker running there, and is that its port?"
-    ) from problem
+    hint = "is a broker running there, and is that its port?"
+    if node_id >= 0:
+        hint = f"the cluster says that broker {node_id} is there: check its advertised.listeners"
+    raise NetworkError(f"cannot connect to {address}: {what}; {hint}") from problem
 
 
 async def _connect(

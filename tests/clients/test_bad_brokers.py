@@ -503,6 +503,22 @@ def test_a_client_begins_again_when_it_is_told_to_or_has_waited_for_long(
     run(main())
 
 
+def test_an_advertised_address_where_nobody_is_is_named(brokers: list[FakeBroker]) -> None:
+    async def main() -> None:
+        elsewhere = FakeBroker()
+        elsewhere._listener.close()
+        brokers[0].handlers[MetadataRequest] = told([brokers[0], elsewhere], 5)
+        cluster = client(brokers[0].address)
+        await cluster.refresh(["t"])
+        with pytest.raises(
+            NetworkError, match=r"broker 1 is there: check its advertised.listeners"
+        ):
+            await cluster.connection(1)
+        await cluster.close()
+
+    run(main())
+
+
 def test_a_broker_with_another_address_is_connected_to_there(brokers: list[FakeBroker]) -> None:
     async def main() -> None:
         cluster = client(brokers[0].address)
