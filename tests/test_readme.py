@@ -73,6 +73,30 @@ def test_the_client_example(tmp_path: Path) -> None:
         assert run_python(code, tmp_path) == "payments 0 0 b'paid'\n"
 
 
+@pytest.mark.slow
+def test_the_administration_examples(tmp_path: Path) -> None:
+    profiles = tmp_path / "config" / "kstore" / "profiles.toml"
+    profiles.parent.mkdir(parents=True)
+    profiles.write_text(block("Administration", "toml"))
+    with KstoreBroker(tmp_path / "broker") as broker:
+        environment = os.environ | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "KSTORE_BOOTSTRAP_SERVER": broker.bootstrap,
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        }
+        code = block("Administration", "sh") + "kstore profile show staging\n"
+        done = subprocess.run(
+            ["sh", "-e", "-c", code], cwd=tmp_path, env=environment, capture_output=True,
+            text=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert "created orders" in lines
+        assert lines[-1] == "client.id=operations"
+        python = block("Administration", "python").replace("localhost:9092", broker.bootstrap)
+        assert run_python(python, tmp_path) == "['payments'] TOPIC_ALREADY_EXISTS\n"
+
+
 def test_the_example_of_tests(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text(block("In tests", "python"))
     done = subprocess.run(

@@ -287,7 +287,7 @@ class _Rounds(Generic[K, T]):
         again, self._again = self._again, True
         await self._route.prepare(self.pending, again=again)
         asked: dict[int, list[K]] = {}
-        retry: list[K] = []
+        retry: set[K] = set()
         for item in self.pending:
             try:
                 asked.setdefault(await self._route.node(item), []).append(item)
@@ -302,7 +302,7 @@ class _Rounds(Generic[K, T]):
                     self.failed.pop(item, None)
                 elif lost:
                     self.failed[item] = answer
-                    retry.append(item)
+                    retry.add(item)
                 else:
                     self._fail(item, answer, retry)
         self.pending = [item for item in self.pending if item in retry]
@@ -314,11 +314,11 @@ class _Rounds(Generic[K, T]):
         for item in self.pending:
             self.failed.setdefault(item, error)
 
-    def _fail(self, item: K, error: KafkaError, retry: list[K]) -> None:
+    def _fail(self, item: K, error: KafkaError, retry: set[K]) -> None:
         self.failed[item] = error
         waited_s = asyncio.get_running_loop().time() - self._began
         if self._route.may_retry(error, waited_s):
-            retry.append(item)
+            retry.add(item)
 
     async def _part(self, node_id: int, items: list[K]) -> tuple[Mapping[K, T | KafkaError], bool]:
         """One broker's answers, and whether there was none because the connection failed."""

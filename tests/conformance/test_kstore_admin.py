@@ -31,6 +31,8 @@ from kstore.clients.admin import (
     ScramUpsertion,
     quota_entity,
 )
+from kstore.clients.io.cluster import GROUP, ClusterClient
+from kstore.config.client_configs import client_settings
 from kstore.errors import (
     BrokerNotAvailableError,
     ElectionNotNeededError,
@@ -50,6 +52,12 @@ from kstore.errors import (
     UnknownMemberIdError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+)
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopicInfo,
+    StreamsGroupHeartbeatRequestTopology,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
@@ -273,6 +281,46 @@ def test_a_group_with_members(servers: str, admin: AdminClient, topic: str, prot
             assert admin.describe_groups([topic])[topic].members == ()
     finally:
         consumer.close()
+
+
+def test_a_streams_group(servers: str, admin: AdminClient, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 2)])
+    until(lambda: topic in admin.list_topics(), "the topic is known")
+    until(lambda: asyncio.run(heartbeat(servers, topic)) == 0, "a member has joined")
+    found = admin.describe_groups([topic])[topic]
+    assert (found.group_type, found.protocol_type) == ("streams", "streams")
+    (member,) = found.members
+    assert (member.member_id, member.process_id) == ("member-1", "p")
+    (part,) = found.topology
+    assert (part.subtopology_id, part.source_topics) == ("0", (topic,))
+    assert part.changelog_topics == (f"{topic}-changelog",)
+    assert topic in [row.group_id for row in admin.list_groups(types=["streams"])]
+
+
+async def heartbeat(servers: str, topic: str) -> int:
+    """Join a streams group that is named after its topic; the error code."""
+    cluster = ClusterClient(client_settings("admin", servers))
+    part = StreamsGroupHeartbeatRequestSubtopology(
+        subtopology_id="0",
+        source_topics=[topic],
+        state_changelog_topics=[StreamsGroupHeartbeatRequestTopicInfo(name=f"{topic}-changelog")],
+    )
+    request = StreamsGroupHeartbeatRequest(
+        group_id=topic,
+        member_id="member-1",
+        rebalance_timeout_ms=60_000,
+        topology=StreamsGroupHeartbeatRequestTopology(epoch=1, subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+        client_tags=[],
+    )
+    try:
+        answer = await cluster.ask(await cluster.coordinator(GROUP, topic), request)
+        return answer.error_code  # type: ignore[attr-defined, no-any-return]
+    finally:
+        await cluster.close()
 
 
 def test_quotas_and_scram_credentials(admin: AdminClient, topic: str) -> None:
