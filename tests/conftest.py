@@ -1,4 +1,5 @@
-"""Settings of all tests: property tests have no deadline, for a busy machine is not a failure;
+"""Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
+fewer examples in the quick tests;
 every broker checks after each step what must hold of groups; and a test that failed beside real
 processes is run once more.
 """
@@ -19,9 +20,16 @@ REAL_PROCESSES = (
 PURE = ("broker/state",)
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("kstore"), max_examples=25)
 settings.load_profile("kstore")
 
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Who leaves out the slow tests (`make check`) has properties tried on fewer examples, too."""
+    if "not slow" in config.option.markexpr:
+        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

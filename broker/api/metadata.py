@@ -141,7 +141,7 @@ def _describe(
         topics = [topic for topic, _ in found]
         codes = [code for _, code in found]
     brokers = []
-    for node in image.brokers.values():
+    for node in (*image.brokers.values(), *image.departed.values()):
         endpoint = node.endpoint(ctx.listener)
         if endpoint is not None:
             brokers.append(

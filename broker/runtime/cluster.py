@@ -21,6 +21,7 @@ from kstore.broker.coordination.store import (
     WatchEvent,
 )
 from kstore.broker.runtime import registration, znodes
+from kstore.broker.runtime.image_updates import forget_departed_later
 from kstore.broker.runtime.registration import CONTROLLER, ClusterView
 from kstore.broker.state.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterMember"]
 
+PULSE = 1 / 8
+"""How often a broker looks at the clock, as a share of its session's timeout."""
 RETRY_S = 0.1
 AFTER_DEFECT_S = 1.0
 EXPIRY_S = 5.0
@@ -71,6 +74,10 @@ class ClusterMember:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._next_controller: asyncio.Future[None] | None = None
+        self._session_s = self._session_timeout_ms() / 1000
+        self._awake_at = broker.loop.time()
+        self._overslept = False
+        self._pulse: asyncio.TimerHandle | None = None
 
     @property
     def is_controller(self) -> bool:
@@ -114,6 +121,8 @@ class ClusterMember:
         slack_s = EXPIRY_S if self._broker.config["zookeeper.connect"] else 0.0
         await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
         await self._in_store(self._watch)
+        self._awake_at = self._broker.loop.time()
+        self._beat()
         self._task = asyncio.create_task(self._follow())
         ready = self._broker.replica_manager.ready
         while not ready.is_set():
@@ -199,6 +208,9 @@ class ClusterMember:
                 self._changed.set()
 
     async def _look(self) -> None:
+        if self._overslept:
+            self._overslept = False
+            raise StoreClosedError("this process has stood still for as long as its session lasts")
         view = await self._in_store(lambda: registration.read_view(self._store))
         if self.registered and self.node_id not in view.broker_ids:
             raise StoreClosedError(f"somebody has deleted the node of broker {self.node_id}")
@@ -230,6 +242,7 @@ class ClusterMember:
 
     def _forget(self, node_id: int) -> None:
         self._broker.image.remove_broker(node_id)
+        forget_departed_later(self._broker)
         self._broker.peers.forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
@@ -297,6 +310,29 @@ class ClusterMember:
         for tell in self.on_session_lost:
             tell()
 
+    # ---- a process that has stood still ----
+
+    def check_awake(self) -> None:
+        """To be called where this broker answers by what it alone knows. If the process has stood
+        still for as long as its session lasts, others may have taken over what it leads, and it is
+        fenced before it has heard of that.
+        """
+        stood_s = self._broker.loop.time() - self._awake_at
+        if stood_s < self._session_s or not self.registered:
+            return
+        self._broker.report(
+            f"this process has stood still for {stood_s:.1f} s, and its session may be over: it "
+            "stops leading, and comes back with a new session"
+        )
+        self._overslept = True
+        self._fence()
+        self._changed.set()
+
+    def _beat(self) -> None:
+        self.check_awake()
+        self._awake_at = self._broker.loop.time()
+        self._pulse = self._broker.loop.call_later(self._session_s * PULSE, self._beat)
+
     # ---- stop ----
 
     async def close(self) -> None:
@@ -308,6 +344,8 @@ class ClusterMember:
                 self._broker.report(f"not all was taken over within {SHUTDOWN_S:g} s")
             except Exception as problem:  # a defect, which must not keep this broker
                 log.error("the controlled shutdown failed", exc_info=problem)
+        if self._pulse is not None:
+            self._pulse.cancel()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replica_manager import ReplicaManager
 
-__all__ = ["ImageUpdates"]
+__all__ = ["ImageUpdates", "forget_departed_later"]
 
 log = logging.getLogger("kstore.broker")
 DELETED = -2
+NAMED_S = 10.0
+"""How long clients are still told of a broker that is gone. In Kafka too it takes such a time until
+a broker that was killed is missing in metadata, and clients rely on it: librdkafka 2 waits without
+end to send a transaction's offsets to a coordinator that is missing before it asked for another.
+"""
 UNKNOWN = PartitionImage(-1, -1, (), ())
 """A partition of which nothing was said yet, though of one with a larger index."""
 
@@ -121,6 +126,8 @@ class ImageUpdates:
                 now is None or now.endpoints != known.endpoints
             ):
                 self._broker.peers.forget(node_id)
+        if before is not image.brokers:
+            forget_departed_later(self._broker)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}
         replication = self._broker.table.replication
         replication.racks = {
@@ -190,6 +197,12 @@ class ImageUpdates:
                 callback(name)
             except Exception:
                 log.exception("topic %s is deleted: a part of the broker failed", name)
+
+
+def forget_departed_later(broker: Broker) -> None:
+    """Name brokers that have just gone to clients for some time yet; they lead nothing any more."""
+    for node in broker.image.departed.values():
+        broker.loop.call_later(NAMED_S, broker.image.forget_departed, node)
 
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:

@@ -94,6 +94,8 @@ class MetadataImage:
         self.version = 0
         self.topics: dict[str, TopicImage] = {}
         self.brokers: dict[int, BrokerImage] = {}
+        self.departed: dict[int, BrokerImage] = {}
+        """Brokers that are gone, but not for long: clients are still told their addresses."""
         self._by_id: dict[UUID, str] = {}
         self._on_change = on_change
 
@@ -139,6 +141,7 @@ class MetadataImage:
     def put_broker(self, broker: BrokerImage, *, controller: bool = False) -> None:
         """Add a broker, or replace what is known of it."""
         self.brokers[broker.node_id] = broker
+        self.departed.pop(broker.node_id, None)
         if controller:
             self.controller_id = broker.node_id
         self._changed()
@@ -147,13 +150,23 @@ class MetadataImage:
         """These brokers are alive, and no others; nothing happens if that is known."""
         alive = {broker.node_id: broker for broker in brokers}
         if alive != self.brokers or controller_id != self.controller_id:
+            known = self.departed | self.brokers
+            self.departed = {each: known[each] for each in known if each not in alive}
             self.brokers = alive
             self.controller_id = controller_id
             self._changed()
 
     def remove_broker(self, node_id: int) -> None:
         """A broker is gone; nothing happens if it is not known."""
-        if self.brokers.pop(node_id, None) is not None:
+        gone = self.brokers.pop(node_id, None)
+        if gone is not None:
+            self.departed[node_id] = gone
+            self._changed()
+
+    def forget_departed(self, broker: BrokerImage) -> None:
+        """A broker has been gone for long; nothing happens if it has come back meanwhile."""
+        if self.departed.get(broker.node_id) is broker:
+            del self.departed[broker.node_id]
             self._changed()
 
     def cut(self, counts: Mapping[str, int]) -> MetadataImage:

@@ -69,6 +69,9 @@ class Member:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
+    def check_awake(self) -> None:
+        """It is."""
+
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
         """What it answers."""
         return await self._broker.peers.ask(self.controller_id, request, timeout_s)

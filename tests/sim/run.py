@@ -353,6 +353,7 @@ def cluster_settings(world: World, brokers: int) -> dict[str, str]:
     """What makes brokers a cluster on the simulated store."""
     return {
         "kstore.coordination.dir": world.folder + "/store",
+        "kstore.coordination.session.timeout.ms": str(int(world.store.session_timeout_s * 1000)),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
         "transaction.state.log.replication.factor": str(min(brokers, 3)),

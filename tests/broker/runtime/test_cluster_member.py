@@ -5,6 +5,7 @@ Members share a store in memory; the controller and what a broker does for it ar
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import SimpleNamespace
@@ -94,6 +95,7 @@ class Machine:
         myself = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
         member = ClusterMember(broker, myself, RenewableStore(session))
         member.on_session_lost.append(lambda: self.fenced.append(node_id))
+        member._session_s = 600.0  # a busy machine is no reason
         return member
 
     async def _ask(self, node_id: int, request: ControlledShutdownRequest) -> Any:
@@ -189,6 +191,31 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
                 await task
         assert third.controller_epoch == 2
         for member in (third, second, first):
+            await member.close()
+
+    run(story())
+
+
+def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_registered_again(
+    machine: Machine,
+) -> None:
+    """Others may lead by then what it led; that its session is over it would hear too late."""
+
+    async def story() -> None:
+        first, second = await started(machine, 1, 2)
+        epoch = second.broker_epoch
+        second.check_awake()
+        assert machine.fenced == []
+        second._session_s = 0.02
+        time.sleep(0.03)
+        second.check_awake()
+        assert machine.fenced == [2]
+        assert not second.registered
+        second._session_s = 600.0
+        await until(lambda: second.registered)
+        assert second.broker_epoch > epoch
+        assert machine.fenced == [2]
+        for member in (second, first):
             await member.close()
 
     run(story())

@@ -119,7 +119,7 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.node_id = HERE
         self.config = SETTINGS
-        self.cluster = object()
+        self.cluster = SimpleNamespace(check_awake=lambda: None)
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Any = None
         self.transactions: Any = None
