@@ -73,11 +73,6 @@ class ConsumerShell:
         self._has_begun = False
         self._is_closed = False
         self._timeout_ms: int = settings["default.api.timeout.ms"]
-        self._tick_s = 0.0
-        if self.group is not None:
-            parts = settings["auto.commit.interval.ms"], settings["max.poll.interval.ms"] // 3
-            self._tick_s = max(min(*parts, 1_000), 10) / 1000
-            self._loop.call_later(self._tick_s, self._tick)
         self.subscription.changed.append(self._watch)
         self.subscription.reassigned.append(self._reassigned)
         self.cluster.on_update.append(self._metadata_came)
@@ -101,12 +96,6 @@ class ConsumerShell:
 
     def _group_failed(self) -> None:
         self._signal()
-
-    def _tick(self) -> None:
-        """A user who waits in poll(), or iterates, is to tell the group of it now and then."""
-        if not self._is_closed:
-            self._signal()
-            self._loop.call_later(self._tick_s, self._tick)
 
     def _kick_placement(self) -> None:
         if self._has_begun and not self._is_closed:
