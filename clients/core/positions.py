@@ -141,6 +141,7 @@ def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
             found.metadata.append(row)
         elif view.is_another_life(row.tp, position.partition_epoch):
             row.validated = True  # not a log that was cut: the fetch will tell
+            row.leader_epoch = view.leader_epoch(row.tp)  # they begin at 0 again
         else:
             watch_leader(row, view)
             if not row.validated:

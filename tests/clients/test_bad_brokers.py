@@ -240,6 +240,17 @@ def test_a_name_that_does_not_exist_is_named() -> None:
     run(main())
 
 
+def test_bootstrap_servers_may_be_resolved_to_their_canonical_names(fake: FakeBroker) -> None:
+    async def main() -> None:
+        lookup = "resolve_canonical_bootstrap_servers_only"
+        cluster = client(fake.address, "kstore.invalid:1", client_dns_lookup=lookup)
+        await cluster.refresh(None)
+        assert set(cluster.view.brokers) == {7}
+        await cluster.close()
+
+    run(main())
+
+
 def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(
     fake: FakeBroker,
 ) -> None:
