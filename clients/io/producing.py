@@ -69,7 +69,7 @@ def new_accumulator(settings: ClientSettings) -> Accumulator:
     kind, chooser = partitioner_for(
         settings["partitioner.class"], ignore_keys=settings["partitioner.ignore.keys"]
     )
-    return Accumulator(
+    accumulator = Accumulator(
         batch_size=min(settings["batch.size"], settings["max.request.size"]),
         memory_bytes=settings["buffer.memory"],
         max_request_size=settings["max.request.size"],
@@ -79,6 +79,8 @@ def new_accumulator(settings: ClientSettings) -> Accumulator:
         chooser=chooser,
         seed=random.getrandbits(63),
     )
+    accumulator.patient = "linger.ms" in settings.given
+    return accumulator
 
 
 class ProducerClosedError(ValueError):

@@ -65,6 +65,7 @@ cdef class Accumulator:
     cdef public object wake         # called from the users' threads when a batch may be sent
     cdef bint wake_wanted           # by what was done, as soon as that is whole
     cdef public bint woken
+    cdef public bint patient        # batches linger even if somebody waits for them
     cdef public bint timed          # a look at lingering batches is to come anyway
     cdef public bint quiet          # nothing can be sent before an answer comes
     cdef public object loop_thread

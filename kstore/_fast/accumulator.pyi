@@ -39,6 +39,8 @@ class Accumulator:
     wake: Callable[[], object] | None
     """Called, in the users' threads, when a batch may be sent; not again before woken is False."""
     woken: bool
+    patient: bool
+    """Batches linger even if somebody waits for them: linger.ms was asked for."""
     timed: bool
     quiet: bool
     loop_thread: int | None

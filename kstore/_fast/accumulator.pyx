@@ -120,7 +120,7 @@ cdef class Accumulator:
 
     def hurry(self, PartitionQueue queue):
         """Whoever waits for the queue's open batch does not want it to linger."""
-        if queue.open is not None and not queue.hurried:
+        if queue.open is not None and not queue.hurried and not self.patient:
             queue.hurried = True
             self.wake_wanted = True
             self.tell()

@@ -258,6 +258,7 @@ cdef class Delivery:
         self.settle()
         while not self.batch.done:
             loop = get_running_loop()
+            self.batch.owner.hurry(self.batch.queue)
             future = loop.create_future()
             self.batch.add_waiter(Waker(loop, future))
             await future

@@ -173,7 +173,10 @@ _PRODUCER = (
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
-        "linger.ms", _LONG, 5, "How long a batch waits for more records.", _MEDIUM, at_least(0)
+        "linger.ms", _LONG, 5,
+        "How long a batch waits for more records. Where it is not set, a batch that somebody waits"
+        " for (result, await) leaves at once.",
+        _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "buffer.memory", _LONG, 33_554_432,
