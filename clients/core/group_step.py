@@ -46,7 +46,6 @@ class MemberSettings(NamedTuple):
     max_poll_interval_ms: int = 300_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    request_timeout_ms: int = 30_000
     server_assignor: str | None = None
 
 

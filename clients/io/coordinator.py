@@ -11,7 +11,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstore.clients.core.assignors import Assignor
@@ -92,8 +92,9 @@ class GroupCoordinatorClient:
             self._auto = AutoCommit(settings["auto.commit.interval.ms"], backoff_ms)
         self._gates: GateKeeper | None = None
         if settings["kstore.kip253.enable"]:
+            committed = self.offsets.committed
             self._gates = GateKeeper(
-                cluster, subscription, backoff_ms, self.offsets.committed, self._hurry
+                cluster, subscription, self.group_id, backoff_ms, committed, self._hurry
             )
         self._tasks: dict[asyncio.Task[None], Effect | None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -374,7 +375,8 @@ class GroupCoordinatorClient:
         subscription.take_away(gone)
         if change.added is not None:
             subscription.give(change.added)
-            await self._close_gates(change.added)
+            if self._gates is not None:
+                self._gates.hold_back(change.added)
             await handover.assigned(change.added)
             subscription.begin_reading(change.added)
         self._do(self._member.handed_over(self._now()))
@@ -410,32 +412,17 @@ class GroupCoordinatorClient:
 
     # KIP-253.
 
-    async def _knows_gates(self, node_id: int) -> bool:
-        connection = await self._cluster.connection(node_id, lane=LANE)
-        return connection.versions.has("kstore.kip253")
-
-    async def _close_gates(self, added: Collection[TopicPartition]) -> None:
-        """Hold new partitions back until it is known that nothing has to be read before them."""
-        if self._gates is None or not any(tp.partition > 0 for tp in added):
-            return
-        try:
-            node_id = await self._cluster.coordinator(GROUP, self.group_id)
-            if not await self._knows_gates(node_id):
-                return
-        except KafkaError as error:
-            _log.warning("new partitions are read at once: no coordinator (%s)", error)
-            return
-        self._gates.hold_back(added, node_id)
-
     async def _add_positions(
         self, request: HeartbeatRequest | ConsumerGroupHeartbeatRequest, node_id: int
     ) -> None:
         gates = self._gates
         if gates is None or not (gates.gate.closed or gates.gate.is_asked):
             return
-        if await self._knows_gates(node_id):
+        if await gates.is_known_to(node_id):
+            mine = self._subscription.partitions
+            positions = {tp: at for tp, at in _offsets(self._at_poll).items() if tp in mine}
             request.need_position = need_rows(gates.gate.needed())
-            request.position = position_rows(gates.gate.reported(_offsets(self._at_poll)))
+            request.position = position_rows(gates.gate.reported(positions))
 
     def _hear_positions(self, response: HeartbeatResponse | ConsumerGroupHeartbeatResponse) -> None:
         if response.error_code:
@@ -472,7 +459,6 @@ def _member(settings: Mapping[str, Any]) -> Member:
         max_poll_interval_ms=settings["max.poll.interval.ms"],
         retry_backoff_ms=settings["retry.backoff.ms"],
         retry_backoff_max_ms=settings["retry.backoff.max.ms"],
-        request_timeout_ms=settings["request.timeout.ms"],
         server_assignor=settings["group.remote.assignor"],
     )
     if is_new:

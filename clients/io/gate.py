@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kstore.clients.core.expansion_gate import ExpansionGate, PriorEpoch
+from kstore.clients.io.cluster import GROUP
+from kstore.clients.io.group_offsets import LANE
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
@@ -55,6 +57,7 @@ class GateKeeper:
         self,
         cluster: ClusterClient,
         subscription: SubscriptionState,
+        group_id: str,
         backoff_ms: int,
         committed: Committed,
         hurry: Callable[[], None],
@@ -62,21 +65,22 @@ class GateKeeper:
         self.gate = ExpansionGate()
         self._cluster = cluster
         self._subscription = subscription
+        self._group_id = group_id
         self._backoff_s = backoff_ms / 1000
         self._committed = committed
         self._hurry = hurry
         self._task: asyncio.Task[None] | None = None
 
-    def hold_back(self, partitions: Iterable[TopicPartition], node_id: int) -> None:
-        """Partitions just assigned; ``node_id`` is the coordinator, which knows prior partitions.
-        The first partition of a topic has none.
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions just assigned, until it is known that they have no prior ones, or that these
+        were read. The first partition of a topic has none.
         """
         added = [tp for tp in partitions if tp.partition > 0]
         self.gate.hold_back(added)
         for tp in added:
             self._subscription.hold_back(tp)
         if added and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._look_up(node_id))
+            self._task = asyncio.get_running_loop().create_task(self._look_up())
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions that were taken away."""
@@ -94,16 +98,22 @@ class GateKeeper:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _look_up(self, node_id: int) -> None:
+    async def is_known_to(self, node_id: int) -> bool:
+        """Whether a coordinator knows of prior partitions, and passes positions on."""
+        connection = await self._cluster.connection(node_id, lane=LANE)
+        return connection.versions.has("kstore.kip253")
+
+    async def _look_up(self) -> None:
         """Until all thresholds are known; each pass asks for what the one before did not get."""
         gate = self.gate
         while unknown := gate.without_priors() | gate.without_thresholds():
             waiting = gate.needed()
             try:
-                await self._ask_priors(node_id)
+                await self._ask_priors()
                 await self._ask_thresholds()
             except KafkaError as error:
                 _log.debug("partitions are still held back: %s", error)
+                self._cluster.forget_coordinator(GROUP, self._group_id)
                 self._cluster.want_refresh()
             self.read_up_to({})
             if gate.needed() - waiting:
@@ -113,9 +123,13 @@ class GateKeeper:
 
     # Prior partitions.
 
-    async def _ask_priors(self, node_id: int) -> None:
+    async def _ask_priors(self) -> None:
         asked = self.gate.without_priors()
         if not asked:
+            return
+        node_id = await self._cluster.coordinator(GROUP, self._group_id)
+        if not await self.is_known_to(node_id):
+            self._pass(asked)
             return
         request = LeaderEpochForPartitionRequest(
             topics=[

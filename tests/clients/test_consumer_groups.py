@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -246,6 +247,15 @@ def test_leaving_and_coming_back(place: Place) -> None:
         assert listener.heard[-1] == ("revoked", place.tps(0, 1))
         consumer.subscribe([place.topic], listener)
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
+
+
+def test_a_regular_expression_finds_topics_that_come_to_be(place: Place) -> None:
+    with Consumer(place.bootstrap, group_id=place.group_id, **place.settings) as consumer:
+        consumer.subscribe(re.compile(f"{place.topic}(-more)?"))
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer)
+        with AdminClient(place.bootstrap) as admin:
+            admin.create_topics([f"{place.topic}-more"])
+        poll_until(lambda: len(consumer.assignment()) > 2, consumer)
 
 
 def test_a_full_group_is_an_error_of_poll(place: Place) -> None:

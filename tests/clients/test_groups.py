@@ -215,6 +215,29 @@ def test_a_grown_topic_is_shared_anew(broker: KstoreBroker, protocol: dict[str, 
     run(scene())
 
 
+def test_a_group_goes_over_to_the_new_protocol_member_by_member(broker: KstoreBroker) -> None:
+    async def scene() -> None:
+        async with stage(broker, 4) as here:
+            old = {"partition_assignment_strategy": ["cooperative-sticky"]}
+            async with here.member(**old) as first, here.member(**old) as second:
+                for member in (first, second):
+                    await member.subscribe(here.topic)
+                await until(lambda: len(first.owned) == len(second.owned) == 2)
+                await second.close()
+                async with here.member(group_protocol="consumer") as third:
+                    await third.subscribe(here.topic)
+                    await until(lambda: len(first.owned) == len(third.owned) == 2)
+                    assert not first.owned & third.owned
+                    for member in (first, third):
+                        await member.group.commit({tp: OffsetAndMetadata(3) for tp in member.owned})
+                    await first.close()
+                    await until(lambda: len(third.owned) == 4)
+                    found = await third.group.committed(third.owned)
+                    assert {row.offset for row in found.values() if row} == {3}
+
+    run(scene())
+
+
 def test_a_pattern_is_matched_by_the_coordinator(broker: KstoreBroker) -> None:
     async def scene() -> None:
         settings: dict[str, object] = {"group_protocol": "consumer"}
