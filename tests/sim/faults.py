@@ -15,6 +15,9 @@ from tests.sim.world import Node, World
 
 __all__ = ["FAULTS", "Faults"]
 
+MOST_SKEW_MS = 3_500_000
+"""Brokers refuse records of more than an hour after their own time, for good."""
+
 
 class Fault(NamedTuple):
     """One kind of fault."""
@@ -219,7 +222,9 @@ def _full_disk(faults: Faults) -> None:
 def _clock(faults: Faults) -> None:
     node = faults.victim()
     if node is not None and node.life is not None:
-        jump = faults.random.choice([-3_600_000, -5000, -200, 200, 5000, 3_600_000])
+        jump = faults.random.choice([-3_000_000, -5000, -200, 200, 5000, 3_000_000])
+        if abs(node.life.clock_skew_ms + jump) > MOST_SKEW_MS:
+            jump = -node.life.clock_skew_ms
         node.life.clock_skew_ms += jump
         faults.world.note(f"the clock of {node.host} jumps by {jump} ms")
 

@@ -144,7 +144,7 @@ class ClassicMember(Owner):
             self._forget(answer.error_code)
 
     async def _join(self, node: int) -> None:
-        client, loop = self.client, self.client.world.loop
+        client = self.client
         if not self._partitions:
             await client.leader(self.topic, 0)
             self._partitions = len([key for key in client.leaders if key[0] == self.topic])
@@ -167,7 +167,6 @@ class ClassicMember(Owner):
         assigned = []
         if joined.leader == self.member_id:
             assigned = self._assign([each.member_id for each in joined.members])
-        sent_at = loop.time()
         synced = await client.ask(
             node,
             SyncGroupRequest(
@@ -183,11 +182,19 @@ class ClassicMember(Owner):
         if synced.error_code != ErrorCode.NONE:
             self._forget(synced.error_code)
             return
-        if sent_at + SESSION_S <= loop.time():
-            return  # it may be out of the group again
-        self.epoch = joined.generation_id
-        self.keep_until(sent_at + SESSION_S)
-        self.own({Place(self.topic, index) for index in json.loads(synced.assignment or b"[]")})
+        # Kafka does not begin a member's session anew where its join finds the group stable.
+        await self._begin_to_own(node, joined.generation_id, json.loads(synced.assignment or b"[]"))
+
+    async def _begin_to_own(self, node: int, generation: int, indexes: list[int]) -> None:
+        sent_at = self.client.world.loop.time()
+        request = HeartbeatRequest(
+            group_id=self.group, generation_id=generation, member_id=self.member_id
+        )
+        answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
+        if answer.error_code == ErrorCode.NONE:
+            self.epoch = generation
+            self.keep_until(sent_at + SESSION_S)
+            self.own({Place(self.topic, index) for index in indexes})
 
     def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
         return [
