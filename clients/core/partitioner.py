@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from kstore._fast.murmur2 import jump_partition, murmur2
 
-__all__ = ["Chooser", "ordered_partition", "partition_for_key", "partitioner_for"]
+__all__ = ["Chooser", "ordered_partition", "partition_for_key", "partitioner_for", "preferences"]
 
 Chooser = Callable[[str, Any, Any, int], int]
 """A partitioner of the user's: of topic, key, value and number of partitions."""
@@ -36,6 +37,17 @@ def ordered_partition(key: bytes, partitions: int) -> int:
     ones (jump consistent hash over murmur2).
     """
     return jump_partition(key, partitions)
+
+
+def preferences(choices: Sequence[int], backlog: Sequence[int]) -> list[int] | None:
+    """Running sums of how much each of the choices is preferred: the fewer batches wait for a
+    partition, the more (KIP-794). None: all are alike.
+    """
+    waiting = [backlog[partition] for partition in choices]
+    most = max(waiting, default=0)
+    if not waiting or min(waiting) == most:
+        return None
+    return list(accumulate(most + 1 - each for each in waiting))
 
 
 def partitioner_for(given: object, *, ignore_keys: bool = False) -> tuple[int, Chooser | None]:

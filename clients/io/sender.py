@@ -14,6 +14,7 @@ from typing import Any
 
 from kstore._fast.accumulator import Accumulator
 from kstore._fast.producer_batch import ProducerBatch
+from kstore.clients.core.partitioner import preferences
 from kstore.clients.core.produce import ProduceExtensions, produce_request, produce_results
 from kstore.clients.core.sender import NEVER_MS, Sender, Verdict
 from kstore.clients.io.cluster import ANY, ClusterClient
@@ -35,6 +36,7 @@ __all__ = ["SendLoop", "monotonic_ms"]
 PRODUCE = 0
 FIRST_BY_ID = 13
 FOREVER_MS = 0x7FFFFFFF
+WEIGH_MS = 100
 LONGEST_TIMER_MS = 3_600_000
 
 
@@ -69,6 +71,7 @@ class SendLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER_MS
         self._expire_at = 0
+        self._weigh_at = 0
         self._landed = asyncio.Event()
         self._is_scheduled = False
         self._is_closed = False
@@ -91,6 +94,10 @@ class SendLoop:
         if self._is_closed:
             return
         now_ms = monotonic_ms()
+        if now_ms >= self._weigh_at:
+            self._weigh_at = now_ms + WEIGH_MS
+            for name in accumulator.topic_names():
+                self._choose_available(name)
         if now_ms >= self._expire_at:
             self._expire_at = now_ms + min(self._sender.expire(now_ms), 1000)
         due = self._sender.due(now_ms, self._leader)
@@ -321,9 +328,18 @@ class SendLoop:
         self.soon()
 
     def _choose_available(self, name: str) -> None:
-        partitions = self._cluster.view.topics[name].partitions
-        led = [row.partition for row in partitions if row.leader >= 0]
-        self._accumulator.set_choices(name, [] if len(led) == len(partitions) else led, None)
+        """Records without a key go where a leader is, and less often to where batches wait."""
+        topic = self._cluster.view.topics.get(name)
+        if topic is None:
+            return
+        led = [row.partition for row in topic.partitions if row.leader >= 0]
+        weights = None
+        if self._settings["partitioner.adaptive.partitioning.enable"]:
+            backlog = self._accumulator.backlog(name)
+            if len(backlog) == len(topic.partitions):
+                weights = preferences(led, backlog)
+        is_plain = weights is None and len(led) == len(topic.partitions)
+        self._accumulator.set_choices(name, [] if is_plain else led, weights)
 
     def regroup(self, topic: str) -> None:
         """Have the topic's records partitioned anew once nothing of it is under way (KIP-253)."""

@@ -61,6 +61,8 @@ class Accumulator:
         """The topic has count partitions; 0: its records have to wait."""
     def set_choices(self, name: str, choices: list[int], weights: list[int] | None) -> None:
         """Where records without a key go, with running sums of the preference for each."""
+    def backlog(self, name: str) -> list[int]:
+        """Batches that wait to be sent, by partition; empty: no record came without a key."""
     def partition_count(self, name: str) -> int:
         """As set_partitions said; 0: records have to wait."""
     def queues(self, name: str) -> list[PartitionQueue]:

@@ -103,6 +103,13 @@ cdef class Accumulator:
         topic.choices = choices
         topic.weights = weights
 
+    def backlog(self, str name):
+        """Batches that wait to be sent, by partition; empty: no record came without a key."""
+        cdef TopicQueues topic = self.topics[name]
+        if topic.sticky < 0 or topic.count < 2:
+            return []
+        return [len((<PartitionQueue>topic.partitions[i]).closed) for i in range(topic.count)]
+
     def partition_count(self, str name):
         cdef TopicQueues topic = self.topics.get(name)
         return 0 if topic is None else topic.count

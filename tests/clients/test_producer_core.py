@@ -14,7 +14,7 @@ from kstore._fast.accumulator import Accumulator
 from kstore._fast.producer_batch import Delivery, ProducerBatch
 from kstore._fast.send_path import SendPath
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.partitioner import ordered_partition, partition_for_key
+from kstore.clients.core.partitioner import ordered_partition, partition_for_key, preferences
 from kstore.clients.core.produce import ProduceExtensions, produce_request
 from kstore.clients.core.producer_state import ProducerState
 from kstore.clients.core.sender import Sender, SendLimits
@@ -275,6 +275,38 @@ def test_under_ordered_a_key_stays_or_moves_to_the_new_partition(key: bytes, cou
     assert after in {before, count}
     world = World(2, count)
     assert world.send("t", b"", key).partition == before
+
+
+def test_records_without_a_key_prefer_partitions_where_less_waits() -> None:
+    assert preferences([0, 1, 2], [3, 3, 3]) is None
+    assert preferences([], []) is None
+    assert preferences([0, 2], [5, 0, 3]) == [1, 4]
+    world = World(0, 3)
+    world.accumulator.set_choices("t", [0, 2], [1, 2])
+    assert {world.send("t", bytes(150)).partition for _ in range(100)} == {0, 2}
+    assert sum(world.accumulator.backlog("t")) > 50
+
+
+def test_memory_is_counted_until_a_batch_is_done() -> None:
+    accumulator = Accumulator(batch_size=16_384, memory_bytes=65_536, max_request_size=1 << 20)
+    path = SendPath()
+    path.attach(accumulator, plain=True)
+    accumulator.set_partitions("t", 1)
+    sent = 0
+    while path.append("t", bytes(1000), None, None, None, None, None, None) is not None:
+        sent += 1
+    assert accumulator.obstacle == 2
+    assert 50 < sent <= 64
+    assert accumulator.used_bytes <= 65_536
+    (queue,) = accumulator.queues("t")
+    batch = accumulator.take(queue)
+    assert batch is not None
+    batch.pack(-1, -1, -1, False)
+    with memoryview(batch) as held:  # as a transport holds it
+        batch.complete(0)
+        (first, *_) = decode(bytes(held))
+        assert first.value == bytes(1000)
+    assert path.append("t", bytes(1000), None, None, None, None, None, None) is not None
 
 
 def test_a_request_in_pieces_is_the_same_request() -> None:

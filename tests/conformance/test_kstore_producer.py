@@ -58,7 +58,7 @@ def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
     found = []
     try:
         consumer.assign([Place(topic, partition, 0) for partition in range(partitions)])
-        ends = set()
+        ends: set[int | None] = set()
         while len(ends) < partitions:
             message = consumer.poll(WAIT_S)
             assert message is not None, "librdkafka reads nothing"
@@ -163,6 +163,27 @@ def test_an_asyncio_producer_waits_for_room_and_tells_of_each_record(
     assert len(heard) == 500
     assert all(here for _, here in heard)
     assert len(read(servers, topic, 2)) == 1500
+
+
+def test_a_producer_may_be_used_by_many_threads(peer: KstoreBroker, topic: str) -> None:
+    with AdminClient(peer.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 3)])
+    with Producer(peer.bootstrap, batch_size=2000, buffer_memory=100_000) as producer:
+
+        def write(who: int) -> None:
+            for n in range(1000):
+                last = producer.send(topic, b"%d" % n, b"%d" % who)
+            last.result(WAIT_S)
+
+        threads = [threading.Thread(target=write, args=(who,)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    found = read(peer.bootstrap, topic, 3)
+    for who in range(4):
+        values = [int(message.value()) for message in found if message.key() == b"%d" % who]
+        assert values == list(range(1000))
 
 
 def test_interceptors_see_records_on_their_way_and_what_became_of_them(
