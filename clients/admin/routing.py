@@ -269,12 +269,15 @@ class AdminBase:
 
 
 class _Rounds(Generic[K, T]):
-    """The rounds of asking for items; each round asks for those that may be tried again."""
+    """The rounds of asking for items; each round asks for those that may be tried again.
+
+    An answer counts when it comes, so that a broker that stands still takes no others' away.
+    """
 
     def __init__(self, items: list[K], route: Route[K], ask: Ask[K, T]) -> None:
-        self.pending = items
         self.found: dict[K, T] = {}
         self.failed: dict[K, KafkaError] = {}
+        self._pending = dict.fromkeys(items)
         self._route = route
         self._ask = ask
         self._began = asyncio.get_running_loop().time()
@@ -282,56 +285,60 @@ class _Rounds(Generic[K, T]):
 
     async def run(self) -> None:
         """One round; raises the error of an item that may be tried again."""
-        if not self.pending:
+        if not self._pending:
             return
         again, self._again = self._again, True
-        await self._route.prepare(self.pending, again=again)
+        items = list(self._pending)
+        await self._route.prepare(items, again=again)
         asked: dict[int, list[K]] = {}
-        retry: set[K] = set()
-        for item in self.pending:
-            try:
-                asked.setdefault(await self._route.node(item), []).append(item)
-            except KafkaError as error:
-                self._fail(item, error, retry)
-        parts = await asyncio.gather(*(self._part(node, part) for node, part in asked.items()))
-        for (answers, lost), part in zip(parts, asked.values(), strict=True):
-            for item in part:
-                answer = answers[item]
-                if not isinstance(answer, KafkaError):
-                    self.found[item] = answer
-                    self.failed.pop(item, None)
-                elif lost:
-                    self.failed[item] = answer
-                    retry.add(item)
-                else:
-                    self._fail(item, answer, retry)
-        self.pending = [item for item in self.pending if item in retry]
-        if self.pending:
-            raise self.failed[self.pending[0]]
+        for item, node in zip(items, await self._nodes(items), strict=True):
+            if isinstance(node, KafkaError):
+                self._settle(item, node)
+            else:
+                asked.setdefault(node, []).append(item)
+        await asyncio.gather(*(self._part(node, part) for node, part in asked.items()))
+        if self._pending:
+            raise self.failed[next(iter(self._pending))]
 
     def give_up(self, error: KafkaError) -> None:
         """What is still pending has failed; with its own last error, where it has one."""
-        for item in self.pending:
+        for item in self._pending:
             self.failed.setdefault(item, error)
 
-    def _fail(self, item: K, error: KafkaError, retry: set[K]) -> None:
-        self.failed[item] = error
-        waited_s = asyncio.get_running_loop().time() - self._began
-        if self._route.may_retry(error, waited_s):
-            retry.add(item)
+    async def _nodes(self, items: list[K]) -> list[int | KafkaError]:
+        async def node(item: K) -> int | KafkaError:
+            try:
+                return await self._route.node(item)
+            except KafkaError as error:
+                return error
 
-    async def _part(self, node_id: int, items: list[K]) -> tuple[Mapping[K, T | KafkaError], bool]:
-        """One broker's answers, and whether there was none because the connection failed."""
+        return await asyncio.gather(*map(node, items))
+
+    async def _part(self, node_id: int, items: list[K]) -> None:
+        """Ask one broker for its items."""
         try:
-            answers = dict(await self._ask(node_id, items))
+            answers = await self._ask(node_id, items)
         except (NetworkError, RequestTimedOutError) as error:
-            return dict.fromkeys(items, error), True
+            self.failed |= dict.fromkeys(items, error)  # and they stay pending
         except KafkaError as error:
-            return dict.fromkeys(items, error), False
-        for item in items:
-            if item not in answers:
-                answers[item] = UnknownServerError(f"the broker's answer does not name {item}")
-        return answers, False
+            for item in items:
+                self._settle(item, error)
+        else:
+            for item in items:
+                missing = UnknownServerError(f"the broker's answer does not name {item}")
+                self._settle(item, answers.get(item, missing))
+
+    def _settle(self, item: K, answer: T | KafkaError) -> None:
+        """Take an answer, unless it is one that may be asked for again."""
+        if not isinstance(answer, KafkaError):
+            self.found[item] = answer
+            self.failed.pop(item, None)
+            del self._pending[item]
+            return
+        self.failed[item] = answer
+        waited_s = asyncio.get_running_loop().time() - self._began
+        if not self._route.may_retry(answer, waited_s):
+            del self._pending[item]
 
 
 def item_error(what: str, code: int, message: str | None = None) -> KafkaError | None:

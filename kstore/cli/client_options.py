@@ -77,16 +77,18 @@ def client_config(
     config |= own
     if servers:
         config["bootstrap.servers"] = servers
-    _refuse_unmatched_timeouts(config)
+    _shorten_requests(config)
     return config
 
 
-def _refuse_unmatched_timeouts(config: dict[str, Any]) -> None:
-    """A command gives up sooner than a client would; so does each of its requests."""
+def _shorten_requests(config: dict[str, Any]) -> None:
+    """A command gives up sooner than a client would; so each of its requests, to leave time for
+    another broker.
+    """
     timeout_ms = config.get("default.api.timeout.ms")
     try:
         longest = int(timeout_ms) if timeout_ms is not None else 0
     except ValueError:
         raise ConfigError(f"default.api.timeout.ms is {timeout_ms!r}, not a number") from None
     if longest > 0:
-        config.setdefault("request.timeout.ms", min(longest, 30_000))
+        config.setdefault("request.timeout.ms", max(min(longest // 2, 30_000), 1))

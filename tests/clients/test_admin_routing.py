@@ -165,6 +165,30 @@ def test_what_is_never_answered_has_its_last_error() -> None:
     assert len(asker.asked) == ROUNDS + 1
 
 
+def test_a_broker_that_stands_still_takes_no_others_answers_away() -> None:
+    class Impatient(FakeCluster):
+        async def retrying(self, action: Callable[[], Awaitable[T]], timeout_ms: float) -> T:
+            attempt = asyncio.ensure_future(action())
+            await answered.wait()
+            attempt.cancel()
+            raise RequestTimedOutError("time is up")
+
+    cluster = Impatient()
+    answered = asyncio.Event()
+
+    async def told(node_id: int, items: list[str]) -> dict[str, Any]:
+        if node_id == cluster.coordinators["b"]:
+            await asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(answered.set)
+        return dict.fromkeys(items, 1)
+
+    base = AdminBase(cluster, {"default.api.timeout.ms": 9, "request.timeout.ms": 9})  # type: ignore[arg-type]
+    route = Coordinator(cluster, GROUP)  # type: ignore[arg-type]
+    results = asyncio.run(base._each(["a", "b"], route, told, raise_errors=False))
+    assert results == {"a": 1}
+    assert isinstance(results.errors["b"], RequestTimedOutError)
+
+
 def test_an_item_that_the_answer_does_not_name_is_an_error() -> None:
     cluster = FakeCluster()
     results, _ = ask(cluster, Controller(cluster), {"a": [...], "b": [1]})  # type: ignore[arg-type]
