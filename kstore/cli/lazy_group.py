@@ -32,9 +32,14 @@ class LazyGroup(TyperGroup):
 
     modules: ClassVar[dict[str, CommandModule]] = {}
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # Their names have to be here for a mistyped one to be told the nearest.
+        self.commands: dict[str, Any] = {**dict.fromkeys(self.modules), **self.commands}
+
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, in alphabetical order."""
-        return sorted({*super().list_commands(ctx), *self.modules})
+        return sorted(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, imported now."""

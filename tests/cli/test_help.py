@@ -72,6 +72,13 @@ def test_an_example_is_a_command_line_that_is_understood(
     capsys.readouterr()
 
 
+def test_a_mistyped_command_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topci"]) == 2
+    assert "Did you mean 'topic'" in capsys.readouterr().err
+    assert run(["topic", "lst"]) == 2
+    assert "Did you mean 'list'" in capsys.readouterr().err
+
+
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = (
         "import sys; from kstore.cli.app import run; run(['--help']);"
