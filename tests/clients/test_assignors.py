@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore.clients.core.assignor_table import ASSIGNORS, make_assignor
@@ -20,6 +20,7 @@ from kstore.config.definition import ConfigError
 from kstore.errors import ProtocolError
 from kstore.types import TopicPartition
 
+FEW = settings(max_examples=40)
 TOPICS = ("a", "b", "c")
 Given = dict[str, set[TopicPartition]]
 
@@ -119,6 +120,7 @@ def as_sets(given: dict[str, list[TopicPartition]]) -> Given:
 
 
 @pytest.mark.parametrize("rule", sorted(ASSIGNORS))
+@FEW
 @given(group=groups())
 def test_every_partition_has_one_owner_that_subscribes_to_it(
     rule: str, group: tuple[dict[str, int], dict[str, frozenset[str]]]
@@ -154,6 +156,7 @@ class Group:
         return found
 
 
+@FEW
 @given(first=groups(), second=groups())
 def test_sticky_is_balanced_and_moves_nothing_without_need(
     first: tuple[dict[str, int], dict[str, frozenset[str]]],
@@ -167,6 +170,7 @@ def test_sticky_is_balanced_and_moves_nothing_without_need(
         assert group.rebalance(counts, topics) == given
 
 
+@FEW
 @given(first=groups(), second=groups())
 def test_cooperative_sticky_takes_before_it_gives_and_comes_to_rest_in_two_rounds(
     first: tuple[dict[str, int], dict[str, frozenset[str]]],

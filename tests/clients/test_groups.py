@@ -148,6 +148,7 @@ def test_a_commit_inside_the_listener_is_taken(
     run(scene())
 
 
+@pytest.mark.slow
 def test_a_member_that_was_killed_is_replaced_after_its_session(
     broker: KstoreBroker, protocol: dict[str, object]
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_group_goes_over_to_the_new_protocol_member_by_member(broker: KstoreBr
     run(scene())
 
 
+@pytest.mark.slow
 def test_a_pattern_is_matched_by_the_coordinator(broker: KstoreBroker) -> None:
     async def scene() -> None:
         settings: dict[str, object] = {"group_protocol": "consumer"}
