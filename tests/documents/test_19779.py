@@ -4,8 +4,9 @@ under the strict rule and under that of assignment epochs.
 Members commit what they own, all the time, plainly or in transactions of 20 ms; others come and go.
 Before a partition is given up, what was begun is finished, as applications do it: so every commit
 is rightful. And each member that lost a partition to another one tries to commit for it afterwards
-with the epoch in which it had it: such a zombie must never be taken. `pytest -s` shows the numbers, KSTORE_DOCUMENT_ROUNDS in the environment
-makes them larger.
+with the epoch in which it had it: such a zombie must never be taken.
+
+`pytest -s` shows the numbers; KSTORE_DOCUMENT_ROUNDS in the environment makes them larger.
 """
 
 from __future__ import annotations
