@@ -61,6 +61,10 @@ class IdempotentProducer:
         self._next_number = 0
         self._next_sequence = 0
         self._lives = 0
+        self._known = False
+        """Whether the log has a batch under this id. Until then a broker takes any sequence number
+        as the first one, as Kafka does (KIP-360): a second batch, where the first was refused.
+        """
         self._id = (-1, -1)
 
     async def run(self) -> None:
@@ -79,10 +83,11 @@ class IdempotentProducer:
     async def _begin(self) -> None:
         self._id = await init_producer(self.client, None)
         self._next_sequence = 0
+        self._known = False
         self._lives += 1
 
     def _fill(self) -> None:
-        window = self.client.random.randint(1, LARGEST_WINDOW)
+        window = self.client.random.randint(1, LARGEST_WINDOW) if self._known else 1
         while len(self._unacknowledged) < window and not self.stopping:
             if self._next_number >= self._records:
                 return
@@ -135,6 +140,7 @@ class IdempotentProducer:
 
     def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
         self._unacknowledged.remove(batch)
+        self._known = True
         if base_offset >= 0:
             self.history.was_acknowledged(self.place, base_offset, batch.values)
 
