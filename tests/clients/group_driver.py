@@ -153,5 +153,5 @@ async def _produce(poller: Poller, tp: TopicPartition, count: int) -> None:
         topic_data=[TopicProduceData(name=tp.topic, partition_data=rows)],
     )
     leader = poller.cluster.view.leader(tp)
-    response = await poller.cluster.ask(leader, request, at_most=12)
+    response: Any = await poller.cluster.ask(leader, request, at_most=12)
     raise_for(response.responses[0].partition_responses[0].error_code)
