@@ -71,7 +71,7 @@ cdef class AnswerReader:
             frame = load_int32(self.data + at)
             if frame < 0 or frame > self.max_frame_bytes:
                 self.failure = (
-                    f"a frame announces {frame} bytes, and 0 to {self.max_frame_bytes} are possible")
+                    f"a frame announces {frame} bytes: 0 to {self.max_frame_bytes} are possible")
                 raise ProtocolError(self.failure)
             left = self.end - at - 4
             if left >= frame:
