@@ -72,7 +72,7 @@ def test_a_topics_life(kstore: Shell) -> None:
 
 def test_lines_go_in_and_come_out(kstore: Shell) -> None:
     lines = b"".join(b"key-%d:value %d\n" % (i, i) for i in range(2000))
-    kstore("produce", "lines", "-K", ":", stdin=lines)
+    kstore("produce", "lines", "-K", ":", "-X", "compression.type=lz4", stdin=lines)
     form = r"{key}:{value}\n"
     assert kstore("consume", "lines", "--exit", "--format", form) == lines
     assert kstore("consume", "lines", "-e", "-o", "-2", "-f", form) == b"".join(
@@ -142,6 +142,9 @@ def test_a_reader_that_goes_away_ends_consume_quietly(kstore: Shell) -> None:
         ("consume", "t", "--format", "{nope}"),
         ("produce", "t", "--acks", "5"),
         ("produce", "t", "--header", "x"),
+        ("produce", "t", "-X", "linger.sm=1"),
+        ("consume", "t", "-X", "linger.ms=1"),
+        ("consume", "t", "--profile", "nobody"),
         ("topic", "create", "t", "--config", "x"),
         ("topic", "creat", "t"),
         ("completion", "tcsh"),
