@@ -101,6 +101,10 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     }
     server = Server(config, loop)
     broker = Broker(config, loop, server, server.report)
+    if any(listener.protocol == "SSL" for listener in config.listeners):
+        from kstore.broker.runtime.tls import BrokerTls
+
+        broker.tls = BrokerTls(config, loop, server.report)
     server.publish(broker)
     try:
         broker.open(_endpoints(config, ports))
@@ -123,7 +127,9 @@ async def _serve(
     backlog = config["socket.listen.backlog.size"]
     accepting: list[asyncio.AbstractServer] = []
     for listener, bound in zip(config.listeners, sockets, strict=True):
-        accepting += await listen(loop, connection_factory(broker, listener.name), bound, backlog)
+        tls = None if broker.tls is None else broker.tls.servers.get(listener.name)
+        factory = connection_factory(broker, listener.name)
+        accepting += await listen(loop, factory, bound, backlog, tls)
     stall = LoopStall(loop)
     stall.start()
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
+    from kstore.broker.runtime.tls import BrokerTls
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
 
@@ -121,6 +122,8 @@ class Broker:
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
+        self.tls: BrokerTls | None = None
+        """The keys of its listeners (runtime/tls.py); None where all are in plain text."""
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
         self.commits = GroupCommit(loop, report)
@@ -170,7 +173,8 @@ class Broker:
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        znodes.register_broker(self.store, myself, self.now_ms())
+        protocols = None if self.tls is None else self.tls.protocols
+        znodes.register_broker(self.store, myself, self.now_ms(), protocols)
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
             self.config, self.store, self.image, self.replicas, self.run_blocking,
@@ -213,6 +217,8 @@ class Broker:
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""
+        if self.tls is not None:
+            self.tls.close()
         if self._fetchers is not None:
             self._fetchers.close()
         if self._peers is not None:

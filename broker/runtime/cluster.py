@@ -159,7 +159,9 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
-        return registration.register(self._store, self._myself, self._broker.now_ms())
+        tls = self._broker.tls
+        protocols = None if tls is None else tls.protocols
+        return registration.register(self._store, self._myself, self._broker.now_ms(), protocols)
 
     def _session_timeout_ms(self) -> int:
         config = self._broker.config

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kstore.broker.runtime.peers import inter_broker_endpoint
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state import controller_messages as messages
 from kstore.broker.state.controller_state import PIECE
@@ -278,7 +279,8 @@ class Channels:
         """A broker's answer, at the address that it registered under."""
         if not self._epochs_told:
             messages.without_epochs(request)
-        end = broker.endpoints[0]
+        end = inter_broker_endpoint(self._controller.broker, broker.endpoints)
+        assert end is not None, "a broker registers with an endpoint"
         return await self._ask(end.host, end.port, request, REQUEST_TIMEOUT_S)
 
     def note_failures(

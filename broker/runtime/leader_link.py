@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.replica_fetcher import ReplicaFetcher
-from kstore.broker.runtime.peers import inter_broker_endpoint
+from kstore.broker.runtime.peers import inter_broker_endpoint, peer_tls
 from kstore.broker.state.follower import BackOff
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LeaderLink:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._broker.loop.create_connection(
-                    lambda: protocol, endpoint.host, endpoint.port
+                    lambda: protocol, endpoint.host, endpoint.port, **peer_tls(self._broker)
                 )
         except (OSError, TimeoutError):
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore._fast.framing import FrameSplitter
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.image import Endpoint
     from kstore.protocol.schema import Message
 
-__all__ = ["Peers", "inter_broker_endpoint"]
+__all__ = ["Peers", "inter_broker_endpoint", "peer_tls"]
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -100,18 +101,26 @@ class Peers:
             raise NetworkError("this broker stops")
         channel = self._channels.get((host, port, lane))
         if channel is None:
-            channel = _Channel(self._broker.loop, host, port)
+            channel = _Channel(self._broker.loop, host, port, partial(peer_tls, self._broker))
             self._channels[host, port, lane] = channel
         return channel
 
 
 def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
     """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
-    first.
+    first (of security.inter.broker.protocol).
     """
     name = (broker.config["inter.broker.listener.name"] or "").upper()
+    if broker.tls is not None:
+        name = broker.tls.peer_listener
     named = (end for end in endpoints if end.listener.upper() == name)
     return next(named, endpoints[0] if endpoints else None)
+
+
+def peer_tls(broker: Broker) -> dict[str, Any]:
+    """What create_connection needs to know to speak TLS to another broker; empty: plain text."""
+    peer = None if broker.tls is None else broker.tls.peer
+    return {} if peer is None else {"ssl": peer}
 
 
 class _Asked(NamedTuple):
@@ -125,8 +134,15 @@ class _Asked(NamedTuple):
 class _Channel:
     """One lane to one broker: its connection, made when needed and made anew."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        tls: Callable[[], dict[str, Any]],
+    ) -> None:
         self._loop = loop
+        self._tls = tls
         self._host = host
         self._port = port
         self._link: _Link | None = None
@@ -184,7 +200,7 @@ class _Channel:
                 await asyncio.sleep(wait_s)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, link = await self._loop.create_connection(
-                    lambda: _Link(self._name, self._lost), self._host, self._port
+                    lambda: _Link(self._name, self._lost), self._host, self._port, **self._tls()
                 )
         except (OSError, TimeoutError) as problem:
             pause_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)

@@ -7,6 +7,7 @@ Plain calls that block; when they are made is cluster.py's business.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.coordination.store import (
@@ -51,13 +52,15 @@ class ClusterView(NamedTuple):
     broker_ids: frozenset[int]
 
 
-def register(store: Store, broker: BrokerImage, now_ms: int) -> int | None:
+def register(
+    store: Store, broker: BrokerImage, now_ms: int, protocols: Mapping[str, str] | None = None
+) -> int | None:
     """Say that this broker is alive, and return its broker epoch (the czxid of its node, KIP-380);
     None while a node of that id belongs to another session.
     """
     path = f"{znodes.BROKER_IDS}/{broker.node_id}"
     try:
-        znodes.register_broker(store, broker, now_ms)
+        znodes.register_broker(store, broker, now_ms, protocols)
     except NodeExistsError:
         stat = store.stat(path)
         mine = stat is not None and stat.ephemeral_owner == store.session_id

@@ -77,11 +77,16 @@ def cluster_id(store: Store) -> str:
         return made
 
 
-def register_broker(store: Store, broker: BrokerImage, timestamp_ms: int) -> None:
-    """Say that this broker is alive, for as long as the session lasts."""
+def register_broker(
+    store: Store, broker: BrokerImage, timestamp_ms: int, protocols: Mapping[str, str] | None = None
+) -> None:
+    """Say that this broker is alive, for as long as the session lasts. ``protocols``: by listener,
+    those that are not PLAINTEXT.
+    """
     first = broker.endpoints[0]
+    names = [end.listener for end in broker.endpoints]
     node = {
-        "listener_security_protocol_map": {end.listener: "PLAINTEXT" for end in broker.endpoints},
+        "listener_security_protocol_map": dict.fromkeys(names, "PLAINTEXT") | dict(protocols or {}),
         "endpoints": [f"{end.listener}://{end.host}:{end.port}" for end in broker.endpoints],
         "jmx_port": -1,
         "port": first.port,

@@ -116,10 +116,10 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.fetch_soon()
 
     def get_buffer(self, sizehint):
-        """Where the next bytes go: this object, which shows the right memory."""
+        """Where the next bytes go: this object, which shows the right memory; TLS wants a length."""
         if self.end == self.capacity:
             self.grow(self.capacity + READ_BYTES)
-        return self
+        return self if self.fd >= 0 else memoryview(self)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data + self.end, self.capacity - self.end, 0, flags)

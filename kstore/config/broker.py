@@ -104,6 +104,19 @@ class BrokerConfig:
         return bool(self["kstore.coordination.dir"] or self["zookeeper.connect"])
 
     @property
+    def inter_broker_listener(self) -> Listener:
+        """Where other brokers reach this one, and how it speaks to them."""
+        name, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+        wanted = (self[name] or "").upper()
+        for listener in self.advertised_listeners:
+            if wanted and listener.name == wanted:
+                return listener
+            given = self.source(protocol).kind is not SourceKind.DEFAULT
+            if not wanted and given and listener.protocol == self[protocol]:
+                return listener
+        return self.advertised_listeners[0]
+
+    @property
     def tells_epochs(self) -> bool:
         """Whether partition epochs (KIP-232) and counts (KIP-253) are told: by a broker that is
         alone, and in a cluster whose protocol has them.
@@ -347,6 +360,20 @@ def _check_cluster(config: BrokerConfig) -> None:
         )
     listener = config[name]
     known = [each.name for each in config.advertised_listeners]
+    protocol = "security.inter.broker.protocol"
+    if config.source(protocol).kind is not SourceKind.DEFAULT:
+        if listener:
+            raise ConfigError(
+                f"{name} ({config.source(name)}) and {protocol} ({config.source(protocol)}) are "
+                "both set, and say the same thing twice: remove one",
+                key=name,
+            )
+        if config[protocol] not in {each.protocol for each in config.advertised_listeners}:
+            raise ConfigError(
+                f"{protocol} ({config.source(protocol)}) is {config[protocol]}, which no listener "
+                "speaks: add one to listeners",
+                key=protocol,
+            )
     if listener and listener.upper() not in known:
         raise ConfigError(
             f"{name} ({config.source(name)}) is {listener!r}; it must be one of "

@@ -24,6 +24,7 @@ from kstore.config.definition import (
     non_empty,
     one_of,
 )
+from kstore.config.security_configs import LISTENER_SSL, SECURITY_CONFIGS
 from kstore.config.topic_configs import TOPIC_CONFIGS
 
 __all__ = ["ALIASES", "BROKER_CONFIGS", "PER_LISTENER"]
@@ -34,7 +35,7 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 # Settings that may be given for one listener too: listener.name.NAME.max.connections.
-PER_LISTENER = {"max.connections", "max.connection.creation.rate"}
+PER_LISTENER = {"max.connections", "max.connection.creation.rate", *LISTENER_SSL}
 
 # Two names of one setting: a value for the left one is kept under the right one.
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -57,8 +58,8 @@ _SERVER = (
     ConfigDef(
         "listener.security.protocol.map", _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener name speaks, each NAME:PROTOCOL; PLAINTEXT is the"
-        " one there is so far.",
+        "Which security protocol each listener name speaks, each NAME:PROTOCOL; PLAINTEXT and SSL"
+        " are those that there are.",
         _LOW,
     ),
     ConfigDef(
@@ -260,5 +261,12 @@ def _topic_defaults() -> Iterator[ConfigDef]:
 
 BROKER_CONFIGS: dict[str, ConfigDef] = {
     row.name: row
-    for row in (*_SERVER, *_TOPICS, *_topic_defaults(), *COORDINATOR_CONFIGS, *CLUSTER_CONFIGS)
+    for row in (
+        *_SERVER,
+        *_TOPICS,
+        *_topic_defaults(),
+        *COORDINATOR_CONFIGS,
+        *CLUSTER_CONFIGS,
+        *SECURITY_CONFIGS,
+    )
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "parse_listeners"]
 
-_SUPPORTED = {"PLAINTEXT"}
+_SUPPORTED = {"PLAINTEXT", "SSL"}
 
 
 class Listener(NamedTuple):

@@ -185,17 +185,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "brokers reach each other as clients reach them, and PLAINTEXT is what there is so far",
-        (
-            _row(
-                "security.inter.broker.protocol",
-                _STRING,
-                "PLAINTEXT",
-                one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-            ),
-        ),
-    ),
-    (
         "there is no tiered storage",
         (
             _row("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, update=_CLUSTER_WIDE),
@@ -384,28 +373,22 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "there is no TLS yet",
+        "the TLS library's own are used",
         (
             _row("security.providers", _STRING, None),
-            _row("ssl.allow.dn.changes", _BOOLEAN, False),
-            _row("ssl.allow.san.changes", _BOOLEAN, False),
-            _row("ssl.cipher.suites", _LIST, (), update=_PER_BROKER),
-            _row("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), update=_PER_BROKER),
-            _row("ssl.endpoint.identification.algorithm", _STRING, "https", update=_PER_BROKER),
-            _row("ssl.key.password", _PASSWORD, None, update=_PER_BROKER),
             _row("ssl.keymanager.algorithm", _STRING, "SunX509", update=_PER_BROKER),
-            _row("ssl.keystore.certificate.chain", _PASSWORD, None, update=_PER_BROKER),
-            _row("ssl.keystore.password", _PASSWORD, None, update=_PER_BROKER),
-            _row("ssl.keystore.type", _STRING, "JKS", update=_PER_BROKER),
-            _row("ssl.principal.mapping.rules", _STRING, "DEFAULT"),
             _row("ssl.protocol", _STRING, "TLSv1.3", update=_PER_BROKER),
             _row("ssl.provider", _STRING, None, update=_PER_BROKER),
             _row("ssl.secure.random.implementation", _STRING, None, update=_PER_BROKER),
             _row("ssl.trustmanager.algorithm", _STRING, "PKIX", update=_PER_BROKER),
-            _row("ssl.truststore.certificates", _PASSWORD, None, update=_PER_BROKER),
-            _row("ssl.truststore.location", _STRING, None, update=_PER_BROKER),
-            _row("ssl.truststore.password", _PASSWORD, None, update=_PER_BROKER),
-            _row("ssl.truststore.type", _STRING, "JKS", update=_PER_BROKER),
+        ),
+    ),
+    (
+        "names in certificates are not looked at yet, and a new certificate may have others",
+        (
+            _row("ssl.allow.dn.changes", _BOOLEAN, False),
+            _row("ssl.allow.san.changes", _BOOLEAN, False),
+            _row("ssl.principal.mapping.rules", _STRING, "DEFAULT"),
         ),
     ),
 )
@@ -421,18 +404,8 @@ _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
         _row("sasl.enabled.mechanisms", _LIST, ("GSSAPI",), update=_PER_BROKER),
     ),
     (
-        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
-        _row("ssl.keystore.location", _STRING, None, update=_PER_BROKER),
-    ),
-    (
-        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
-        _row("ssl.keystore.key", _PASSWORD, None, update=_PER_BROKER),
-    ),
-    (
-        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
-        _row(
-            "ssl.client.auth", _STRING, "none", one_of("required", "requested", "none"), _PER_BROKER
-        ),
+        "cipher suites can't be chosen here: remove it, and choose with ssl.enabled.protocols",
+        _row("ssl.cipher.suites", _LIST, (), update=_PER_BROKER),
     ),
     (
         "a Java class can't be loaded here: remove it",
@@ -472,7 +445,7 @@ _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
         _row("cordoned.log.dirs", _LIST, (), update=_PER_BROKER),
     ),
     (
-        "TLS is not supported yet: remove it and put a TLS proxy in front of the listener",
+        "a Java class can't be loaded here: remove it",
         _row("ssl.engine.factory.class", _CLASS, None, update=_PER_BROKER),
     ),
 )

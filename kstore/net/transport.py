@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
+    from ssl import SSLContext
 
 __all__ = ["ListenError", "bind", "listen", "new_loop"]
 
+HANDSHAKE_TIMEOUT_S = 10.0
 PORT_ATTEMPTS = 20
 """How often a free port is asked for that every address of the host has."""
 
@@ -107,6 +109,12 @@ async def listen(
     factory: Callable[[], Any],
     sockets: list[socket.socket],
     backlog: int,
+    tls: SSLContext | None = None,
 ) -> list[asyncio.AbstractServer]:
-    """Accept on sockets that `bind` made; each connection gets a protocol from factory."""
-    return [await loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets]
+    """Accept on sockets that `bind` made; each connection gets a protocol from factory, once it has
+    shaken hands where there is ``tls``.
+    """
+    given: dict[str, Any] = {"backlog": backlog}
+    if tls is not None:
+        given |= {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
+    return [await loop.create_server(factory, sock=sock, **given) for sock in sockets]

@@ -145,7 +145,9 @@ class Broker(Server):
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = self.settings
         if self.address:
-            settings = settings | {"listeners": f"PLAINTEXT://{self.address}"}
+            first, *others = settings["listeners"].split(",")
+            name = first.partition("://")[0]
+            settings = settings | {"listeners": ",".join([f"{name}://{self.address}", *others])}
         flags = [f"--override={name}={value}" for name, value in settings.items()]
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(

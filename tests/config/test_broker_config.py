@@ -110,7 +110,7 @@ def test_an_alias_sets_the_same_value() -> None:
         (
             "listeners", "SASL_SSL://a:1",
             ": SASL_SSL://a:1 asks for the security protocol SASL_SSL; what there is: "
-            "PLAINTEXT (listener.security.protocol.map gives a name its protocol)",
+            "PLAINTEXT, SSL (listener.security.protocol.map gives a name its protocol)",
         ),
         (
             "listeners", "PLAINTEXT://:9092",
@@ -119,8 +119,8 @@ def test_an_alias_sets_the_same_value() -> None:
         ),
         (
             "advertised.listeners", "OTHER://a:1",
-            ": OTHER://a:1 asks for the security protocol OTHER; what there is: PLAINTEXT "
-            "(listener.security.protocol.map gives a name its protocol)",
+            ": OTHER://a:1 asks for the security protocol OTHER; what there is: PLAINTEXT, "
+            "SSL (listener.security.protocol.map gives a name its protocol)",
         ),
         (
             "authorizer.class.name", "x",
@@ -253,6 +253,7 @@ def test_every_setting_acts() -> None:
     root = Path(__file__).parents[2]
     sources = [p.read_text("utf-8") for p in (root / "broker").rglob("*.py")]
     sources += [(root / "kstore" / "config" / f).read_text() for f in ("broker.py", "listener.py")]
+    sources.append((root / "kstore" / "net" / "tls.py").read_text("utf-8"))
     defaults = {name for row in TOPIC_CONFIGS.values() for name, _ in row.synonyms}
     # Defaults and bounds of what is set for a group.
     defaults |= {

@@ -1,0 +1,229 @@
+"""TLS contexts from Kafka's ssl.* settings, for both ends of a connection: PEM and PKCS12 stores,
+PEM text in the settings themselves. It opens no connection.
+
+Keys that don't lie in a PEM file reach the TLS library through memory that has no name; nothing of
+them is written anywhere, and no message holds a password or a key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kstore.config import ConfigError
+
+__all__ = ["client_context", "server_context", "store_files"]
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+PEM_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
+JKS_MAGIC = b"\xfe\xed\xfe\xed"
+KEYSTORE, TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
+
+
+def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """The listening end's; ConfigError for settings that don't fit together, or files that can't be
+    used. A key is needed; without a trust store the system's is used, where clients are asked for
+    certificates.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_versions(context, settings)
+    if not _load_key(context, settings):
+        raise ConfigError(
+            "a listener with TLS needs a key and its certificate: set ssl.keystore.type=PEM and "
+            f"{KEYSTORE} to a file that holds both",
+            key=KEYSTORE,
+        )
+    context.verify_mode = CLIENT_AUTH[settings["ssl.client.auth"]]
+    if context.verify_mode is not ssl.CERT_NONE:
+        _load_trust(context, settings, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def client_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """The connecting end's, with a certificate of its own where there is one; ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _set_versions(context, settings)
+    context.check_hostname = bool(settings["ssl.endpoint.identification.algorithm"])
+    _load_key(context, settings)
+    _load_trust(context, settings, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def store_files(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The files that contexts are made of."""
+    return tuple(settings[name] for name in (KEYSTORE, TRUSTSTORE) if settings[name])
+
+
+def _set_versions(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
+    name = "ssl.enabled.protocols"
+    unknown = [each for each in settings[name] if each not in VERSIONS]
+    wanted = [VERSIONS[each] for each in settings[name] if each in VERSIONS]
+    if unknown or not wanted:
+        raise ConfigError(
+            f"{name} is {','.join(settings[name])!r}; it must be any of {', '.join(VERSIONS)}",
+            key=name,
+        )
+    context.minimum_version, context.maximum_version = min(wanted), max(wanted)
+    if settings.get("ssl.cipher.suites"):
+        raise ConfigError(
+            "ssl.cipher.suites can't be chosen here: remove it, and choose TLS versions with "
+            f"{name}",
+            key="ssl.cipher.suites",
+        )
+
+
+# ---- keys ----
+
+
+def _load_key(context: ssl.SSLContext, settings: Mapping[str, Any]) -> bool:
+    """Give the context its key and certificates; whether there are any."""
+    location, inline = settings[KEYSTORE], settings["ssl.keystore.key"]
+    password = settings["ssl.key.password"]
+    if location and inline:
+        raise ConfigError(f"{KEYSTORE} and ssl.keystore.key are both set: remove one", key=KEYSTORE)
+    if inline:
+        chain = settings["ssl.keystore.certificate.chain"]
+        if not chain:
+            raise ConfigError(
+                "ssl.keystore.key needs its certificate: set ssl.keystore.certificate.chain",
+                key="ssl.keystore.certificate.chain",
+            )
+        _use_key(context, _pem_text(inline) + _pem_text(chain), password, "ssl.keystore.key")
+    elif location:
+        data = _read(location, KEYSTORE)
+        if settings["ssl.keystore.type"].upper() != "PEM":
+            data = _key_of_pkcs12(data, settings)
+            password = None
+        _use_key(context, data, password, KEYSTORE)
+    return bool(location or inline)
+
+
+def _use_key(context: ssl.SSLContext, pem: bytes, password: str | None, name: str) -> None:
+    descriptor = os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(pem)
+        # Without a password the library would ask for one at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password or "")
+    except (ssl.SSLError, OSError) as problem:
+        reason = getattr(problem, "reason", None) or problem.strerror or "it is no PEM"
+        raise ConfigError(
+            f"{name} can't be used ({reason}): it must hold an unencrypted key, or one whose "
+            "ssl.key.password is given, and the certificates that belong to it",
+            key=name,
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def _key_of_pkcs12(data: bytes, settings: Mapping[str, Any]) -> bytes:
+    """A key store as PEM: the key, its certificate, and those above it."""
+    from cryptography.hazmat.primitives import serialization
+
+    key, certificate, others = _pkcs12(data, settings["ssl.keystore.password"], KEYSTORE)
+    if key is None or certificate is None:
+        raise ConfigError(f"{KEYSTORE} holds no key with its certificate", key=KEYSTORE)
+    pem: bytes = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    for each in (certificate, *others):
+        pem += each.public_bytes(serialization.Encoding.PEM)
+    return pem
+
+
+# ---- whom to trust ----
+
+
+def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any], purpose: ssl.Purpose) -> None:
+    location, inline = settings[TRUSTSTORE], settings["ssl.truststore.certificates"]
+    name = TRUSTSTORE if location else "ssl.truststore.certificates"
+    if location and inline:
+        raise ConfigError(f"{TRUSTSTORE} and {name} are both set: remove one", key=TRUSTSTORE)
+    if not location and not inline:
+        context.load_default_certs(purpose)
+        return
+    if inline:
+        pem = _pem_text(inline).decode()
+    else:
+        data = _read(location, TRUSTSTORE)
+        if settings["ssl.truststore.type"].upper() == "PEM":
+            pem = data.decode("ascii", "replace")
+        else:
+            pem = _certificates_of_pkcs12(data, settings)
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as problem:
+        reason = getattr(problem, "reason", None) or problem
+        raise ConfigError(f"{name} can't be used ({reason})", key=name) from None
+
+
+def _certificates_of_pkcs12(data: bytes, settings: Mapping[str, Any]) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    _, own, others = _pkcs12(data, settings["ssl.truststore.password"], TRUSTSTORE)
+    every = [*others] if own is None else [own, *others]
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in every).decode()
+
+
+# ---- stores ----
+
+
+def _read(path: str, name: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise ConfigError(
+            f"{name} is {path!r}, which can't be read: {problem.strerror or problem}", key=name
+        ) from None
+
+
+def _pkcs12(data: bytes, password: str | None, name: str) -> tuple[Any, Any, list[Any]]:
+    """Key, its certificate and the others. Java reads PKCS12 under the type JKS too."""
+    form = name.replace("location", "type")
+    if data.startswith(JKS_MAGIC):
+        raise ConfigError(
+            f"{name} is a store in Java's own old form, which is not read here: turn it into "
+            "PKCS12 (keytool -importkeystore -deststoretype PKCS12) or PEM",
+            key=name,
+        )
+    if data.lstrip().startswith(b"-----"):
+        raise ConfigError(f"{name} is a PEM file: set {form}=PEM", key=form)
+    try:
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise ConfigError(
+            f"{name} is a PKCS12 store, to which a library is missing: pip install 'kstore[tls]', "
+            f"or use PEM with {form}=PEM",
+            key=name,
+        ) from None
+    try:
+        return pkcs12.load_key_and_certificates(data, (password or "").encode() or None)
+    except ValueError:
+        hint = name.replace("location", "password")
+        raise ConfigError(
+            f"{name} is no PKCS12 store, or {hint} is not its password", key=name
+        ) from None
+
+
+def _pem_text(text: str) -> bytes:
+    """PEM from one line of a properties file, where line ends may have become spaces."""
+    words = text.strip()
+    if "\n" not in words:
+        words = PEM_MARK.sub(r"\n\g<0>\n", words)
+    lines = (line.strip() for line in words.splitlines())
+    return "\n".join((*(_joined(line) for line in lines if line), "")).encode()
+
+
+def _joined(line: str) -> str:
+    return line if line.startswith("-----") else line.replace(" ", "\n")

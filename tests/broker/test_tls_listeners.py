@@ -1,0 +1,233 @@
+"""Listeners with TLS: unmodified clients, certificates of clients, keys that change, and brokers
+among themselves.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trustme
+
+from kstore.testing import Broker, BrokerError, Cluster
+
+TIMEOUT_S = 60.0
+PASSWORD = "not-to-be-told"
+
+
+class Authority:
+    """A certificate authority, its certificates as files, and the settings that name them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.ca = trustme.CA()
+        self.ca_path = folder / "ca.pem"
+        self.ca.cert_pem.write_to_path(self.ca_path)
+        self.issue(folder / "broker.pem")
+        self.issue(folder / "client.pem")
+
+    def issue(self, path: Path) -> None:
+        leaf = self.ca.issue_cert("localhost", "127.0.0.1")
+        fresh = path.with_suffix(".new")
+        leaf.private_key_and_cert_chain_pem.write_to_path(fresh)
+        fresh.replace(path)
+
+    def broker_settings(self, **more: str) -> dict[str, str]:
+        found = {
+            "ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.folder / "broker.pem"),
+            "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_path),
+        }  # fmt: skip
+        return found | {f"ssl.{name.replace('_', '.')}": value for name, value in more.items()}
+
+    def client_settings(self, address: str, *, certificate: bool = False) -> dict[str, Any]:
+        found = {
+            "bootstrap.servers": address, "security.protocol": "ssl",
+            "ssl.ca.location": str(self.ca_path), "reconnect.backoff.max.ms": 200,
+        }  # fmt: skip
+        path = str(self.folder / "client.pem")
+        own = {"ssl.certificate.location": path, "ssl.key.location": path}
+        return found | (own if certificate else {})
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = {
+        "listeners": "SSL://localhost:0,PLAINTEXT://localhost:0", "message.max.bytes": 9_000_000
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("tls")
+    with Broker(folder, settings | authority.broker_settings()) as broker:
+        yield broker
+
+
+def plain_address(broker: Broker) -> str:
+    """Of the second listener."""
+    import json
+    import urllib.request
+
+    with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=TIMEOUT_S) as answer:
+        [row] = json.loads(answer.read())["brokers"]
+    [end] = [end for end in row["endpoints"] if end["listener"] == "PLAINTEXT"]
+    return f"{end['host']}:{end['port']}"
+
+
+def produce(settings: dict[str, Any], topic: str, values: list[bytes]) -> None:
+    producer = confluent_kafka.Producer({**settings, "message.max.bytes": 9_000_000})
+    failed: list[Any] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert set(failed) == {None}
+
+
+def consume(settings: dict[str, Any], topic: str, count: int) -> list[bytes]:
+    consumer = confluent_kafka.Consumer({
+        **settings, "group.id": "g", "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": 9_000_000,
+    })  # fmt: skip
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while len(found) < count and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+    finally:
+        consumer.close()
+    return found
+
+
+def test_what_is_written_with_tls_is_read_without_and_the_other_way_round(
+    authority: Authority, broker: Broker
+) -> None:
+    secure = authority.client_settings(broker.address)
+    plain = {"bootstrap.servers": plain_address(broker)}
+    small = [b"%d" % number for number in range(3000)]
+    large = [bytes([number]) * 4_000_000 for number in range(4)]
+    produce(secure, "both", small)
+    produce(plain, "both", large)
+    produce(secure, "both", large)
+    expected = [*small, *large, *large]
+    assert consume(secure, "both", len(expected)) == expected
+    assert consume(plain, "both", len(expected)) == expected
+
+
+def test_who_does_not_speak_tls_is_let_go(authority: Authority, broker: Broker) -> None:
+    host, _, port = broker.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as sock:
+        sock.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff" * 20)
+        try:
+            while sock.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+    context = ssl.create_default_context(cafile=str(authority.ca_path))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as sock,
+        context.wrap_socket(sock, server_hostname="localhost") as link,
+    ):
+        assert link.version() == "TLSv1.2"
+
+
+def test_a_listener_has_keys_of_its_own_and_asks_for_certificates(
+    authority: Authority, tmp_path: Path
+) -> None:
+    own = authority.broker_settings(client_auth="required", enabled_protocols="TLSv1.3")
+    settings = {f"listener.name.secure.{name}": value for name, value in own.items()} | {
+        "listeners": "SECURE://127.0.0.1:0",
+        "listener.security.protocol.map": "SECURE:SSL",
+    }
+    with Broker(tmp_path, settings) as broker:
+        known = authority.client_settings(broker.address, certificate=True)
+        produce(known, "t", [b"v"])
+        errors: list[Any] = []
+        stranger = confluent_kafka.Producer(
+            {**authority.client_settings(broker.address), "error_cb": errors.append}
+        )
+        deadline = time.monotonic() + TIMEOUT_S
+        while not errors and time.monotonic() < deadline:
+            stranger.poll(0.1)
+        assert errors
+        with pytest.raises(confluent_kafka.KafkaException):
+            stranger.list_topics(timeout=1)
+        assert consume(known, "t", 1) == [b"v"]
+
+
+def test_new_keys_are_taken_over_and_old_connections_stay(
+    authority: Authority, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path / "other")
+    store = tmp_path / "broker.pem"
+    store.write_bytes((authority.folder / "broker.pem").read_bytes())
+    settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
+    with Broker(tmp_path / "b", settings | {"ssl.keystore.location": str(store)}) as broker:
+        old = confluent_kafka.Producer(authority.client_settings(broker.address))
+        old.list_topics(timeout=TIMEOUT_S)
+        made = broker.output().count("connections")
+        store.write_bytes(b"no key")
+        _until(lambda: "the keys of before stay in use" in broker.output())
+        produce(authority.client_settings(broker.address), "t", [b"1"])
+        other.issue(store)
+        _until(lambda: "are in use now" in broker.output())
+        produce(other.client_settings(broker.address), "t", [b"2"])
+        old.produce("t", b"3")
+        assert old.flush(TIMEOUT_S) == 0
+        assert made == broker.output().count("connections")
+        assert consume(other.client_settings(broker.address), "t", 3) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listeners": "SSL://localhost:0"}, "needs a key"),
+        ({"security.inter.broker.protocol": "SSL"}, "which no listener speaks"),
+        ({"listeners": "SSL://localhost:0", "ssl.keystore.type": "PEM",
+          "ssl.keystore.location": "/nowhere", "ssl.key.password": PASSWORD}, "can't be read"),
+    ],
+)  # fmt: skip
+def test_a_broker_without_the_keys_it_needs_does_not_start(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
+    broker = Broker(tmp_path, settings)
+    with pytest.raises(BrokerError, match=words):
+        broker.start()
+    assert PASSWORD not in broker.output()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["inter.broker.listener.name", "security.inter.broker.protocol"])
+def test_brokers_speak_tls_among_themselves(authority: Authority, tmp_path: Path, how: str) -> None:
+    """Everything: registration, the controller's requests, copying, forwarding."""
+    settings = authority.broker_settings(client_auth="required") | {
+        "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0", how: "SSL",
+        "min.insync.replicas": "2",
+    }  # fmt: skip
+    with Cluster(tmp_path, 3, settings) as cluster:
+        clients = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}
+        produce(clients, "t", [b"%d" % number for number in range(500)])
+        admin = confluent_kafka.Producer(clients)
+        leader = admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions[0].leader
+        cluster[leader].kill()
+        produce(clients, "t", [b"%d" % number for number in range(500, 600)])
+        cluster.start()
+        assert len(consume({"bootstrap.servers": cluster.bootstrap_servers}, "t", 600)) == 600
+
+
+def _until(condition: Any) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
