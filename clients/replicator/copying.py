@@ -138,8 +138,10 @@ class Copier:
             if copy in self._busy:
                 continue
             if copy.step == Step.LOCATE:
+                self._busy.add(copy)
                 self._spawn(self._at_target(copy, self._locate(copy)))
             elif copy.step == Step.CHECK:
+                self._busy.add(copy)
                 self._spawn(self._at_target(copy, self._check(copy)))
             elif copy.peek() and may_send:
                 ready.setdefault(_leader(self._target, copy.tp), []).append(copy)
@@ -183,7 +185,6 @@ class Copier:
         self._touch(copy)
 
     async def _at_target(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
-        self._busy.add(copy)
         try:
             await work
         except KafkaError as error:
@@ -198,7 +199,6 @@ class Copier:
             self._touch(copy)
 
     async def _at_source(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
-        self._resting.add(copy)
         try:
             await work
         except KafkaError as error:
@@ -325,6 +325,7 @@ class Copier:
 
     def _take(self, copy: PartitionCopy, row: PartitionData) -> None:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._resting.add(copy)  # now, for the next fetch is about to be put together
             self._spawn(self._at_source(copy, self._out_of_range(copy)))
             return
         if row.error_code:

@@ -70,11 +70,22 @@ def brokers(
         yield first, second
 
 
-def kstore(*arguments: str, stdin: str = "", code: int = 0) -> str:
+def write(bootstrap: str, topic: str, rows: list[tuple[bytes, bytes]], partitions: int = 1) -> None:
+    """Create a topic with these keys and values."""
+    from kstore.clients import AdminClient, NewTopic, Producer
+
+    with AdminClient(bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+    with Producer(bootstrap) as producer:
+        for key, value in rows:
+            producer.send(topic, value, key)
+
+
+def kstore(*arguments: str, code: int = 0) -> str:
     """Run a command to its end; what it wrote (errors if it failed)."""
     done = subprocess.run(
         [sys.executable, "-m", "kstore", *arguments],
-        input=stdin, capture_output=True, text=True, timeout=90, check=False, env=os.environ,
+        capture_output=True, text=True, timeout=90, check=False, env=os.environ,
     )  # fmt: skip
     assert done.returncode == code, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
@@ -90,9 +101,7 @@ def test_topics_are_copied_and_the_copy_is_in_order(
     brokers: tuple[KstoreBroker, KstoreBroker],
 ) -> None:
     here, there = (broker.bootstrap for broker in brokers)
-    kstore("topic", "create", "orders", "-p", "3", "-b", here)
-    lines = "".join(f"{number % 5}:{number // 5}\n" for number in range(100))
-    kstore("produce", "orders", "-b", here, "--key-separator", ":", stdin=lines)
+    write(here, "orders", [(b"%d" % (n % 5), b"%d" % (n // 5)) for n in range(100)], 3)
     copy = ("replicate", "--from", here, "--to", there, "--until-caught-up", "--regex", "ord.*")
     said = [json.loads(line) for line in kstore(*copy, "--json").splitlines()]
     assert said[0] == {
@@ -109,8 +118,8 @@ def test_order_is_checked_in_a_log_and_as_a_group_sees_it(
     brokers: tuple[KstoreBroker, KstoreBroker],
 ) -> None:
     where = ("-b", brokers[0].bootstrap)
-    kstore("topic", "create", "bad", *where)
-    kstore("produce", "bad", *where, "--key-separator", ":", stdin="k:0\nk:2\nk:1\nk:1\nk:5\nx:a\n")
+    numbers = (b"0", b"2", b"1", b"1", b"5")
+    write(where[1], "bad", [*((b"k", number) for number in numbers), (b"x", b"a")])
     said = kstore("verify-order", "bad", *where, "--json", code=1)
     found = verified(said)
     assert [found[name] for name in ("out_of_order", "duplicates", "missing", "unreadable")] == [
@@ -121,14 +130,14 @@ def test_order_is_checked_in_a_log_and_as_a_group_sees_it(
     assert "key 'k': 1 came after 2 at bad-0 offset 2" in kstore(
         "verify-order", "bad", *where, *group, code=1
     )
-    kstore("topic", "create", "empty", *where)
+    write(where[1], "empty", [])
     assert "nothing was checked" in kstore("verify-order", "empty", *where, code=2)
     assert "is not value, key" in kstore("verify-order", "bad", *where, "--key", "what", code=2)
 
 
 def test_a_generated_workload_is_read_in_order(brokers: tuple[KstoreBroker, KstoreBroker]) -> None:
     where = ("-b", brokers[0].bootstrap)
-    kstore("topic", "create", "made", "-p", "2", *where)
+    write(where[1], "made", [], 2)
     for _ in range(2):  # the records of the first run don't disturb the second
         said = kstore("verify-order", "made", *where, "--generate", "2000", "--keys", "7", "--json")
         assert verified(said)["records"] == 2000

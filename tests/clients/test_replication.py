@@ -131,7 +131,7 @@ def check_piece(piece: Piece) -> list[Told]:
 
 
 @given(st.randoms(use_true_random=False), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_pieces_hold_what_a_consumer_would_read(rng: Random, committed: bool) -> None:
     source = Source(rng)
     position = rng.randint(0, source.end)
@@ -277,7 +277,7 @@ class Replicator:
 
 
 @given(st.integers(0, 1 << 32), st.booleans(), st.integers(1, 2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_replicators_leave_each_record_once_whatever_fails(
     seed: int, committed: bool, count: int
 ) -> None:
