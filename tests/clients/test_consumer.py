@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstore.clients import Consumer
-from kstore.clients.consumer import CorruptRecordError
+from kstore.clients.consumer import CorruptRecordError, LogTruncationError
 from kstore.errors import (
     ErrorCode,
     OffsetOutOfRangeError,
@@ -24,11 +24,16 @@ from kstore.protocol.fetch import (
     PartitionData,
 )
 from kstore.protocol.list_offsets import (
+    EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
 )
+from kstore.protocol.metadata import MetadataRequest, MetadataResponse
 from kstore.record import (
     ControlType,
     EndTransactionMarker,
@@ -99,6 +104,7 @@ def batch(base_offset: int, *values: bytes, producer_id: int = -1) -> bytes:
     return build_batch(
         values,
         base_offset=base_offset,
+        leader_epoch=0,
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=0 if producer_id >= 0 else -1,
@@ -234,6 +240,68 @@ def test_a_damaged_batch_can_be_sought_past(broker: FakeBroker) -> None:
         assert caught.value.next_offset == 3
         reader.seek(TP, caught.value.next_offset)
         assert [r.value for r in reader.poll(5000)] == [b"d"]
+
+
+class Elections:
+    """Metadata whose leader epoch moves on after the first fetch, and what the new leader says of
+    epoch 0.
+    """
+
+    def __init__(self, broker: FakeBroker, end_offset: int) -> None:
+        self.epoch = 0
+        self.end_offset = end_offset
+        self._metadata = broker.handlers[MetadataRequest]
+        broker.handlers[MetadataRequest] = self.metadata
+        broker.handlers[OffsetForLeaderEpochRequest] = self.epoch_end
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """The usual answer, in the current epoch."""
+        answer: MetadataResponse = self._metadata(request)
+        for row in (row for topic in answer.topics for row in topic.partitions):
+            row.leader_epoch = self.epoch
+        return answer
+
+    def epoch_end(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        """Where epoch 0 ended."""
+        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=self.end_offset)
+        rows = [OffsetForLeaderTopicResult(topic="t", partitions=[end])]
+        return OffsetForLeaderEpochResponse(topics=rows)
+
+
+WITH_EPOCHS = BY_NAME | {23: (3, 4)}
+
+
+@pytest.mark.parametrize("end_offset", [2, 3])
+def test_a_new_leader_is_asked_whether_the_log_still_has_what_was_read(end_offset: int) -> None:
+    log = Log(batch(0, b"a", b"b", b"c"), batch(3, b"d"))
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        elections = Elections(broker, end_offset)
+        with consumer(broker, log, metadata_max_age_ms=50) as reader:
+            assert len(reader.poll(5000, max_records=3)) == 3
+            elections.epoch = 1
+            log.batches = (batch(0, b"a", b"b"), batch(2, b"C"), batch(3, b"D"))
+            found = [(r.offset, r.value) for r in reader.poll(5000)]
+            while found[-1][1] != b"D":
+                found += [(r.offset, r.value) for r in reader.poll(5000)]
+            # What was fetched before the client heard of the election may be handed out.
+            new = [row for row in found if row != (3, b"d")]
+            assert new == ([(2, b"C")] if end_offset == 2 else []) + [(3, b"D")]
+
+
+def test_a_log_that_was_cut_is_told_without_a_reset_policy() -> None:
+    log = Log(batch(0, b"a", b"b", b"c"))
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        elections = Elections(broker, 2)
+        with consumer(broker, log, metadata_max_age_ms=50, auto_offset_reset="none") as reader:
+            reader.seek(TP, 0)
+            assert len(reader.poll(5000)) == 3
+            elections.epoch = 1
+            with pytest.raises(LogTruncationError, match="position 3: the log was cut") as caught:
+                reader.poll(5000)
+            divergent = caught.value.divergent_offsets[TP]
+            assert (caught.value.positions, divergent.offset) == ({TP: 3}, 2)
+            reader.seek(TP, divergent)
+            assert [r.offset for r in reader.poll(5000)] == [2]
 
 
 def test_whole_record_sets_are_fetched(broker: FakeBroker) -> None:
