@@ -11,7 +11,7 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kstore import __version__
 from kstore._fast.answer_reader import AnswerReader
@@ -27,6 +27,9 @@ from kstore.errors import (
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
 from kstore.protocol.schema import Message
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["BrokerConnection", "open_connection"]
 
@@ -291,9 +294,10 @@ async def open_connection(
     *,
     node_id: int = -1,
     setup_timeout_ms: float = 10_000,
+    tls: ssl.SSLContext | None = None,
 ) -> BrokerConnection:
     """Connect to a broker, trying the addresses of the host in turn (client.dns.lookup), and agree
-    on versions.
+    on versions. `tls` is there with security.protocol SSL.
 
     Raises NetworkError, which says what to look at, or the error of ApiVersions.
     """
@@ -321,9 +325,9 @@ async def open_connection(
             request_timeout_ms=settings["request.timeout.ms"],
             max_frame_bytes=limit,
         )
-        await loop.create_connection(lambda made=connection: made, sock=sock)  # type: ignore[misc]
         try:
             async with asyncio.timeout(setup_timeout_ms / 1000):
+                await _begin(connection, sock, host, tls)
                 await connection.agree()
         except (TimeoutError, RequestTimedOutError):
             connection.close()
@@ -340,6 +344,23 @@ async def open_connection(
     if node_id >= 0:
         hint = f"the cluster says that broker {node_id} is there: check its advertised.listeners"
     raise NetworkError(f"cannot connect to {address}: {what}; {hint}") from problem
+
+
+async def _begin(
+    connection: BrokerConnection, sock: socket.socket, host: str, tls: ssl.SSLContext | None
+) -> None:
+    """Hand the connected socket to the protocol, after TLS's handshake if there is one."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.create_connection(
+            lambda: connection, sock=sock, ssl=tls, server_hostname=host if tls else None
+        )
+    except OSError as error:  # of TLS, too
+        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        raise NetworkError(
+            f"no TLS connection to {connection.address}: {reason or 'it was closed'}; check that "
+            "it is a listener with TLS, and ssl.truststore.location"
+        ) from error
 
 
 async def _connect(

@@ -8,13 +8,16 @@ import asyncio
 import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.connection import BrokerConnection, open_connection
 from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, NetworkError
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["ANY", "Nodes", "parse_servers"]
 
@@ -57,12 +60,7 @@ class Nodes:
         self._settings = settings
         self._view = view
         self._bootstrap = [_Place(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
-        if settings["security.protocol"].upper() != "PLAINTEXT":
-            raise ConfigError(
-                f"security.protocol {settings['security.protocol']} is not supported yet; use "
-                "PLAINTEXT",
-                key="security.protocol",
-            )
+        self._tls = _tls_context(settings)
         if not self._bootstrap:
             raise ValueError("bootstrap.servers is empty; it needs at least one host:port")
         self._known: dict[int, _Place] = {}
@@ -122,7 +120,11 @@ class Nodes:
         )
         try:
             connection = await open_connection(
-                *place.address, settings, node_id=place.node_id, setup_timeout_ms=setup_ms
+                *place.address,
+                settings,
+                node_id=place.node_id,
+                setup_timeout_ms=setup_ms,
+                tls=self._tls,
             )
         except KafkaError:
             place.failures += 1
@@ -259,6 +261,22 @@ class Nodes:
         for key in list(self._open):
             self._drop(key)
         await asyncio.gather(*(connection.wait_closed(CLOSE_S) for connection in closing))
+
+
+def _tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """What security.protocol and the ssl.* settings ask for; ConfigError."""
+    protocol = settings["security.protocol"].upper()
+    if protocol == "PLAINTEXT":
+        return None
+    if protocol != "SSL":
+        raise ConfigError(
+            f"security.protocol {protocol} is not supported: there is no SASL yet; use PLAINTEXT "
+            "or SSL",
+            key="security.protocol",
+        )
+    from kstore.net.tls import client_context  # only who asks for it pays for it
+
+    return client_context(settings)
 
 
 async def _canonical(places: Sequence[_Place]) -> list[_Place]:
