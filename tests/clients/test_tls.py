@@ -1,4 +1,4 @@
-"""Clients over TLS (security.protocol=SSL): a kstore listener that asks for certificates, those that
+"""Clients over TLS (security.protocol=SSL): a listener that asks for certificates, those that
 do not fit, and listeners that speak something else.
 """
 
