@@ -54,11 +54,12 @@ class Failure:
 
 
 class Inbox:
-    """`taken` is called after each answer that was handed out or thrown away, in the user's thread;
-    `put_bytes` minus `taken_bytes` and `parked_bytes` is what waits.
+    """`taken` is called in the user's thread after each answer that was handed out or thrown away,
+    and with None for one that is kept aside while its partition is paused. `put_bytes` minus
+    `taken_bytes` and `parked_bytes` is what waits.
     """
 
-    def __init__(self, taken: Callable[[FetchedRecords | Failure], None]) -> None:
+    def __init__(self, taken: Callable[[FetchedRecords | Failure | None], None]) -> None:
         self.put_bytes = 0
         self.taken_bytes = 0
         self.parked_bytes = 0
@@ -172,7 +173,7 @@ class Inbox:
     def _park(self, item: FetchedRecords) -> None:
         self._parked.setdefault(item.tp, deque()).append(item)
         self.parked_bytes += item.size_bytes
-        self._taken(item)
+        self._taken(None)
 
     def _unpark(self) -> None:
         for tp, items in list(self._parked.items()):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from kstore._fast.fetched import FetchedRecords
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
 from kstore.clients.core.fetch_session import FetchSession, Wanted
@@ -93,14 +94,15 @@ class Fetcher:
             self._is_kicked = True
             self._loop.call_soon(self._ask)
 
-    def taken(self, item: Any) -> None:
-        """The user is done with something; in the user's thread."""
+    def taken(self, item: FetchedRecords | Failure | None) -> None:
+        """The user is done with something, or (None) has paused it; in the user's thread."""
         if isinstance(item, Failure):
             for row in (item.owner, *item.others):
                 if row is not None:
                     self.plan.raised(row)
         else:
-            self.plan.taken(item)
+            if item is not None:
+                self.plan.taken(item)
             if not self._is_held:
                 return
         try:
@@ -112,6 +114,7 @@ class Fetcher:
         self._is_kicked = False
         if self._is_closed:
             return
+        self._is_held = True  # until it is known: what is taken meanwhile counts
         busy = [node.node_id for node in self._nodes.values() if node.is_busy]
         now_ms = self._loop.time() * 1000
         found = self.plan.next_round(self._cluster.view, busy, self.inbox.waiting_bytes, now_ms)
@@ -127,8 +130,11 @@ class Fetcher:
             node.is_busy = True
             if node.connection is None or node.connection.is_lost:
                 self._run(self._connect(node))
-            else:
+                continue
+            try:
                 self._send(node, node.connection, wanted)
+            except KafkaError as error:  # the broker does not offer Fetch in a version that we know
+                self._refused(node, error)
 
     def _wake_at(self, when: float) -> None:
         if self._wake is not None:
@@ -217,7 +223,12 @@ class Fetcher:
             self._cluster.view.hear_broker(
                 Broker(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
             )
-        self._take(node, response)
+        try:
+            self._take(node, response)
+        except Exception as problem:  # noqa: BLE001 - a defect, which poll() raises: no silent stop
+            self.plan.failed(node.asked)
+            self.inbox.fail(Failure(problem))
+            self._arrived()
         self.kick()
 
     def _take(self, node: _Node, response: FetchResponse) -> None:
