@@ -108,6 +108,8 @@ class ConsumerMember:
         self._retry_ms = 0
         self._hurried = False
         self._is_back = False
+        self._may_be_known = False
+        """Whether the coordinator may have this member, although it has to join anew."""
         self._in_flight: Message | None = None
 
     # What the user does.
@@ -187,6 +189,7 @@ class ConsumerMember:
         if response.error_code != ErrorCode.NONE:
             return self._refused(response, now_ms) + self.advance(now_ms)
         self._backoff.reset()
+        self._may_be_known = False
         self._interval_ms = response.heartbeat_interval_ms
         if self.state in IN_GROUP:
             self.epoch = response.member_epoch
@@ -198,6 +201,7 @@ class ConsumerMember:
         if request is self._in_flight:
             self._in_flight = None
             self._sent = {}
+            self._may_be_known |= self.state is MemberState.JOINING
             self._retry(now_ms)
         return self.advance(now_ms)
 
@@ -212,6 +216,7 @@ class ConsumerMember:
         effects = self._reconcile(now_ms)
         if self._may_send and now_ms >= self._due_ms():
             effects.append(self._heartbeat(now_ms))
+            effects += self._reconcile(now_ms)
         return effects
 
     def next_wakeup(self, now_ms: int) -> int | None:
@@ -305,6 +310,7 @@ class ConsumerMember:
             self._forget()
             return []
         if code in FENCED:
+            self._may_be_known = code == ErrorCode.FENCED_MEMBER_EPOCH
             self.state = MemberState.FENCED
             self._forget()
             self._lose_or_join()
@@ -312,6 +318,10 @@ class ConsumerMember:
         self._retry(now_ms)
         if code in COORDINATOR_MOVED:
             return [ForgetCoordinator()]
+        if code == ErrorCode.UNRELEASED_INSTANCE_ID and self._may_be_known:
+            # It may be this very member that has the instance id: give it back, then join.
+            self._may_be_known = False
+            return [self._farewell()]
         error = error_for(code, response.error_message)
         if code in COORDINATOR_LOADING or error.retriable:
             return []
@@ -410,19 +420,25 @@ class ConsumerMember:
 
     def _leave(self, then: MemberState) -> list[Effect]:
         """Tell the coordinator, if it knows of this member or may soon."""
-        instance_id = self._settings.instance_id
-        known = self.state in IN_GROUP and (self.epoch > JOIN_EPOCH or self._in_flight is not None)
+        known = self.state in IN_GROUP and (
+            self.epoch > JOIN_EPOCH or self._in_flight is not None or self._may_be_known
+        )
         self.state = then
         self._forget()
-        static = instance_id is not None
-        self.epoch = STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._settings.group_id,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            instance_id=instance_id,
+        farewell = self._farewell()
+        return [farewell] if known else []
+
+    def _farewell(self) -> Effect:
+        instance_id = self._settings.instance_id
+        epoch = LEAVE_EPOCH if instance_id is None else STATIC_LEAVE_EPOCH
+        return Send(
+            ConsumerGroupHeartbeatRequest(
+                group_id=self._settings.group_id,
+                member_id=self.member_id,
+                member_epoch=epoch,
+                instance_id=instance_id,
+            )
         )
-        return [Send(request)] if known else []
 
 
 def _by_topic(

@@ -8,6 +8,7 @@ that is due asks to be woken later, and that no two members rightfully own one p
 from __future__ import annotations
 
 import itertools
+from random import Random
 from typing import Any
 
 from kstore.broker.state.consumer_group import ConsumerGroup
@@ -243,27 +244,26 @@ class World:
                 other = owners.setdefault(tp, user)
                 assert other is user, f"{tp}: users {other.number} and {user.number}"
 
-    def settle(self, most_ms: int = 300_000) -> None:
-        """Everybody does what it has to, nothing is lost any more: the group comes to rest, and
-        every partition has one owner.
+    def settle(self, chance: Random | None = None, most_ms: int = 300_000) -> None:
+        """Everybody does what it has to, in an order by chance, nothing is lost any more: the group
+        comes to rest, and every partition has one owner.
         """
+        chance = chance or Random(0)
         until_ms = self.now_ms + most_ms
-        while True:
-            for user in self.users:
+        while not self._is_at_rest():
+            for user in chance.sample(self.users, len(self.users)):
                 if not user.is_gone:
                     user.poll()
                 user.look_up()
-                user.hand_over()
+                if chance.random() < 0.4:
+                    user.hand_over()
+                    self.check()
                 while user.outbox:
                     user.deliver()
-            for user in self.users:
-                before = len(user.waiting) + 1
-                while len(user.waiting) < before:
-                    before = len(user.waiting)
+            for user in chance.sample(self.users, len(self.users)):
+                for _ in range(len(user.waiting)):
                     user.answer()
-                self.check()
-            if self._is_at_rest():
-                return
+                    self.check()
             states = [
                 (user.number, user.member.state, sorted(user.held), user.errors)
                 for user in self.users

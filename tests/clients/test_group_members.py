@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kstore.clients.core.classic_member import ClassicState
 from kstore.clients.core.consumer_member import MemberState
 from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from kstore.types import TopicPartition
-from tests.clients.group_world import MAX_POLL_MS, SESSION_MS, World
+from tests.clients.group_world import MAX_POLL_MS, SESSION_MS, User, World
 
 KINDS = (("range",), ("sticky",), ("cooperative-sticky",), ("range", "cooperative-sticky"), ())
 
@@ -238,121 +237,108 @@ def test_a_topic_without_a_name_yet_is_looked_up_and_handed_over_later() -> None
     assert len(user.held) == 8
 
 
-class Histories(RuleBasedStateMachine):
-    """Members come, go, poll or don't, and requests are lost, in any order."""
+STRATEGIES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "eager": (("range", "sticky"), ("sticky", "range"), ("range",)),
+    "cooperative": (("cooperative-sticky",),),
+    "consumer": ((),),
+}
+TOPICS = (("t",), ("t",), ("t", "u"), ("u",))
 
-    KINDS: tuple[tuple[str, ...], ...] = (("range", "sticky"), ("sticky", "range"), ("range",))
 
-    @initialize(partitions=st.integers(1, 6))
-    def begin(self, partitions: int) -> None:
+class History:
+    """Members come, go, poll or don't, and requests are lost, as a seed has it."""
+
+    def __init__(self, seed: int, strategies: tuple[tuple[str, ...], ...]) -> None:
+        self.random = random.Random(seed)
+        self.strategies = strategies
         self.came = 0
-        self.world = world_with(partitions)
+        self.world = world_with(self.random.randint(1, 6))
         self.world.grow("u", 2)
+        for _ in range(3):
+            self.come()
 
-    @rule(pick=st.integers(0, 9), static=st.booleans())
-    def come(self, pick: int, static: bool) -> None:
-        there = [user for user in self.world.users if not user.is_gone]
-        if len(there) < 4:
+    def play(self, steps: int) -> None:
+        """So many steps, then rest."""
+        often = [self.deliver, self.answer, self.poll, self.hand_over] * 4 + [self.pass_time] * 3
+        now_and_then = [self.lose, self.come, self.subscribe, self.beat]
+        seldom = [self.leave, self.vanish, self.grow, self.move_coordinator, self.rest]
+        for _ in range(steps):
+            chance = self.random.random()
+            rules = seldom if chance < 0.05 else now_and_then if chance < 0.2 else often
+            self.random.choice(rules)()
+            self.world.check()
+        self.rest()
+
+    def one(self) -> User | None:
+        """A user, maybe one that has closed and is not gone yet."""
+        return self.random.choice(self.world.users) if self.world.users else None
+
+    def living(self) -> User | None:
+        """A user that has not closed."""
+        users = [user for user in self.world.users if not user.is_gone]
+        return self.random.choice(users) if users else None
+
+    def come(self) -> None:
+        if sum(not user.is_gone for user in self.world.users) < 4:
             self.came += 1
-            instance_id = f"i{self.came}" if static else None
-            kind = self.KINDS[pick % len(self.KINDS)]
-            self.world.user(*kind, instance_id=instance_id).subscribe("t")
+            instance_id = f"i{self.came}" if self.random.random() < 0.3 else None
+            kind = self.random.choice(self.strategies)
+            user = self.world.user(*kind, instance_id=instance_id)
+            user.subscribe(*self.random.choice(TOPICS))
 
-    @rule(which=st.integers(0, 9), topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
-    def subscribe(self, which: int, topics: tuple[str, ...]) -> None:
-        for user in self._one(which):
-            user.subscribe(*topics)
+    def subscribe(self) -> None:
+        if user := self.living():
+            user.subscribe(*self.random.choice(TOPICS))
 
-    @rule(which=st.integers(0, 9))
-    def leave(self, which: int) -> None:
-        for user in self._one(which):
+    def leave(self) -> None:
+        if user := self.living():
             user.leave()
 
-    @rule(which=st.integers(0, 9))
-    def vanish(self, which: int) -> None:
-        for user in self._one(which):
+    def vanish(self) -> None:
+        if user := self.living():
             user.is_gone = True
-            user.topics = frozenset()
             self.world.users.remove(user)
 
-    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
-    def deliver(self, which: int, place: int) -> None:
-        for user in self._any(which):
-            user.deliver(place)
+    def deliver(self) -> None:
+        if user := self.one():
+            user.deliver(self.random.randint(0, 1))
 
-    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
-    def answer(self, which: int, place: int) -> None:
-        for user in self._any(which):
-            user.answer(place)
+    def answer(self) -> None:
+        if user := self.one():
+            user.answer(self.random.randint(0, 3))
 
-    @rule(which=st.integers(0, 9), place=st.integers(0, 9))
-    def lose(self, which: int, place: int) -> None:
-        for user in self._any(which):
-            user.lose(place)
+    def lose(self) -> None:
+        if user := self.one():
+            user.lose(self.random.randint(0, 3))
 
-    @rule(which=st.integers(0, 9))
-    def poll(self, which: int) -> None:
-        for user in self._one(which):
+    def poll(self) -> None:
+        if user := self.living():
             user.poll()
 
-    @rule(which=st.integers(0, 9))
-    def hand_over(self, which: int) -> None:
-        for user in self._any(which):
+    def hand_over(self) -> None:
+        if user := self.one():
             user.hand_over()
             user.look_up()
 
-    @rule(ms=st.sampled_from([10, 100, 1_000, 5_000, SESSION_MS + 1, MAX_POLL_MS + 1]))
-    def pass_time(self, ms: int) -> None:
-        self.world.pass_time(ms)
+    def pass_time(self) -> None:
+        self.world.pass_time(self.random.choice([1, 10, 100, 500, 1_000]))
 
-    @rule(more=st.integers(1, 2))
-    def grow(self, more: int) -> None:
+    def beat(self) -> None:
+        self.world.pass_time(self.random.choice([3_000, 3_000, SESSION_MS + 1, MAX_POLL_MS + 1]))
+
+    def grow(self) -> None:
         count = self.world.topics()["t"].partitions
         if count < 10:
-            self.world.grow("t", count + more)
+            self.world.grow("t", count + self.random.randint(1, 2))
 
-    @rule()
     def move_coordinator(self) -> None:
         self.world.move_coordinator()
 
-    @rule()
     def rest(self) -> None:
-        self.world.settle()
-
-    @invariant()
-    def one_owner(self) -> None:
-        if hasattr(self, "world"):
-            self.world.check()
-
-    def teardown(self) -> None:
-        if hasattr(self, "world"):
-            self.world.settle()
-
-    def _any(self, which: int):  # type: ignore[no-untyped-def]
-        users = self.world.users
-        return [users[which % len(users)]] if users else []
-
-    def _one(self, which: int):  # type: ignore[no-untyped-def]
-        users = [user for user in self.world.users if not user.is_gone]
-        return [users[which % len(users)]] if users else []
+        self.world.settle(self.random)
 
 
-class CooperativeHistories(Histories):
-    """All members keep their partitions through rebalances."""
-
-    KINDS = (("cooperative-sticky",),)
-
-
-class ConsumerHistories(Histories):
-    """All members speak the protocol of KIP-848."""
-
-    KINDS = ((),)
-
-
-SIZE = settings(max_examples=15, stateful_step_count=30)
-TestEagerHistories = Histories.TestCase
-TestEagerHistories.settings = SIZE
-TestCooperativeHistories = CooperativeHistories.TestCase
-TestCooperativeHistories.settings = SIZE
-TestConsumerHistories = ConsumerHistories.TestCase
-TestConsumerHistories.settings = SIZE
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("protocol", sorted(STRATEGIES))
+def test_history(protocol: str, seed: int) -> None:
+    History(seed, STRATEGIES[protocol]).play(250)
