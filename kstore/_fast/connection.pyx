@@ -69,7 +69,7 @@ cdef class Connection(Outbox):
             self.fail(reason)
 
     def get_buffer(self, sizehint):
-        """Where the next bytes go: this object, which shows the right memory; TLS wants a length."""
+        """Where the next bytes go: this object shows the right memory; TLS wants a length."""
         return self if self.fd >= 0 else memoryview(self)
 
     def __getbuffer__(self, Py_buffer* view, int flags):

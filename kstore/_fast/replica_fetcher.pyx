@@ -116,7 +116,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.fetch_soon()
 
     def get_buffer(self, sizehint):
-        """Where the next bytes go: this object, which shows the right memory; TLS wants a length."""
+        """Where the next bytes go: this object shows the right memory; TLS wants a length."""
         if self.end == self.capacity:
             self.grow(self.capacity + READ_BYTES)
         return self if self.fd >= 0 else memoryview(self)

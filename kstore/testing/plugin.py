@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kstore.clients import AdminClient, Producer
+    from kstore.clients import AdminClient, Consumer, Producer
     from kstore.testing.brokers import Broker, Cluster, Server
     from kstore.testing.faults import Faults
 
@@ -178,6 +178,23 @@ def kstore_producer(kstore_server: Server) -> Iterator[Producer]:
 
     with Producer(bootstrap_servers=kstore_server.bootstrap_servers) as producer:
         yield producer
+
+
+@pytest.fixture
+def kstore_consumer(kstore_server: Server, kstore_topic: str) -> Iterator[Consumer]:
+    """A Consumer of kstore.clients, the only one of its group, that reads kstore_topic from its
+    beginning.
+    """
+    from kstore.clients import Consumer
+
+    settings = {
+        "bootstrap.servers": kstore_server.bootstrap_servers,
+        "group.id": f"group-of-{kstore_topic}",
+        "auto.offset.reset": "earliest",
+    }
+    with Consumer(settings) as consumer:
+        consumer.subscribe([kstore_topic])
+        yield consumer
 
 
 def _settings(config: pytest.Config, given: dict[str, Any]) -> dict[str, Any]:

@@ -142,6 +142,7 @@ def test_who_does_not_speak_tls_is_let_go(authority: Authority, broker: Broker) 
         assert link.version() == "TLSv1.2"
 
 
+@pytest.mark.slow
 def test_a_listener_has_keys_of_its_own_and_asks_for_certificates(
     authority: Authority, tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_listener_has_keys_of_its_own_and_asks_for_certificates(
         assert consume(known, "t", 1) == [b"v"]
 
 
+@pytest.mark.slow
 def test_new_keys_are_taken_over_and_old_connections_stay(
     authority: Authority, tmp_path: Path
 ) -> None:

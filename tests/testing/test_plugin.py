@@ -67,9 +67,15 @@ def test_three(kstore_topic, kstore_make_topic, kstore_admin):
     found = kstore_admin.describe_topics([kstore_topic, other])
     assert {t.name: len(t.partitions) for t in found} == {kstore_topic: 3, other: 2}
 
-def test_four(kstore_producer, kstore_topic, kstore_bootstrap_servers, kstore_broker):
+def test_four(
+    kstore_producer, kstore_consumer, kstore_topic, kstore_bootstrap_servers, kstore_broker
+):
     kstore_producer.send(kstore_topic, b"v")
     kstore_producer.flush()
+    deadline, found = time.monotonic() + 60, []
+    while not found and time.monotonic() < deadline:
+        found += kstore_consumer.poll(timeout_ms=1000)
+    assert [bytes(record.value) for record in found] == [b"v"]
     assert kstore_bootstrap_servers == str(kstore_broker) == kstore_broker.address
 """
     )
@@ -114,6 +120,7 @@ def test_wait(kstore_broker, kstore_topic, kstore_faults):
     run(project).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_settings_come_from_a_fixture_the_ini_file_and_the_command_line(
     project: pytest.Pytester,
 ) -> None:
@@ -143,6 +150,7 @@ def test_a_broker_that_does_not_start_says_why(project: pytest.Pytester) -> None
                                  "*num.partitions*at least 1*"])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_the_broker_wrote_is_shown_with_a_failure(project: pytest.Pytester) -> None:
     project.makepyfile(
         SETUP
@@ -213,6 +221,7 @@ def test_all_are_back(kstore_cluster, kstore_topic, kstore_faults):
     run(project).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_broker_outlives_pytest(project: pytest.Pytester, number: signal.Signals) -> None:
     project.makepyfile(
