@@ -79,6 +79,14 @@ cdef struct Out:
     Py_ssize_t total                 # bytes in pieces
 
 
+cdef void begin(Out* out, PyObject* pieces) noexcept:
+    out.data = NULL
+    out.size = 0
+    out.capacity = 0
+    out.pieces = pieces
+    out.total = 0
+
+
 cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next):
     cdef Cursor cursor
     cursor.p = p
@@ -121,10 +129,7 @@ def decode_prefix(Plan plan, object buffer, Py_ssize_t offset=0):
 def encode(Plan plan, object message):
     """The message's bytes."""
     cdef Out out
-    out.data = NULL
-    out.size = 0
-    out.capacity = 0
-    out.pieces = NULL
+    begin(&out, NULL)
     try:
         write_struct(plan, message, &out)
         return PyBytes_FromStringAndSize(<char*>out.data, out.size)
@@ -135,10 +140,7 @@ def encode(Plan plan, object message):
 def encode_frame(Plan plan, object message, Plan header_plan, object header):
     """Length prefix, header and message as one buffer, ready for a socket."""
     cdef Out out
-    out.data = NULL
-    out.size = 0
-    out.capacity = 0
-    out.pieces = NULL
+    begin(&out, NULL)
     try:
         reserve(&out, 4)
         out.size = 4
@@ -157,11 +159,7 @@ def encode_pieces(Plan plan, object message, Plan header_plan, object header):
     are, not copied."""
     cdef Out out
     cdef list pieces = []
-    out.data = NULL
-    out.size = 0
-    out.capacity = 0
-    out.pieces = <PyObject*>pieces
-    out.total = 0
+    begin(&out, <PyObject*>pieces)
     try:
         reserve(&out, 4)
         out.size = 4
