@@ -86,6 +86,7 @@ cdef class Accumulator:
     cdef int tell(self) except -1
     cdef ProducerBatch put(self, TopicQueues topic, int32_t partition, RecordParts* parts,
                            int64_t timestamp, int64_t offset)
+    cdef TopicQueues look_up(self, object name)
     cdef Delivery append(self, object topic, object value, object key, object partition,
                          object timestamp, object headers, object offset, object on_delivery,
                          bint passes=?)

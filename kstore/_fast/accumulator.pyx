@@ -152,8 +152,8 @@ cdef class Accumulator:
         self.incomplete.discard(batch)
         self.used_bytes -= batch.accounted
         batch.accounted = 0
-        if (batch.room == self.batch_size > FIRST_ROOM and not batch.exports and self.spares < SPARES
-                and self.spares * self.batch_size < SPARE_BYTES):
+        if (batch.room == self.batch_size > FIRST_ROOM and not batch.exports
+                and self.spares < SPARES and self.spares * self.batch_size < SPARE_BYTES):
             self.spare[self.spares] = batch.data
             self.spares += 1
             batch.data = NULL
@@ -262,6 +262,7 @@ cdef class Accumulator:
         batch.number = self.batches_begun
         self.incomplete.add(batch)
         self.active.add(queue)
+        self.close_open(queue)  # the collector may have let another thread in, just now
         queue.open = batch
         if not self.timed:
             self.timed = self.wake_wanted = True
@@ -328,51 +329,32 @@ cdef class Accumulator:
             parts.headers_size, parts.header_count)
         return batch
 
+    # The topic's queues, None: it is not known.
+    cdef TopicQueues look_up(self, object name):
+        cdef PyObject* found
+        if name is not self.last_name:
+            found = PyDict_GetItem(self.topics, name)
+            if found == NULL:
+                return None
+            self.last_name = name
+            self.last_queues = <TopicQueues>found
+        return self.last_queues
+
     cdef Delivery append(self, object topic, object value, object key, object partition,
                          object timestamp, object headers, object offset, object on_delivery,
                          bint passes=False):
-        cdef PyObject* found
-        cdef TopicQueues queues
+        cdef TopicQueues queues = self.look_up(topic)
         cdef RecordParts parts
-        cdef MemoryView value_view, key_view
+        cdef object value_held, key_held
         cdef bytes encoded
+        cdef int32_t known = 0 if queues is None else queues.count
         cdef int32_t index = -1
         cdef int64_t given = -1
         cdef int64_t moment
-        cdef int32_t known
         cdef ProducerBatch batch
         cdef Delivery delivery
-        if topic is self.last_name:
-            queues = self.last_queues
-        else:
-            found = PyDict_GetItem(self.topics, topic)
-            if found == NULL:
-                self.obstacle = OBSTACLE_TOPIC
-                return None
-            queues = <TopicQueues>found
-            self.last_name = topic
-            self.last_queues = queues
-        known = queues.count
-        if PyBytes_CheckExact(value):
-            parts.value = <const uint8_t*>PyBytes_AS_STRING(value)
-            parts.value_size = PyBytes_GET_SIZE(value)
-        elif value is None:
-            parts.value = NULL
-            parts.value_size = -1
-        else:
-            value_view = bytes_of(value, "value")
-            parts.value = value_view.data
-            parts.value_size = value_view.size
-        if key is None:
-            parts.key = NULL
-            parts.key_size = -1
-        elif PyBytes_CheckExact(key):
-            parts.key = <const uint8_t*>PyBytes_AS_STRING(key)
-            parts.key_size = PyBytes_GET_SIZE(key)
-        else:
-            key_view = bytes_of(key, "key")
-            parts.key = key_view.data
-            parts.key_size = key_view.size
+        value_held = lay_open(value, "value", &parts.value, &parts.value_size)
+        key_held = lay_open(key, "key", &parts.key, &parts.key_size)
         parts.headers = NULL
         parts.headers_size = parts.header_count = 0
         if headers is not None and headers:
@@ -394,7 +376,7 @@ cdef class Accumulator:
         if self.gate is not None and not passes:
             self.obstacle = OBSTACLE_GATE
             return None
-        if queues.count == 0 or queues.count != known:
+        if known == 0 or queues.count != known:
             self.obstacle = OBSTACLE_TOPIC
             return None
         if partition is not None or self.chooser is not None:
@@ -451,8 +433,8 @@ cdef class Accumulator:
                 headers = encode_headers(record.headers)
                 need = (RECORD_OVERHEAD + len(headers) + len(record.key or b"")
                         + len(record.value or b""))
-                part = self.batch_for(
-                    topic, apart, need, record.offset if batch.first_offset >= 0 else -1, batch.pinned)
+                offset = record.offset if batch.first_offset >= 0 else -1
+                part = self.batch_for(topic, apart, need, offset, batch.pinned)
                 part.append_objects(record.value, record.key, record.timestamp, record.headers)
                 places.append((part, part.count - 1))
         finally:
@@ -468,6 +450,25 @@ cdef class Accumulator:
             part.partition_count = batch.partition_count
         batch.move(places)
         return parts
+
+
+# Where the bytes of a key or value lie; returns what holds them there, if that is not itself.
+cdef inline object lay_open(
+    object part, str what, const uint8_t** data, Py_ssize_t* size
+):
+    cdef MemoryView view
+    if PyBytes_CheckExact(part):
+        data[0] = <const uint8_t*>PyBytes_AS_STRING(part)
+        size[0] = PyBytes_GET_SIZE(part)
+        return None
+    if part is None:
+        data[0] = NULL
+        size[0] = -1
+        return None
+    view = bytes_of(part, what)
+    data[0] = view.data
+    size[0] = view.size
+    return view
 
 
 cdef MemoryView bytes_of(object part, str what):

@@ -81,8 +81,9 @@ class Delivery:
     def result(self, timeout: float | None = None) -> int:
         """Wait (seconds) for the record's offset, or raise why it was given up.
 
-        Unless linger.ms was set, its batch does not linger any longer. TimeoutError: not done yet. RuntimeError in the thread
-        of the loop itself, which would wait for ever: await the delivery there.
+        Unless linger.ms was set, its batch does not linger any longer. TimeoutError: not done yet.
+        RuntimeError in the thread of the loop itself, which would wait for ever: await the delivery
+        there.
         """
     def wait(self, timeout: float | None = None) -> None:
         """As result, but raises no error of the record."""

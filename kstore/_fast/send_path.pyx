@@ -94,8 +94,8 @@ cdef class SendPath:
                        list touched):
         """As append_many, from Arrow's memory.
 
-        A column is (address of validity bits or 0, address of offsets, their width in bytes, address
-        of data, index of the first row); keys may be None. timestamps: int64 per row, or 0.
+        A column is (address of validity bits or 0, address of offsets, their width in bytes,
+        address of data, index of the first row); keys may be None. timestamps: int64 per row, or 0.
         """
         cdef Accumulator accumulator = self.accumulator
         cdef TopicQueues queues
