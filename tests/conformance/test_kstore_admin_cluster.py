@@ -75,9 +75,13 @@ def test_replicas_move_and_leaders_are_elected(
     tp = TopicPartition(topic, 0)
     admin.alter_partition_reassignments({tp: [3, 2]})
     until(lambda: not admin.list_partition_reassignments([tp]), "the move has ended")
-    (row,) = admin.describe_topics([topic])[0].partitions
-    assert set(row.replicas) == {2, 3}
+    until(lambda: _replicas(admin, topic) == {2, 3}, "all know where it is")
     until(lambda: _elected(admin, tp) == 3, "the preferred leader leads")
+
+
+def _replicas(admin: AdminClient, topic: str) -> set[int]:
+    (row,) = admin.describe_topics([topic])[0].partitions
+    return set(row.replicas)
 
 
 def _elected(admin: AdminClient, tp: TopicPartition) -> int:
@@ -97,7 +101,7 @@ def test_a_request_outlives_the_broker_that_was_to_answer_it(
     assert set(admin.list_offsets(dict.fromkeys(partitions, "latest"))) == set(partitions)
     assert set(admin.list_group_offsets(topic)) == set(partitions)
     until(lambda: _created(admin, topic + "-after"), "a topic can be created")
-    assert topic + "-after" in admin.list_topics()
+    until(lambda: topic + "-after" in admin.list_topics(), "it is listed")
     cluster.start()
     until(lambda: len(admin.describe_cluster().brokers) == 3, "all are back")
 
