@@ -203,6 +203,8 @@ class ConsumerMember:
             self._sent = {}
             self._may_be_known |= self.state is MemberState.JOINING
             self._retry(now_ms)
+        elif self.state is MemberState.JOINING:
+            self._may_be_known = True  # the farewell was lost
         return self.advance(now_ms)
 
     # Time.
