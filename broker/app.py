@@ -104,7 +104,7 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     if any(listener.protocol == "SSL" for listener in config.listeners):
         from kstore.broker.runtime.tls import BrokerTls
 
-        broker.tls = BrokerTls(config, loop, server.report)
+        broker.tls = BrokerTls(broker)
     server.publish(broker)
     try:
         broker.open(_endpoints(config, ports))

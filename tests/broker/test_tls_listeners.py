@@ -14,6 +14,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 import trustme
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kstore.testing import Broker, BrokerError, Cluster
 
@@ -189,6 +190,24 @@ def test_new_keys_are_taken_over_and_old_connections_stay(
         assert old.flush(TIMEOUT_S) == 0
         assert made == broker.output().count("connections")
         assert consume(other.client_settings(broker.address), "t", 3) == [b"1", b"2", b"3"]
+
+
+def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
+    with Broker(tmp_path / "b", settings) as broker:
+        admin = AdminClient(authority.client_settings(broker.address))
+        change = ConfigResource(
+            ConfigResource.Type.BROKER, "1",
+            incremental_configs=[ConfigEntry(
+                "listener.name.ssl.ssl.keystore.location", str(other.folder / "broker.pem"),
+                incremental_operation=AlterConfigOpType.SET,
+            )],
+        )  # fmt: skip
+        for asked in admin.incremental_alter_configs([change]).values():
+            asked.result(TIMEOUT_S)
+        _until(lambda: "are in use now" in broker.output())
+        produce(other.client_settings(broker.address), "t", [b"1"])
 
 
 @pytest.mark.parametrize(
