@@ -1,0 +1,123 @@
+"""Three real brokers, an unmodified client, and kill -9 of a transaction's coordinator in between the
+decision and its end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Producer as KafkaProducer
+
+from kstore.broker.runtime.coordinator_log import partition_of
+from kstore.protocol.transaction_admin import DescribeTransactionsRequest
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.probes.peer import Peer
+from tests.faults.histories import all_records
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+COORDINATOR_PARTITIONS = 3
+TRANSACTIONS = "__transaction_state"
+SETTINGS = {
+    "offsets.topic.num.partitions": str(COORDINATOR_PARTITIONS),
+    "transaction.state.log.num.partitions": str(COORDINATOR_PARTITIONS),
+    "default.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "2000",
+}
+NAME = "copier"
+BROKERS = {1, 2, 3}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
+    """Brokers 1 to 3; the coordinators' topics get three replicas without being told to."""
+    with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
+        yield made
+
+
+def coordinator(cluster: KstoreCluster, *, not_: int = -1) -> int:
+    index = partition_of(NAME, COORDINATOR_PARTITIONS)
+    return cluster.wait_for_leader(TRANSACTIONS, index, not_=not_)
+
+
+def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
+    cluster: KstoreCluster,
+) -> None:
+    """One of its partitions is led by a broker that stands still, so that it stays decided on; its
+    coordinator is killed then.
+    """
+    producer = KafkaProducer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": NAME, "linger.ms": 0}
+    )
+    producer.init_transactions(60)
+    first = coordinator(cluster)
+    # Not the controller: it is to take who stands still out of the ISR.
+    still = min(BROKERS - {first, cluster.wait_for_controller()})
+    (other,) = BROKERS - {first, still}
+    cluster.create_topic("data", replicas={0: [still, other], 1: [other, still]})
+    producer.begin_transaction()
+    for number in range(10):
+        producer.produce("data", str(number), partition=number % 2)
+    assert producer.flush(60) == 0
+    cluster.pause(still)
+    committing = threading.Thread(target=lambda: producer.commit_transaction(120), daemon=True)
+    committing.start()
+    # The marker here shows that the decision is safe; that over there is missing.
+    reader = Reader(cluster.brokers[other].bootstrap)
+    until(lambda: len(reader.read(1)) == 5, "the other half is there", pause_s=0.1)
+    assert state_at(cluster, first) == "PrepareCommit"
+    cluster.kill(first)
+    second = coordinator(cluster, not_=first)
+    until(lambda: state_at(cluster, second) == "PrepareCommit", "the next one goes on with it")
+    cluster.resume(still)
+    until(lambda: state_at(cluster, second) == "CompleteCommit", "it is completed")
+    committing.join(120)
+    assert not committing.is_alive()
+    cluster.start(first)
+    records = all_records(cluster.bootstrap, "data", 2, "read_committed")
+    assert sorted(int(value) for _, _, value in records) == list(range(10))
+    producer.begin_transaction()
+    producer.produce("data", "10", partition=0)
+    producer.abort_transaction(60)
+    assert len(all_records(cluster.bootstrap, "data", 2, "read_committed")) == 10
+    reader.close()
+
+
+def state_at(cluster: KstoreCluster, node_id: int) -> str:
+    """What a coordinator says of the transaction."""
+    broker = cluster.brokers[node_id]
+    peer = Peer("coordinator", broker.host, broker.port)
+    answer: Any = peer.ask(DescribeTransactionsRequest(transactional_ids=[NAME]), 0)
+    peer.reset()
+    return str(answer.transaction_states[0].transaction_state)
+
+
+class Reader:
+    """Reads committed records, partition by partition, from the beginning."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "r", "isolation.level": "read_committed"}
+        )
+        self._found: dict[int, list[str]] = {}
+
+    def read(self, partition: int) -> list[str]:
+        """What has been found so far, after another look."""
+        if partition not in self._found:
+            self._found[partition] = []
+            self._consumer.assign([TopicPartition("data", partition, 0)])
+        found = self._found[partition]
+        for message in self._consumer.consume(100, 0.2):
+            if message.error() is None:
+                found.append(message.value().decode())
+        return found
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
