@@ -1,4 +1,4 @@
-"""Three real brokers, an unmodified client, and kill -9 of a transaction's coordinator in between the
+"""Three real brokers, an unmodified client, and kill -9 of a transaction's coordinator between the
 decision and its end.
 """
 
