@@ -63,10 +63,16 @@ class Faults:
         world.store.heal()
         for node in world.nodes.values():
             node.disk.full = False
+            if node.life is not None:
+                node.life.disk_delay_s = 0.0
+        self._start_all()
+
+    def _start_all(self) -> None:
+        """Start what is down, now and after what is still stopping has stopped."""
+        for node in self.world.nodes.values():
             if node.life is None:
                 node.start()
-            else:
-                node.life.disk_delay_s = 0.0
+        self.world.loop.call_later(0.2, self._start_all)
 
     # ---- what strikes need ----
 
