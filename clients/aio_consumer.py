@@ -214,6 +214,8 @@ class AIOConsumer:
 
     async def _polling(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
         """What `take` gives, as soon as that is something; None when time is up."""
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
         if self._is_polling:
             raise RuntimeError("poll() is awaited already: a consumer is for one task")
         shell = self._shell

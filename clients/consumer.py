@@ -258,6 +258,8 @@ class Consumer:
 
     def _polling(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
         """What `take` gives, as soon as that is something; None when time is up."""
+        if self._thread.is_closed:
+            raise RuntimeError("the client is closed")
         if self._is_polling:
             raise RuntimeError("poll() is running already: a consumer is for one thread")
         self._is_polling = True

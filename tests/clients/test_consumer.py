@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -323,3 +326,49 @@ def test_wrong_use_is_told(broker: FakeBroker) -> None:
         Consumer(bootstrap_servers=broker.address, auto_offset_reset="first")
     with pytest.raises(UnknownTopicOrPartitionError, match="'missing'"):
         Consumer("missing", bootstrap_servers=broker.address, default_api_timeout_ms=20, **FAST)
+
+
+def test_ctrl_c_ends_a_poll_and_the_consumer_goes_on(broker: FakeBroker) -> None:
+    with consumer(broker, log := Log()) as reader:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            reader.poll(60_000)
+        timer.join()
+        log.batches = (batch(0, b"a"),)
+        assert [record.value for record in reader.poll(60_000)] == [b"a"]
+
+
+def test_two_threads_can_not_poll_at_once(broker: FakeBroker) -> None:
+    with consumer(broker, Log()) as reader:
+        reader.poll(0)
+        begun = threading.Event()
+        problems: list[str] = []
+
+        def poll() -> None:
+            begun.set()
+            while not problems:
+                try:
+                    reader.poll(20)
+                except RuntimeError as error:
+                    problems.append(str(error))
+
+        other = threading.Thread(target=poll)
+        other.start()
+        begun.wait()
+        while not problems:
+            try:
+                reader.poll(20)
+            except RuntimeError as error:
+                problems.append(str(error))
+        other.join()
+        assert problems[0] == "poll() is running already: a consumer is for one thread"
+
+
+def test_a_closed_consumer_says_so(broker: FakeBroker) -> None:
+    reader = consumer(broker, Log())
+    assert reader.poll(0) == []
+    reader.close()
+    reader.close()
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        reader.poll(10)
