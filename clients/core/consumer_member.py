@@ -203,8 +203,8 @@ class ConsumerMember:
             self._sent = {}
             self._may_be_known |= self.state is MemberState.JOINING
             self._retry(now_ms)
-        elif self.state is MemberState.JOINING:
-            self._may_be_known = True  # the farewell was lost
+        else:
+            self._may_be_known = True  # a farewell was lost
         return self.advance(now_ms)
 
     # Time.
@@ -289,6 +289,7 @@ class ConsumerMember:
         self._acknowledged = frozenset()
         self._looking = False
         self._sent = {}
+        self._may_be_known |= self._in_flight is not None
         self._in_flight = None
 
     def _hand_over(self, change: HandOver) -> HandOver:
@@ -414,11 +415,22 @@ class ConsumerMember:
             for name, value in facts.items()
             if value is not None and self._sent.get(name) != value
         }
-        owned = () if self.epoch == JOIN_EPOCH else tuple(sorted(self._acknowledged))
+        owned = self._told_to_own()
         if self._sent.get("owned") != owned:
             news["topic_partitions"] = _by_topic(owned)
         self._sent = {**self._sent, **facts, "owned": owned}
         return news
+
+    def _told_to_own(self) -> Any:
+        """What the coordinator is to take as owned: nothing less than what the user has, or is
+        about to have, since what is left out may be given to others.
+        """
+        if self.epoch == JOIN_EPOCH:
+            return ()
+        if self._handing_over is None or self._reconciled is None:
+            return tuple(sorted(self._acknowledged))
+        known = self._sent.get("owned")
+        return tuple(sorted(self._acknowledged | self._reconciled)) if known is None else known
 
     def _leave(self, then: MemberState) -> list[Effect]:
         """Tell the coordinator, if it knows of this member or may soon."""

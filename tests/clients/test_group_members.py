@@ -238,7 +238,7 @@ def test_a_topic_without_a_name_yet_is_looked_up_and_handed_over_later() -> None
 
 
 STRATEGIES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "eager": (("range", "sticky"), ("sticky", "range"), ("range",)),
+    "eager": (("range", "sticky"), ("sticky", "range")),
     "cooperative": (("cooperative-sticky",),),
     "consumer": ((),),
 }
