@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -338,7 +339,13 @@ class History:
         self.world.settle(self.random)
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("protocol", sorted(STRATEGIES))
+FOUND = (("consumer", 1074), ("consumer", 1079))
+"""Seeds that found something; see `git log`."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "seed"),
+    [*itertools.product(sorted(STRATEGIES), range(12)), *FOUND],
+)
 def test_history(protocol: str, seed: int) -> None:
     History(seed, STRATEGIES[protocol]).play(250)
