@@ -414,6 +414,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
                 await asyncio.sleep(seconds)
                 try:
                     await work()
+                except KafkaError as error:
+                    LOGGER.info("%s is tried again: %s", work.__name__, error)
                 except Exception:
                     LOGGER.exception("%s failed; it is tried again", work.__name__)
 
