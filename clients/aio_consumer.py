@@ -138,10 +138,12 @@ class AIOConsumer:
         listener: RebalanceListener | Any = None,
     ) -> None:
         """As Consumer.subscribe. Without a group: a topic that does not come to be is an error of
-        the next poll(). An empty list gives the partitions back in the next poll().
+        the next poll(). ValueError for an empty list: that is `await unsubscribe()`.
         """
         shell = self._shell
         names = topics if isinstance(topics, (str, re.Pattern, SubscriptionPattern)) else [*topics]
+        if not names:
+            raise ValueError("there are no topics to subscribe to: use unsubscribe()")
         subscribe(shell.subscription, names)
         shell.calls.listener = listener_of(listener)
         self._is_unsettled = True
