@@ -37,6 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     that fails is run a second time, and told among the reruns of pytest's summary: it is to be
     mended. What is pure, or seeded, has no second chance.
     """
+    if "not slow" in config.option.markexpr:
+        for cls in {item.cls for item in items if isinstance(item, pytest.Function)}:
+            wanted = getattr(cls, "settings", None)  # of a state machine, which has its own
+            if isinstance(wanted, settings):
+                cls.settings = settings(wanted, max_examples=max(wanted.max_examples // 4, 5))
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
     for item in items:
