@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.broker.http_server import JSON, Answer, Request, address_of, is_loopback, serve_http
 from kstore.broker.metrics import LoopStall, prometheus_lines
-from kstore.broker.state.faults import FaultError, read_fault
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ class HttpApi:
 
     def add_faults(self, request: Request) -> Answer:
         """Take a fault, or a list of them: all or none."""
+        from kstore.broker.state.faults import FaultError, read_fault
+
         if not self.broker.config[ENABLE_FAULTS]:
             return _error(403, f"no faults here: start the broker with {ENABLE_FAULTS}=true")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
