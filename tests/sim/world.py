@@ -241,7 +241,7 @@ class Node:
         self.world.note(f"{self.life.name} stands still for {seconds:.3f} s")
         life, store = self.life, self.world.store
         life.frozen_until = now + seconds
-        if seconds > store.session_timeout_s:
+        if len(self.world.nodes) > 1 and seconds > store.session_timeout_s:
             self.world.loop.call_later(store.session_timeout_s, store.expire_sessions, life)
 
     def discard(self) -> None:
