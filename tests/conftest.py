@@ -1,12 +1,12 @@
 """Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
-fewer examples in the quick tests;
-every broker checks after each step what must hold of groups; and a test that failed beside real
-processes is run once more.
+fewer examples in the quick tests; every broker checks after each step what must hold of groups;
+Ctrl-C works, for tests that send it; and a test that failed beside real processes is run once more.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,8 @@ settings.register_profile("quick", settings.get_profile("kstore"), max_examples=
 settings.load_profile("kstore")
 
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the background inherits
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -51,7 +51,7 @@ def handle_api_versions(
 
 def finalized_features(broker: Broker) -> FinalizedFeatures:
     """The cluster's feature levels, read at the first call."""
-    if broker.features is None:
+    if broker.features is None or not broker.features.is_read:
         served = {key: row.max_version for key, row in API_TABLE.items()}
         supported = supported_features(served)
         if not broker.config.tells_epochs:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kstore.broker.coordination.store import NoNodeError
+from kstore.broker.coordination.store import NoNodeError, StoreError
 from kstore.broker.state.features import FEATURES, Feature, default_levels
 
 if TYPE_CHECKING:
@@ -41,18 +42,22 @@ class FinalizedFeatures:
         self.epoch = 0
         """Grows with every update; -1 would mean that nothing is finalized."""
         self._levels = default_levels(supported)
-        self.reload()
+        self.is_read = False
+        """Whether the store has told the levels; while it is out of reach, the defaults hold."""
+        with suppress(StoreError):
+            self.reload()
 
     def reload(self) -> None:
         """Read the levels: another broker may have changed them. Blocks."""
         try:
             data, epoch = self._store.get(FEATURE_NODE)
         except NoNodeError:
+            self.is_read = True
             return
         stored = json.loads(data)["features"]
         levels = default_levels(self.supported)
         levels.update((name, stored[name]) for name in self.supported if name in stored)
-        self._levels, self.epoch = levels, epoch
+        self._levels, self.epoch, self.is_read = levels, epoch, True
 
     @property
     def levels(self) -> dict[str, int]:

@@ -133,11 +133,13 @@ def test_a_deleted_topic_does_not_come_back(
     view = ClusterView()
     gone: dict[str, int] = {}  # topic -> no life up to this partition epoch may be seen again
     for at, names in answers:
-        view.update(states[min(at, len(states) - 1)].answer(names))
+        state = states[min(at, len(states) - 1)]
+        view.update(state.answer(names))
         for name, rows in epochs(view).items():
             assert rows[0][0] > gone.get(name, -1)
         for name in view.topic_errors:
-            gone[name] = max(gone.get(name, -1), view.max_partition_epoch)
+            if name in (names or ()) and name not in state.topics:
+                gone[name] = max(gone.get(name, -1), state.max_partition_epoch)
 
 
 @given(EVENTS, ANSWERS)

@@ -114,11 +114,18 @@ def _forgotten_producers(put: Put) -> None:
 
 def _high_watermark_back(put: Put) -> None:
     class Back(image_updates.Partition):
-        """Takes the high watermark back whenever its in-sync replicas change."""
+        """Takes the high watermark back once its in-sync replicas change."""
 
-        def isr_applied(self, *given: Any) -> None:
-            super().isr_applied(*given)
-            self.log.core.set_high_watermark(max(self.high_watermark - 5, 0))
+        back = 0
+
+        def isr_applied(self, *given: Any) -> bool:
+            applied = super().isr_applied(*given)
+            self.back += 5 if applied else 0
+            return applied
+
+        @property
+        def high_watermark(self) -> int:
+            return max(super().high_watermark - self.back, 0)
 
     put(image_updates, "Partition", Back)
 
@@ -255,7 +262,8 @@ MUTATIONS: dict[str, Mutation] = {
         "a follower keeps what its leader does not have",
     ),
     "forgotten-producers": Mutation(
-        _forgotten_producers, "duplicate", "--faults kill,reset --workloads produce",
+        _forgotten_producers, "duplicate",
+        "--faults kill,delay,slow-disk --flush always --workloads produce",
         "a restart forgets what producers wrote last",
     ),
     "wrong-marker": Mutation(
