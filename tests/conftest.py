@@ -1,6 +1,6 @@
 """Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
 fewer examples in the quick tests; every broker checks after each step what must hold of groups;
-Ctrl-C works, for tests that send it; and a test that failed beside real processes is run once more.
+Ctrl-C works, for tests that send it; and a test that failed beside real processes is run again, twice at most.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
-    that fails is run a second time, and told among the reruns of pytest's summary: it is to be
+    that fails is run again, twice at most, and told among the reruns of pytest's summary: it is to be
     mended. What is pure, or seeded, has no second chance.
     """
     if "not slow" in config.option.markexpr:
@@ -49,4 +49,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in REAL_PROCESSES and not place.as_posix().startswith(PURE):
-            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=2))
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
