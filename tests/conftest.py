@@ -1,6 +1,7 @@
 """Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
 fewer examples in the quick tests; every broker checks after each step what must hold of groups;
-Ctrl-C works, for tests that send it; and a test that failed beside real processes is run again, twice at most.
+Ctrl-C works, for tests that send it; and a test that failed beside real processes is run again,
+twice at most.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
-    that fails is run again, twice at most, and told among the reruns of pytest's summary: it is to be
-    mended. What is pure, or seeded, has no second chance.
+    that fails is run again, twice at most, and told among the reruns of pytest's summary: it is to
+    be mended. What is pure, or seeded, has no second chance.
     """
     if "not slow" in config.option.markexpr:
         for cls in {item.cls for item in items if isinstance(item, pytest.Function)}:
