@@ -63,6 +63,7 @@ def everything(members: list[Any]) -> set[bytes]:
     return {value for member in members for value in member.seen}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_share_the_partitions_and_one_takes_over(
     broker: KstoreBroker | KafkaBroker, topic: str, assignor: str

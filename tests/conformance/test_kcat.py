@@ -57,6 +57,7 @@ def test_kcat_reads_back_what_it_sent(peer, topic, codec, idempotent):
     assert stored <= {codec, "none"}
 
 
+@pytest.mark.slow
 def test_kcat_in_a_group_reads_all_partitions_once(peer, topic):
     PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap).create_topic(topic, 3)
     sent = plain_samples()

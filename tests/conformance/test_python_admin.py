@@ -12,6 +12,8 @@ import pytest
 from tests.conformance.python_clients import PYTHON_CLIENTS
 from tests.conformance.samples import samples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def filled(peer, topic) -> str:

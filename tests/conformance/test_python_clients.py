@@ -72,6 +72,7 @@ def test_records_without_a_named_partition_keep_their_order_per_key(client, topi
     assert len(found) == len(sent)
 
 
+@pytest.mark.slow
 def test_a_group_goes_on_where_it_committed(client, topic):
     client.create_topic(topic, 3)
     first, second = samples(30), samples(30, seed=8)
@@ -103,6 +104,7 @@ def test_creating_a_topic_twice_is_refused(client, topic):
         client.create_topic(topic, 1)
 
 
+@pytest.mark.slow
 def test_librdkafkas_statistics_tell_what_was_received_and_no_lag(peer, topic):
     import json
 

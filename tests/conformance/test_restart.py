@@ -16,6 +16,7 @@ def client_of(broker, name: str = "confluent-kafka"):
     return PYTHON_CLIENTS[name](broker.bootstrap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_records_topics_and_group_offsets_outlive_a_restart(own_broker, topic, how):
     client = client_of(own_broker)
