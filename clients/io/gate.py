@@ -16,21 +16,12 @@ from typing import TYPE_CHECKING
 from kstore.clients.core.expansion_gate import ExpansionGate, PriorEpoch
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.group_offsets import LANE
+from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets_once
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
     LeaderEpochForPartitionResponse,
     LeaderEpochForPartitionTopic,
-)
-from kstore.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 
@@ -41,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["GateKeeper"]
 
 _log = logging.getLogger("kstore.clients.group")
-CONSUMER = -1
 EARLIEST = -2
+READ_UNCOMMITTED = 0
 Committed = Callable[
     [Collection[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata | None]]
 ]
@@ -178,74 +169,23 @@ class GateKeeper:
         wanted = self.gate.without_thresholds()
         epochs = {prior.partition: prior.leader_epoch for prior in wanted}
         # A partition may be prior to several, with another epoch for each: one epoch at a time.
-        for leader, partitions in self._by_leader(epochs).items():
-            request = OffsetForLeaderEpochRequest(
-                replica_id=CONSUMER,
-                topics=[
-                    OffsetForLeaderTopic(
-                        topic=topic,
-                        partitions=[
-                            OffsetForLeaderPartition(
-                                partition=index,
-                                current_leader_epoch=self._leader_epoch(topic, index),
-                                leader_epoch=epochs[TopicPartition(topic, index)],
-                            )
-                            for index in indexes
-                        ],
-                    )
-                    for topic, indexes in _by_topic(partitions)
-                ],
-            )
-            response = await self._cluster.ask(leader, request)
-            assert isinstance(response, OffsetForLeaderEpochResponse)
-            for topic in response.topics:
-                for row in topic.partitions:
-                    tp = TopicPartition(topic.topic, row.partition)
-                    if row.error_code == ErrorCode.NONE and row.end_offset >= 0:
-                        self.gate.threshold_known(PriorEpoch(tp, epochs[tp]), row.end_offset)
-                    else:
-                        self._cluster.want_refresh()
+        for tp, end in (await epoch_ends(self._cluster, epochs)).items():
+            if isinstance(end, EpochEnd) and end.end_offset >= 0:
+                self.gate.threshold_known(PriorEpoch(tp, epochs[tp]), end.end_offset)
+            else:
+                self._cluster.want_refresh()
         # What was deleted from a prior partition can't be read any more.
         self.gate.read_up_to(await self._log_starts(self.gate.needed()))
 
     async def _log_starts(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
-        for leader, some in self._by_leader(partitions).items():
-            request = ListOffsetsRequest(
-                replica_id=CONSUMER,
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(
-                                partition_index=index,
-                                current_leader_epoch=self._leader_epoch(topic, index),
-                                timestamp=EARLIEST,
-                            )
-                            for index in indexes
-                        ],
-                    )
-                    for topic, indexes in _by_topic(some)
-                ],
-            )
-            response = await self._cluster.ask(leader, request)
-            assert isinstance(response, ListOffsetsResponse)
-            for topic in response.topics:
-                for row in topic.partitions:
-                    if row.error_code == ErrorCode.NONE:
-                        found[TopicPartition(topic.name, row.partition_index)] = row.offset
-        return found
-
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        rows: dict[int, list[TopicPartition]] = defaultdict(list)
-        for tp in partitions:
-            rows[self._cluster.view.leader(tp)].append(tp)
-        return rows
-
-    def _leader_epoch(self, topic: str, index: int) -> int:
-        return self._cluster.view.leader_epoch(TopicPartition(topic, index))
+        found: dict[TopicPartition, FoundOffset] = {}
+        await list_offsets_once(
+            self._cluster, dict.fromkeys(partitions, EARLIEST), found, READ_UNCOMMITTED,
+            self._cluster.settings["request.timeout.ms"],
+        )  # fmt: skip
+        return {tp: row.offset for tp, row in found.items()}
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[int]]]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,13 +30,23 @@ class Shell:
 
     def __init__(self, bootstrap: str) -> None:
         self.environment = os.environ | {"KSTORE_BOOTSTRAP_SERVER": bootstrap}
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def popen(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a command with all its streams piped."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "kstore", *arguments], env=self.environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+        self._started.append(process)
+        return process
+
+    def kill_rest(self) -> None:
+        """End what a test that failed has left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
         """Run a command to its end, expect its exit code, and return what it wrote (errors if it
@@ -49,9 +60,11 @@ class Shell:
 
 
 @pytest.fixture
-def kstore(broker: KstoreBroker) -> Shell:
+def kstore(broker: KstoreBroker) -> Iterator[Shell]:
     """The shell of one test."""
-    return Shell(broker.bootstrap)
+    shell = Shell(broker.bootstrap)
+    yield shell
+    shell.kill_rest()
 
 
 def test_a_topics_life(kstore: Shell) -> None:
@@ -107,9 +120,10 @@ def test_a_bad_line_is_named_and_those_before_it_are_sent(kstore: Shell) -> None
 
 
 def test_records_leave_while_stdin_stays_open(kstore: Shell) -> None:
-    kstore("topic", "create", "stream")
-    reader = kstore.popen("consume", "stream")
-    writer = kstore.popen("produce", "stream")
+    topic = f"stream-{uuid4().hex}"
+    kstore("topic", "create", topic)
+    reader = kstore.popen("consume", topic)
+    writer = kstore.popen("produce", topic)
     try:
         assert writer.stdin is not None
         assert reader.stdout is not None
