@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kstore.broker.state.controller_state import ControllerState, TopicId
 from kstore.broker.state.election import NO_LEADER
+from kstore.broker.state.image import PartitionImage
 from kstore.protocol.cluster_control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
@@ -57,21 +58,15 @@ def leaderships(
             continue
         partition = image.partitions[index]
         unused = partition.leader_epoch == 0 and partition.state_version == 0
-        told.partition_states.append(
-            LeaderAndIsrPartition(
-                partition_index=index,
-                controller_epoch=controller_epoch,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                isr=list(partition.isr),
-                state_version=partition.state_version,
-                replicas=list(partition.replicas),
-                adding_replicas=list(partition.adding),
-                removing_replicas=list(partition.removing),
-                is_new=unused or (node in partition.adding and node not in partition.isr),
-                partition_epoch=partition.partition_epoch,
-            )
+        row = LeaderAndIsrPartition(
+            partition_index=index,
+            controller_epoch=controller_epoch,
+            adding_replicas=list(partition.adding),
+            removing_replicas=list(partition.removing),
+            is_new=unused or (node in partition.adding and node not in partition.isr),
         )
+        _say_state(row, partition)
+        told.partition_states.append(row)
     return told if told.partition_states else None
 
 
@@ -91,20 +86,25 @@ def metadata(
             continue
         partition = image.partitions[index]
         alive = state.alive(topic, index)
-        told.partition_states.append(
-            UpdateMetadataPartition(
-                partition_index=index,
-                controller_epoch=controller_epoch,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                isr=list(partition.isr),
-                state_version=partition.state_version,
-                replicas=list(partition.replicas),
-                offline_replicas=[each for each in partition.replicas if each not in alive],
-                partition_epoch=partition.partition_epoch,
-            )
+        row = UpdateMetadataPartition(
+            partition_index=index,
+            controller_epoch=controller_epoch,
+            offline_replicas=[each for each in partition.replicas if each not in alive],
         )
+        _say_state(row, partition)
+        told.partition_states.append(row)
     return told if told.partition_states else None
+
+
+def _say_state(
+    row: LeaderAndIsrPartition | UpdateMetadataPartition, partition: PartitionImage
+) -> None:
+    row.leader = partition.leader
+    row.leader_epoch = partition.leader_epoch
+    row.isr = list(partition.isr)
+    row.state_version = partition.state_version
+    row.replicas = list(partition.replicas)
+    row.partition_epoch = partition.partition_epoch
 
 
 def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMetadataTopic:

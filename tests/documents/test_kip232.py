@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Self
+from typing import Self, TypeVar
 
 import pytest
 
 from kstore.clients import AdminClient, Consumer, Producer
+from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client_configs import client_settings
 from kstore.errors import InvalidPartitionEpochError
@@ -41,31 +42,43 @@ async def only_connected_to(client: ClusterClient, node_id: int) -> None:
     await client.connection(node_id)
 
 
+T = TypeVar("T")
+
+
+def seen_by_a_client(
+    first: str, lagging: int, topic: str, enabled: bool, look: Callable[[ClusterView], T]
+) -> list[T]:
+    """What a client sees that asks a broker once, and then, five times, only the lagging one."""
+
+    async def ask() -> list[T]:
+        client = ClusterClient(
+            client_settings("consumer", first, {"kstore_kip232_enable": enabled})
+        )
+        await client.refresh([topic])
+        seen = [look(client.view)]
+        await only_connected_to(client, lagging)
+        for _ in range(5):
+            await client.refresh([topic])
+            seen.append(look(client.view))
+        await client.close()
+        return seen
+
+    return asyncio.run(ask())
+
+
 @ON_AND_OFF
 def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
     cluster: CutOffCluster, enabled: bool
 ) -> None:
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-
-    async def look() -> list[int]:
-        settings = client_settings(
-            "consumer", cluster.brokers[first].bootstrap, {"kstore_kip232_enable": enabled}
-        )
-        client = ClusterClient(settings)
-        await client.refresh([topic])
-        counts = [client.view.partition_count(topic)]
-        await only_connected_to(client, lagging)
-        for _ in range(5):
-            await client.refresh([topic])
-            counts.append(client.view.partition_count(topic))
-        await client.close()
-        return counts
-
+    asked = cluster.brokers[first].bootstrap
     with cluster.cut_off(lagging):
         with cluster.admin(first) as admin:
             admin.create_partitions(topic, 3, replicas=[[first, second]] * 2)
-        counts = asyncio.run(look())
+        counts = seen_by_a_client(
+            asked, lagging, topic, enabled, lambda view: view.partition_count(topic)
+        )
     assert counts[0] == 3
     if enabled:
         assert counts == [3] * 6
@@ -77,24 +90,10 @@ def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
 def test_a_topic_that_was_deleted_does_not_come_back(cluster: CutOffCluster, enabled: bool) -> None:
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-
-    async def look() -> list[bool]:
-        settings = client_settings(
-            "consumer", cluster.brokers[first].bootstrap, {"kstore_kip232_enable": enabled}
-        )
-        client = ClusterClient(settings)
-        await client.refresh([topic])
-        seen = [topic in client.view.topics]
-        await only_connected_to(client, lagging)
-        for _ in range(5):
-            await client.refresh([topic])
-            seen.append(topic in client.view.topics)
-        await client.close()
-        return seen
-
+    asked = cluster.brokers[first].bootstrap
     with cluster.cut_off(lagging):
         delete(cluster, topic, first)
-        seen = asyncio.run(look())
+        seen = seen_by_a_client(asked, lagging, topic, enabled, lambda view: topic in view.topics)
     assert not seen[0]
     assert any(seen) is not enabled
 

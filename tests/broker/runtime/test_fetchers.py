@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,25 @@ from kstore.types import TopicPartition
 from tests.broker.replication_harness import TOPIC, TOPIC_ID, Node, new_image, run, until
 from tests.reference.fault_fs import FaultyFileSystem
 
+Story = Callable[[Node, Node], Awaitable[None]]
 
-async def pair(folder: Path, partitions: int = 1, **config: Any) -> tuple[Node, Node]:
-    """Two nodes that lead and follow nothing yet, with these settings (dots as underscores)."""
+
+def run_pair(story: Story, folder: Path, partitions: int = 1, **config: Any) -> None:
+    """The story of two nodes that lead and follow nothing yet, with these settings (dots as
+    underscores).
+    """
     settings = {name.replace("_", "."): value for name, value in config.items()}
-    image = new_image()
-    nodes = tuple(Node(i, folder / str(i), image, partitions, **settings) for i in (1, 2))
-    for node in nodes:
-        await node.start()
-    return nodes[0], nodes[1]
+
+    async def told() -> None:
+        image = new_image()
+        a, b = (Node(i, folder / str(i), image, partitions, **settings) for i in (1, 2))
+        await a.start()
+        await b.start()
+        await story(a, b)
+        a.stop()
+        b.stop()
+
+    run(told)
 
 
 async def caught_up(leader: Node, follower: Node, index: int = 0) -> None:
@@ -38,8 +49,7 @@ async def caught_up(leader: Node, follower: Node, index: int = 0) -> None:
 
 
 def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.append(b"before anybody follows")
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
@@ -53,15 +63,12 @@ def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: 
         a.append(b"news")
         await until(lambda: b.partition().high_watermark >= before)
         assert b.partition().high_watermark <= b.partition().log_end_offset
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_a_partition_is_copied_while_the_others_of_its_leader_have_no_news(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path, 5, replica_fetch_wait_max_ms=600_000)
+    async def story(a: Node, b: Node) -> None:
         for index in range(5):
             a.lead(0, 0, (1, 2), (1, 2), index)
             b.follow(1, 0, index)
@@ -70,15 +77,12 @@ def test_a_partition_is_copied_while_the_others_of_its_leader_have_no_news(tmp_p
         for index in (3, 0, 4):
             a.append(b"y", b"z", index=index)
             await caught_up(a, b, index)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 5, replica_fetch_wait_max_ms=600_000)
 
 
 def test_a_partition_that_is_stopped_is_not_copied_any_more(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path, 2)
+    async def story(a: Node, b: Node) -> None:
         for index in range(2):
             a.lead(0, 0, (1, 2), (1, 2), index)
             b.follow(1, 0, index)
@@ -94,15 +98,12 @@ def test_a_partition_that_is_stopped_is_not_copied_any_more(tmp_path: Path) -> N
         b.follow(1, 0, 0)
         a.append(b"z")
         await caught_up(a, b, 0)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 2)
 
 
 def test_a_log_that_parted_is_cut_where_its_epochs_leave_the_leaders(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
         a.append(b"1")
@@ -121,15 +122,12 @@ def test_a_log_that_parted_is_cut_where_its_epochs_leave_the_leaders(tmp_path: P
         assert a.contents() == b.contents()
         assert b"only here" not in a.contents()
         assert a.partition().log.core.epochs.as_list() == [(0, 0), (1, 2)]
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_several_epochs_that_left_different_records_are_cut_step_by_step(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         for epoch, count in ((0, 3), (1, 2), (3, 2), (5, 1)):
             a.lead(epoch, epoch, (1, 2), (1,))
             for _ in range(count):
@@ -146,15 +144,12 @@ def test_several_epochs_that_left_different_records_are_cut_step_by_step(tmp_pat
         await caught_up(a, b)
         assert a.contents() == b.contents()
         assert b.partition().log.core.epochs.as_list() == [(0, 0), (1, 3), (3, 5), (5, 7)]
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_an_empty_follower_begins_where_its_leader_begins(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1,))
         for _ in range(10):
             a.append(b"x")
@@ -168,15 +163,12 @@ def test_an_empty_follower_begins_where_its_leader_begins(tmp_path: Path) -> Non
         a.partition().log.delete_before(9)
         a.append(b"y")
         await until(lambda: b.partition().log_start_offset == 9)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_after_an_unclean_election_a_longer_log_is_cut_to_its_leaders(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1,))
         for _ in range(10):
             a.append(b"x")
@@ -187,15 +179,12 @@ def test_after_an_unclean_election_a_longer_log_is_cut_to_its_leaders(tmp_path: 
         b.partition().isr_applied((1, 2), 2, 1)
         await caught_up(b, a)
         assert a.contents() == b.contents()
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_a_leader_that_comes_back_is_followed_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
         a.append(b"x")
@@ -210,33 +199,27 @@ def test_a_leader_that_comes_back_is_followed_again(tmp_path: Path) -> None:
         b.follow(1, 1)
         await caught_up(a, b)
         assert a.contents() == b.contents()
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_a_follower_that_knows_of_a_leader_before_the_leader_does_tries_again(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         b.follow(1, 4)
         await until(lambda: a.plane.fetch.requests > 2)
         a.lead(4, 0, (1, 2), (1, 2))
         a.append(b"x")
         await caught_up(a, b)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_a_log_that_cannot_be_written_waits_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path, 2)
+    async def story(a: Node, b: Node) -> None:
         b.stop()
         disk = FaultyFileSystem(str(b.folder))
         b.env = SystemEnv(fs=disk)
@@ -256,15 +239,12 @@ def test_a_log_that_cannot_be_written_waits_alone(
         assert a.contents() == b.contents()
         [said] = b.reports
         assert said.startswith("t-0 can't be written")
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 2)
 
 
 def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path)
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1,))
         path = a.partition().log.core.active.path
         a.append(b"good")
@@ -279,15 +259,12 @@ def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None
         assert b.partition().log_end_offset == 0  # both came at once
         await asyncio.sleep(0.05)
         assert len(b.reports) == 1
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path)
 
 
 def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path, kstore_flush_policy="always")
+    async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
         for number in range(20):
@@ -295,10 +272,8 @@ def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Pat
             await caught_up(a, b)
             told = a.partition().high_watermark
             assert b.partition().log.core.durable_offset >= told
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, kstore_flush_policy="always")
 
 
 def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
@@ -307,8 +282,7 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
     monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
     monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LONGEST_PAUSE_S", 0.01)
 
-    async def story() -> None:
-        a, b = await pair(tmp_path, 2, replica_fetch_max_bytes=50_000)
+    async def story(a: Node, b: Node) -> None:
         throttle = {"follower.replication.throttled.replicas": "0:2"}
         a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
         b.configs.cluster["follower.replication.throttled.rate"] = "1000"
@@ -322,10 +296,8 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
         assert b.partition(0).log_end_offset < 10
         b.configs.cluster.clear()
         await until(lambda: b.partition(0).log_end_offset == 10)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 2, replica_fetch_max_bytes=50_000)
 
 
 def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
@@ -333,8 +305,7 @@ def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
 ) -> None:
     monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
 
-    async def story() -> None:
-        a, b = await pair(tmp_path, 2, replica_fetch_max_bytes=50_000, replica_fetch_wait_max_ms=10)
+    async def story(a: Node, b: Node) -> None:
         throttle = {"leader.replication.throttled.replicas": "0:1,1:2"}
         a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
         a.configs.cluster["leader.replication.throttled.rate"] = "1000"
@@ -351,15 +322,12 @@ def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
         await until(lambda: b.partition(0).log_end_offset == 10)
         a.configs.cluster.clear()
         await until(lambda: a.plane.fetch.throttle is None)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 2, replica_fetch_max_bytes=50_000, replica_fetch_wait_max_ms=10)
 
 
 def test_large_answers_in_pieces(tmp_path: Path) -> None:
-    async def story() -> None:
-        a, b = await pair(tmp_path, 3)
+    async def story(a: Node, b: Node) -> None:
         for index in range(3):
             a.lead(0, 0, (1, 2), (1, 2), index)
             for _ in range(20):
@@ -370,7 +338,5 @@ def test_large_answers_in_pieces(tmp_path: Path) -> None:
         for index in range(3):
             await caught_up(a, b, index)
             assert a.contents(index) == b.contents(index)
-        a.stop()
-        b.stop()
 
-    run(story)
+    run_pair(story, tmp_path, 3)
