@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("kstore", "broker", "clients", "pipeline", "tests", "bench")
-PRODUCT = ("kstore/", "broker/", "clients/", "pipeline/")
+FOLDERS = ("kstore", "broker", "clients", "pipeline", "pyspark_kstore", "tests", "bench")
+PRODUCT = ("kstore/", "broker/", "clients/", "pipeline/", "pyspark_kstore/")
 CODE = {".py", ".pyi", ".pyx", ".pxd", ".h"}
 TEXT = CODE | {".md", ".toml", ".yml", ".xml", ".in", ".sh", ""}
 
@@ -45,6 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.broker.http_api",),
     ("kstore.broker.app",),
     ("kstore.pipeline",),
+    ("pyspark_kstore",),
     ("kstore.cli", "kstore.testing"),
     ("kstore.__main__",),
 )
@@ -57,13 +58,14 @@ IMPURE = {
     "socket", "subprocess", "threading", "time", "uvloop",
 }  # fmt: skip
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
-HEAVY = {"hypothesis", "matplotlib", "numpy", "pyarrow", "rich", "typer"}
-MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline")
+HEAVY = {"hypothesis", "matplotlib", "numpy", "pyarrow", "pyspark", "rich", "typer"}
+MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "pyspark_kstore")
 
 # Where a user or the operating system comes in; every other module must be reached from one of
 # these. The store in memory is for tests and simulation, which begin with it.
 ENTRY_POINTS = (
     "kstore", "kstore.__main__", "kstore.broker", "kstore.clients", "kstore.pipeline", "kstore.log",
+    "pyspark_kstore",
     "kstore.record", "kstore.protocol", "kstore.broker.coordination.memory_store",
     "kstore.testing", "kstore.testing.plugin",
 )  # fmt: skip

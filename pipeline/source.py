@@ -1,0 +1,65 @@
+"""The Spark data source "kstore": `spark.read`, `readStream`, `write` and `writeStream` with the
+options and the schema of Spark's own Kafka connector.
+
+It only chooses who does the work; each reader and writer is imported when Spark asks for it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from kstore.pipeline.options import PATH, check_names, flag
+from kstore.pipeline.schema import source_schema
+
+__all__ = ["KstoreDataSource"]
+
+
+class KstoreDataSource(DataSource):
+    """Topics of Kafka or kstore brokers, or segment files of a log dir or an archive (``path``)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kstore"
+
+    def schema(self) -> StructType:
+        """The columns of Spark's Kafka connector; headers if includeHeaders asks for them."""
+        check_names(self.options)
+        return source_schema(include_headers=flag(self.options, "includeHeaders"))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads a batch: segments where ``path`` is given, else through brokers."""
+        if PATH in self.options:
+            from kstore.pipeline.segment_reader import SegmentReader
+
+            return SegmentReader(schema, self.options)
+        from kstore.pipeline.batch_reader import BatchReader
+
+        return BatchReader(schema, self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Reads a stream through brokers."""
+        from kstore.pipeline.stream_reader import StreamReader
+
+        return StreamReader(schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes a batch."""
+        from kstore.pipeline.sink import BatchWriter
+
+        return BatchWriter(schema, self.options, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Writes each micro-batch of a stream."""
+        from kstore.pipeline.sink import StreamWriter
+
+        return StreamWriter(schema, self.options, overwrite=overwrite)

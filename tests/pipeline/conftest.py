@@ -1,0 +1,68 @@
+"""What all tests of the pipeline share: one Spark session, one broker, topics of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kstore.clients import AdminClient
+from kstore.testing.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark of two threads in a JVM of its own, with nothing of the user's configuration."""
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kstore tests")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends with it
+    gateway.proc.wait(60)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A kstore broker for all tests of this folder."""
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[AdminClient]:
+    """An admin client of the broker."""
+    with AdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
+        yield client
