@@ -1,9 +1,20 @@
 # Columns in Arrow's memory layout: what the consumer's poll_arrow fills.
 
 cimport cython
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore._fast.records cimport BatchCursor, RecordFields
+
+# Which columns are filled.
+cdef enum:
+    WANT_OFFSET = 1
+    WANT_TIMESTAMP = 2
+    WANT_KEY = 4
+    WANT_VALUE = 8
+    WANT_HEADERS = 16
+    WANT_TIMESTAMP_TYPE = 32                # int32: 0 CreateTime, 1 LogAppendTime
+    WANT_MICROSECONDS = 64                  # timestamps in Spark's unit
+    WANT_RECORD = 31                        # what a record has of its own, in Kafka's units
 
 # Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
 @cython.final
@@ -34,17 +45,28 @@ cdef class BinaryColumn:
 cdef class Columns:
     cdef readonly ColumnMemory offset
     cdef readonly ColumnMemory timestamp
+    cdef readonly ColumnMemory timestamp_type
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value
     cdef readonly ColumnMemory header_offsets  # int32, count + 1: where each record's headers begin
     cdef readonly BinaryColumn header_key
     cdef readonly BinaryColumn header_value
     cdef readonly Py_ssize_t count
-    cdef Py_ssize_t capacity                # records that the fixed-size columns have room for
+    cdef int wanted
+    cdef Py_ssize_t capacity            # records that the fixed-size columns have room for
 
     cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1
     # Room for all that the cursor's buffer may hold.
     cdef int reserve(self, BatchCursor cursor) except -1
     cdef int _make_room(self, Py_ssize_t count) except -1
-    # Records of the cursor until there are max_records rows in all.
-    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records) except -1
+    # Records of the cursor until there are max_records rows in all, or max_bytes of keys and values.
+    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records,
+                  Py_ssize_t max_bytes=*) except -1
+    cdef int _add_times(self, BatchCursor cursor, const RecordFields* fields,
+                        Py_ssize_t row) except -1
+
+# A cursor's records as columns, in pieces.
+@cython.final
+cdef class ColumnReader:
+    cdef BatchCursor cursor
+    cdef int wanted

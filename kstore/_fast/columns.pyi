@@ -5,6 +5,14 @@ from collections.abc import Iterable
 
 from typing_extensions import Buffer
 
+OFFSET: int
+TIMESTAMP: int
+KEY: int
+VALUE: int
+HEADERS: int
+TIMESTAMP_TYPE: int
+MICROSECONDS: int
+
 class ColumnMemory(Buffer):
     """A column's bytes, read-only."""
 
@@ -31,7 +39,9 @@ class Columns:
     offset: ColumnMemory
     """int64 record offsets."""
     timestamp: ColumnMemory
-    """int64 milliseconds."""
+    """int64 milliseconds; microseconds where MICROSECONDS was asked for."""
+    timestamp_type: ColumnMemory
+    """int32: 0 CreateTime, 1 LogAppendTime."""
     key: BinaryColumn
     """Keys."""
     value: BinaryColumn
@@ -58,3 +68,27 @@ def decode_columns(
     max_decompressed_bytes: int = -1,
 ) -> Columns:
     """The records of ``buffer`` as columns; options as for ``records.decode``."""
+
+class ColumnReader:
+    """The records of ``buffer`` as columns, in pieces; options as for ``records.decode``.
+
+    ``wanted`` is the sum of OFFSET, TIMESTAMP, KEY, VALUE, HEADERS and TIMESTAMP_TYPE, as far as
+    these columns are to be filled, and of MICROSECONDS for timestamps in that unit. A timestamp
+    that does not fit raises OverflowError.
+    """
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        wanted: int,
+        *,
+        verify: bool = True,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        control: bool = False,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        max_decompressed_bytes: int = -1,
+    ) -> None: ...
+    def read(self, max_records: int, max_bytes: int) -> Columns:
+        """The next records, up to so many, or until keys and values have so many bytes. None are
+        left when there are none in it."""

@@ -17,6 +17,18 @@ cdef enum:
     FIRST_ROOM = 4096
     FIRST_ROWS = 256
     SMALLEST_RECORD = 7
+    TIMESTAMP_TYPE_BIT = 0x08
+
+cdef int64_t MOST_MILLISECONDS = 0x7FFFFFFFFFFFFFFF // 1000
+cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
+
+OFFSET = WANT_OFFSET
+TIMESTAMP = WANT_TIMESTAMP
+KEY = WANT_KEY
+VALUE = WANT_VALUE
+HEADERS = WANT_HEADERS
+TIMESTAMP_TYPE = WANT_TIMESTAMP_TYPE
+MICROSECONDS = WANT_MICROSECONDS
 
 
 @cython.final
@@ -106,9 +118,11 @@ cdef class BinaryColumn:
 
 @cython.final
 cdef class Columns:
-    def __cinit__(self):
+    def __cinit__(self, int wanted=WANT_RECORD):
+        self.wanted = wanted
         self.offset = ColumnMemory()
         self.timestamp = ColumnMemory()
+        self.timestamp_type = ColumnMemory()
         self.key = BinaryColumn()
         self.value = BinaryColumn()
         self.header_offsets = ColumnMemory()
@@ -137,46 +151,80 @@ cdef class Columns:
     # Room for what the headers announce, so that columns seldom move; never more than the bytes can
     # hold.
     cdef int reserve(self, BatchCursor cursor) except -1:
-        cdef const uint8_t* p = cursor.start
+        cdef const uint8_t* first = cursor.start + cursor.position
+        cdef const uint8_t* p = first
         cdef BatchInfo info
-        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t count = cursor.remaining
         while read_batch_header(p, cursor.end, &info) == BATCH_OK:
             p += info.size_bytes
             if info.records_count > 0:
                 count += min(info.records_count, info.size_bytes // SMALLEST_RECORD)
         self._make_room(count)
-        self.value.data.grow(p - cursor.start)
+        if self.wanted & WANT_VALUE:
+            self.value.data.grow(p - first)
         return 0
 
     # Room for so many more records in every column of fixed-size entries.
     cdef int _make_room(self, Py_ssize_t count) except -1:
-        self.offset.grow(8 * count)
-        self.timestamp.grow(8 * count)
-        self.key.offsets.grow(4 * count)
-        self.value.offsets.grow(4 * count)
-        self.header_offsets.grow(4 * count)
         self.capacity = self.count + count
+        if self.wanted & WANT_OFFSET:
+            self.offset.grow(8 * count)
+        if self.wanted & WANT_TIMESTAMP:
+            self.timestamp.grow(8 * count)
+        if self.wanted & WANT_TIMESTAMP_TYPE:
+            self.timestamp_type.grow(4 * count)
+        if self.wanted & WANT_KEY:
+            self.key.offsets.grow(4 * count)
+        if self.wanted & WANT_VALUE:
+            self.value.offsets.grow(4 * count)
+        if self.wanted & WANT_HEADERS:
+            self.header_offsets.grow(4 * count)
         return 0
 
-    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records) except -1:
+    cdef int _add_times(self, BatchCursor cursor, const RecordFields* fields,
+                        Py_ssize_t row) except -1:
+        cdef int64_t timestamp = record_timestamp(&cursor.batch.info, fields)
+        if self.wanted & WANT_MICROSECONDS:
+            if timestamp > MOST_MILLISECONDS or timestamp < -MOST_MILLISECONDS:
+                raise OverflowError(
+                    f"the timestamp {timestamp} of offset "
+                    f"{cursor.batch.info.base_offset + fields.offset_delta} is too large in "
+                    "microseconds: read without the column timestamp")
+            timestamp *= 1000
+        (<int64_t*>self.timestamp.data)[row] = timestamp
+        self.timestamp.size += 8
+        return 0
+
+    cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records,
+                  Py_ssize_t max_bytes=NO_LIMIT) except -1:
         cdef RecordFields fields
         cdef Py_ssize_t row = self.count
-        while row < max_records and cursor.next_record(&fields):
+        cdef int wanted = self.wanted
+        while (row < max_records and self.key.data.size + self.value.data.size < max_bytes
+               and cursor.next_record(&fields)):
             if row == self.capacity:
                 self._make_room(row + FIRST_ROWS)
-            (<int64_t*>self.offset.data)[row] = (
-                cursor.batch.info.base_offset + fields.offset_delta)
-            (<int64_t*>self.timestamp.data)[row] = record_timestamp(&cursor.batch.info, &fields)
-            self.key.put(fields.key, fields.key_size)
-            self.value.put(fields.value, fields.value_size)
-            if fields.header_count:
-                self._add_headers(&fields, cursor.batch.position)
+            if wanted & WANT_OFFSET:
+                (<int64_t*>self.offset.data)[row] = (
+                    cursor.batch.info.base_offset + fields.offset_delta)
+                self.offset.size += 8
+            if wanted & WANT_TIMESTAMP:
+                self._add_times(cursor, &fields, row)
+            if wanted & WANT_TIMESTAMP_TYPE:
+                (<int32_t*>self.timestamp_type.data)[row] = (
+                    (cursor.batch.info.attributes & TIMESTAMP_TYPE_BIT) != 0)
+                self.timestamp_type.size += 4
+            if wanted & WANT_KEY:
+                self.key.put(fields.key, fields.key_size)
+            if wanted & WANT_VALUE:
+                self.value.put(fields.value, fields.value_size)
             row += 1
-            (<int32_t*>self.header_offsets.data)[row] = <int32_t>self.header_key.count
+            if wanted & WANT_HEADERS:
+                if fields.header_count:
+                    self._add_headers(&fields, cursor.batch.position)
+                (<int32_t*>self.header_offsets.data)[row] = <int32_t>self.header_key.count
+                self.header_offsets.size += 4
             self.count = row
-            self.offset.size += 8
-            self.timestamp.size += 8
-            self.header_offsets.size += 4
         return 0
 
 
@@ -188,3 +236,18 @@ def decode_columns(buffer, *, max_records=None, **options):
         columns.reserve(cursor)
     columns.fill(cursor, limit)
     return columns
+
+
+@cython.final
+cdef class ColumnReader:
+    def __cinit__(self, buffer, int wanted, **options):
+        self.cursor = BatchCursor(buffer, **options)
+        self.wanted = wanted
+
+    def read(self, Py_ssize_t max_records, Py_ssize_t max_bytes):
+        cdef Columns columns = Columns(self.wanted)
+        cdef Py_ssize_t left = self.cursor.end - self.cursor.start - self.cursor.position
+        if left <= max_bytes:
+            columns.reserve(self.cursor)
+        columns.fill(self.cursor, max_records, max_bytes)
+        return columns

@@ -11,7 +11,7 @@ from kstore._fast.columns import BinaryColumn, ColumnMemory, Columns, decode_col
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["column_arrays", "to_arrow"]
+__all__ = ["binary_array", "column_arrays", "fixed_array", "headers_array", "to_arrow"]
 
 
 def to_arrow(
@@ -51,25 +51,27 @@ def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
     import pyarrow as pa
 
     arrays = {
-        "offset": _fixed(pa.int64(), columns.count, columns.offset),
-        "timestamp": _fixed(pa.int64(), columns.count, columns.timestamp),
-        "key": _binary(pa.binary(), columns.key),
-        "value": _binary(pa.binary(), columns.value),
+        "offset": fixed_array(pa.int64(), columns.count, columns.offset),
+        "timestamp": fixed_array(pa.int64(), columns.count, columns.timestamp),
+        "key": binary_array(pa.binary(), columns.key),
+        "value": binary_array(pa.binary(), columns.value),
     }
     if headers:
-        arrays["headers"] = _headers(
+        arrays["headers"] = headers_array(
             columns.count, columns.header_offsets, columns.header_key, columns.header_value
         )
     return arrays
 
 
-def _fixed(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:
+def fixed_array(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:
+    """Values of one size, as an array that holds their memory."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(arrow_type, count, [None, pa.py_buffer(memory)])
 
 
-def _binary(arrow_type: Any, column: BinaryColumn) -> Any:
+def binary_array(arrow_type: Any, column: BinaryColumn) -> Any:
+    """Values of any size, or null, as an array that holds their memory."""
     import pyarrow as pa
 
     validity = None if column.validity is None else pa.py_buffer(column.validity)
@@ -77,14 +79,26 @@ def _binary(arrow_type: Any, column: BinaryColumn) -> Any:
     return pa.Array.from_buffers(arrow_type, column.count, buffers, column.nulls)
 
 
-def _headers(count: int, offsets: ColumnMemory, keys: BinaryColumn, values: BinaryColumn) -> Any:
+def headers_array(
+    count: int,
+    offsets: ColumnMemory,
+    keys: BinaryColumn,
+    values: BinaryColumn,
+    *,
+    arrow_type: Any = None,
+    validity: Buffer | None = None,
+) -> Any:
+    """Each record's headers, as `to_arrow` has them; ``validity`` is a bitmap of the records whose
+    list is not null."""
     import pyarrow as pa
 
     pairs = pa.StructArray.from_arrays(
-        [_header_keys(keys), _binary(pa.binary(), values)], names=["key", "value"]
+        [_header_keys(keys), binary_array(pa.binary(), values)], names=["key", "value"]
     )
-    buffers = [None, pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(pa.list_(pairs.type), count, buffers, 0, children=[pairs])
+    nulls = 0 if validity is None else -1
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets)]
+    listed = pa.list_(pairs.type) if arrow_type is None else arrow_type
+    return pa.Array.from_buffers(listed, count, buffers, nulls, children=[pairs])
 
 
 def _header_keys(keys: BinaryColumn) -> Any:
@@ -92,10 +106,10 @@ def _header_keys(keys: BinaryColumn) -> Any:
     replaced."""
     import pyarrow as pa
 
-    made = _binary(pa.string(), keys)
+    made = binary_array(pa.string(), keys)
     try:
         made.validate(full=True)
     except pa.ArrowInvalid:
-        raw = _binary(pa.binary(), keys)
+        raw = binary_array(pa.binary(), keys)
         return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
     return made

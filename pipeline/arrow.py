@@ -1,0 +1,159 @@
+"""Record batches, as fetched or as they lie in a segment, as Arrow in the schema of Spark's Kafka
+connector. Bytes go from the batch to their column once; it reads no file and asks no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kstore._fast import columns as native
+from kstore.pipeline.schema import COLUMNS, HEADERS, arrow_schema
+from kstore.record.arrow import binary_array, fixed_array, headers_array
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "ArrowDecoder", "to_arrow"]
+
+MAX_BATCH_ROWS = 32768
+MAX_BATCH_BYTES = 4 << 20
+"""Keys and values in one Arrow batch, in bytes: large enough that a batch costs little, small
+enough that it stays in the processor's cache and that many tasks have room beside each other."""
+
+_NO_END = 0x7FFFFFFFFFFFFFFF
+_WANTED = {
+    "key": native.KEY,
+    "value": native.VALUE,
+    "offset": native.OFFSET,
+    "timestamp": native.TIMESTAMP | native.MICROSECONDS,
+    "timestampType": native.TIMESTAMP_TYPE,
+    HEADERS: native.HEADERS,
+}
+
+
+class ArrowDecoder:
+    """Makes Arrow batches of one partition's record batches, with the columns asked for.
+
+    ``verify`` checks each batch's checksum, which brokers and segments have checked before.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        columns: Sequence[str],
+        *,
+        verify: bool = True,
+        max_rows: int = MAX_BATCH_ROWS,
+        max_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self.schema = arrow_schema(tuple(columns))
+        self._topic = topic
+        self._partition = partition
+        self._verify = verify
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._wanted = 0
+        for name in columns:
+            self._wanted |= _WANTED.get(name, 0)
+
+    def batches(
+        self,
+        buffer: Buffer,
+        start: int,
+        end: int = _NO_END,
+        aborted: Iterable[tuple[int, int]] | None = None,
+    ) -> Iterator[Any]:
+        """The records at offsets ``start`` to before ``end``, as RecordBatches that are not empty.
+
+        ``aborted`` are (producer id, first offset) as in a Fetch answer, for read_committed.
+        Raises InvalidBatchError, and OverflowError for a timestamp that Spark can't hold.
+        """
+        reader = native.ColumnReader(
+            buffer,
+            self._wanted,
+            verify=self._verify,
+            start_offset=start,
+            end_offset=end,
+            aborted=aborted,
+        )
+        while found := reader.read(self._max_rows, self._max_bytes):
+            yield self.record_batch(found)
+
+    def record_batch(self, found: native.Columns) -> Any:
+        """Filled columns as a RecordBatch, which holds their memory."""
+        arrays = [self._array(field, found) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, field: Any, found: native.Columns) -> Any:
+        """One column."""
+        match field.name:
+            case "key":
+                return binary_array(field.type, found.key)
+            case "value":
+                return binary_array(field.type, found.value)
+            case "offset":
+                return fixed_array(field.type, found.count, found.offset)
+            case "timestamp":
+                return fixed_array(field.type, found.count, found.timestamp)
+            case "timestampType":
+                return fixed_array(field.type, found.count, found.timestamp_type)
+            case "topic":
+                return _repeated(self._topic, field.type, found.count)
+            case "partition":
+                return _repeated(self._partition, field.type, found.count)
+            case _:
+                return _headers(field.type, found)
+
+
+def to_arrow(
+    buffer: Buffer,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int = _NO_END,
+    *,
+    include_headers: bool = False,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Any:
+    """All records of ``buffer`` from offset ``start`` to before ``end`` as one RecordBatch, in all
+    columns unless some are named. Raises what `ArrowDecoder.batches` does, and OverflowError past
+    2 GiB of keys or values."""
+    if columns is None:
+        columns = [name for name in COLUMNS if include_headers or name != HEADERS]
+    decoder = ArrowDecoder(topic, partition, columns, max_rows=_NO_END, max_bytes=_NO_END)
+    for batch in decoder.batches(buffer, start, end, aborted):
+        return batch
+    return pa.RecordBatch.from_pylist([], schema=decoder.schema)
+
+
+def _repeated(value: str | int, arrow_type: Any, count: int) -> Any:
+    """An array of one value: as a rule a slice of one that is kept."""
+    if count > MAX_BATCH_ROWS:
+        return pa.repeat(pa.scalar(value, arrow_type), count)
+    return _kept(value, arrow_type).slice(0, count)
+
+
+@lru_cache(maxsize=16)
+def _kept(value: str | int, arrow_type: Any) -> Any:
+    return pa.repeat(pa.scalar(value, arrow_type), MAX_BATCH_ROWS)
+
+
+def _headers(arrow_type: Any, found: native.Columns) -> Any:
+    """Headers, null for a record without any, as Spark's connector has it."""
+    ends = np.frombuffer(found.header_offsets, np.int32)
+    bitmap = np.packbits(ends[1:] != ends[:-1], bitorder="little")
+    return headers_array(
+        found.count,
+        found.header_offsets,
+        found.header_key,
+        found.header_value,
+        arrow_type=arrow_type,
+        validity=bitmap,
+    )
