@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.broker.runtime.tls import BrokerTls
+    from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
 
@@ -111,6 +112,10 @@ class Broker:
         """The transaction coordinator (runtime/transactions.py), once there is a transaction."""
         self.producer_ids: Any = None
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
+        """
+        self.authorizer: Authorizer | None = None
+        """Who may do what (state/authorizer.py); None without authorizer.class.name: everything is
+        allowed.
         """
         self.features: Any = None
         """The finalized feature levels (runtime/features.py), once somebody has asked for them."""

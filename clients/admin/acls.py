@@ -1,4 +1,4 @@
-"""ACLs: create, describe, delete, and the words that they are made of.
+"""ACLs: create, describe, delete. What a rule is made of is kstore.acls'.
 
 A broker without an authorizer answers SecurityDisabledError.
 """
@@ -6,9 +6,16 @@ A broker without an authorizer answers SecurityDisabledError.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 
+from kstore.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    operations_of,
+)
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
 from kstore.protocol.acls import (
@@ -32,98 +39,6 @@ __all__ = [
     "AclsAdmin",
     "operations_of",
 ]
-
-
-class AclResourceType(IntEnum):
-    """What an ACL is about, with Kafka's numbers."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class AclPatternType(IntEnum):
-    """How a resource's name is meant. ANY and MATCH are for filters only (KIP-290)."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What may be done. On the cluster of a kstore broker, 13 is REPLICATOR_WRITE (KIP-391)."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-    @classmethod
-    def _missing_(cls, value: object) -> AclOperation:
-        return cls.UNKNOWN
-
-
-class AclPermission(IntEnum):
-    """Whether it is allowed. ANY is for filters only."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Acl:
-    """One rule: a principal ("User:name") on a host ("*": all) may or may not do something."""
-
-    resource_type: AclResourceType
-    resource_name: str
-    principal: str
-    operation: AclOperation
-    permission: AclPermission = AclPermission.ALLOW
-    host: str = "*"
-    pattern_type: AclPatternType = AclPatternType.LITERAL
-
-    def __str__(self) -> str:
-        return (
-            f"{self.permission.name} {self.principal} on {self.host}: {self.operation.name} "
-            f"{self.resource_type.name} {self.resource_name!r} ({self.pattern_type.name})"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class AclFilter:
-    """Which ACLs are meant; None and ANY match all.
-
-    The pattern type MATCH finds all rules that apply to resource_name, literal, prefixed and "*".
-    """
-
-    resource_type: AclResourceType = AclResourceType.ANY
-    resource_name: str | None = None
-    principal: str | None = None
-    operation: AclOperation = AclOperation.ANY
-    permission: AclPermission = AclPermission.ANY
-    host: str | None = None
-    pattern_type: AclPatternType = AclPatternType.ANY
 
 
 class AclsAdmin(AdminBase):
@@ -197,13 +112,6 @@ class AclsAdmin(AdminBase):
 
         route = Controller(self._cluster)
         return await self._each(filters, route, ask, raise_errors=raise_errors)
-
-
-def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """The operations of a bit field of an answer; None where it has none (KIP-430)."""
-    if bits == -(2**31):
-        return None
-    return frozenset(operation for operation in AclOperation if bits >> operation & 1)
 
 
 def _creation(acl: Acl) -> AclCreation:

@@ -1,0 +1,80 @@
+"""What handlers ask before they act: whether who sent the request may do it.
+
+Without an authorizer everything is allowed. What an API needs is its handler's to say; what the
+rules mean is state/authorizer.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kstore.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    AclResourceType,
+    mask_of,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["allowed", "allowed_any", "allowed_cluster", "operations_mask", "permitted"]
+
+ALL_OPERATIONS = {kind: mask_of(operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
+
+
+def allowed(
+    broker: Broker,
+    ctx: RequestContext,
+    operation: AclOperation,
+    resource_type: AclResourceType,
+    name: str,
+) -> bool:
+    """Whether the operation on the named resource is allowed."""
+    authorizer = broker.authorizer
+    return authorizer is None or authorizer.authorize(
+        ctx.principal, ctx.client_host, operation, resource_type, name
+    )
+
+
+def allowed_cluster(broker: Broker, ctx: RequestContext, operation: AclOperation) -> bool:
+    """Whether the operation on the cluster is allowed."""
+    return allowed(broker, ctx, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def allowed_any(
+    broker: Broker, ctx: RequestContext, operation: AclOperation, resource_type: AclResourceType
+) -> bool:
+    """Whether there can be a resource of this type on which the operation is allowed (KIP-679)."""
+    authorizer = broker.authorizer
+    return authorizer is None or authorizer.authorize_by_type(
+        ctx.principal, ctx.client_host, operation, resource_type
+    )
+
+
+def permitted(
+    broker: Broker,
+    ctx: RequestContext,
+    operation: AclOperation,
+    resource_type: AclResourceType,
+    names: Iterable[str],
+) -> set[str]:
+    """Those of the names on which the operation is allowed."""
+    return {name for name in names if allowed(broker, ctx, operation, resource_type, name)}
+
+
+def operations_mask(
+    broker: Broker, ctx: RequestContext, resource_type: AclResourceType, name: str
+) -> int:
+    """The bit field of the operations that are allowed on the resource (KIP-430)."""
+    if broker.authorizer is None:
+        return ALL_OPERATIONS[resource_type]
+    may = {
+        operation
+        for operation in SUPPORTED_OPERATIONS[resource_type]
+        if allowed(broker, ctx, operation, resource_type, name)
+    }
+    return mask_of(may)
