@@ -140,7 +140,7 @@ class Server:
             connection.client_host,
             connection.peer,
             connection.listener,
-            "User:ANONYMOUS",
+            connection.principal,
             connection,
         )
 

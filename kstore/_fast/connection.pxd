@@ -17,6 +17,9 @@ cdef class Connection(Outbox):
     cdef readonly int64_t connection_id
     cdef readonly object listener
     cdef readonly str client_host
+    cdef public str principal               # who asks: User:ANONYMOUS, until it is known
+    cdef public object authentication       # what takes its frames until it is; or None
+    cdef public int64_t max_frame_bytes
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()
     cdef bint admission                     # nor until admitted(): the first one waits for it
@@ -24,14 +27,16 @@ cdef class Connection(Outbox):
     cdef public object quotas               # who charges clients (charge, begin, spent), or None
     cdef readonly bytes client_id           # of the last request, while there are quotas
     cdef readonly int64_t last_active_ms
-    cdef readonly bytes hello               # body of the last ApiVersions request
-    cdef readonly int16_t hello_version
+    cdef public bytes hello                 # body of the last ApiVersions request
+    cdef public int16_t hello_version
     cdef uint8_t* own                       # what is read of a request that came in pieces
     cdef Py_ssize_t own_capacity, own_end
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int handle_unproven(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int refuse_size(self, int64_t size) except -1
     cdef int serve(self, RequestHead* head, WireReader* r) except -1
     cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1
     cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1

@@ -11,6 +11,14 @@ class Connection(Outbox):
     connection_id: int
     listener: str
     client_host: str
+    principal: str
+    """Who asks: ``User:ANONYMOUS`` where nobody has to show it, or has yet."""
+    authentication: Any
+    """What takes the frames (``receive(frame)``) until the client has shown who it is (runtime/
+    authentication.py); None once it has, and on a listener where it needs not.
+    """
+    max_frame_bytes: int
+    """A larger request ends the connection."""
     quotas: Any
     """Who charges clients by their quotas (runtime/client_throttles.py); None while there are none.
     """
@@ -49,6 +57,9 @@ class Connection(Outbox):
 
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send an answer that is whole, after those to earlier requests."""
 
     def mute(self) -> None:
         """Handle no request until `unmute`; what comes meanwhile waits."""

@@ -28,7 +28,7 @@ cdef enum:
     UNSUPPORTED = -1                        # what dispatch gets for an ApiVersions of the future
     FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they outgrow it
     SLACK_BYTES = 4 * 1024                  # there is always room for the next read
-    MIN_OWN_BYTES = 64 * 1024
+    MIN_OWN_BYTES = 64 * 1024               # and of a client that is not authenticated
     EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to here is believed at once
     MAX_CACHED_KEY_BYTES = 4096
     RESTING_MS = 1000
@@ -48,6 +48,8 @@ cdef class Connection(Outbox):
     def __init__(self, DataPlane plane not None, listener):
         self.plane = plane
         self.listener = listener
+        self.principal = "User:ANONYMOUS"
+        self.max_frame_bytes = plane.max_request_bytes
 
     # ---- what the transport calls ----
 
@@ -160,6 +162,19 @@ cdef class Connection(Outbox):
         self.admission = False
         self.resume()
 
+    def send_frame(self, bytes frame):
+        """Send an answer that is whole, after those to earlier requests."""
+        cdef AnswerBuffer out
+        cdef Py_ssize_t size = len(frame)
+        if self.closed:
+            return
+        out = self.buffer_for_answer()
+        room(out, size)
+        put_raw(out, <const uint8_t*><const char*>frame, size)
+        self.queue_answer(out)
+        if not self.plane.busy:
+            self.flush()
+
     cdef int go_on(self) except -1:
         if self.read_paused:
             self.resume()
@@ -202,10 +217,8 @@ cdef class Connection(Outbox):
         try:
             while size - used >= 4:
                 frame = load_int32(data + used)
-                if frame < 0 or frame > self.plane.max_request_bytes:
-                    self.fail(
-                        f"it sent a request of {frame} bytes, which is not in 0.."
-                        f"{self.plane.max_request_bytes} (socket.request.max.bytes)")
+                if frame < 0 or frame > self.max_frame_bytes:
+                    self.refuse_size(frame)
                     break
                 if size - used - 4 < frame or not self.may_handle():
                     break
@@ -227,6 +240,8 @@ cdef class Connection(Outbox):
         cdef WireReader r
         cdef ApiEntry* api
         cdef int place
+        if self.authentication is not None:
+            return self.handle_unproven(data, size)
         r.p = data
         r.end = data + size
         r.bad = False
@@ -255,6 +270,19 @@ cdef class Connection(Outbox):
         if self.plane.faults is not None or self.fate is not None:
             return self.serve_struck(&head, &r)
         return self.serve(&head, &r)
+
+    cdef int handle_unproven(self, uint8_t* data, Py_ssize_t size) except -1:
+        """A frame of a client that has still to show who it is: no request is looked at."""
+        self.authentication.receive((<const char*>data)[:size])
+        return 0
+
+    cdef int refuse_size(self, int64_t size) except -1:
+        name = "socket.request.max.bytes"
+        if self.authentication is not None:
+            name = "sasl.server.max.receive.size, until it is authenticated"
+        return self.fail(
+            f"it sent a request of {size} bytes, which is not in 0..{self.max_frame_bytes} "
+            f"({name})")
 
     cdef int serve(self, RequestHead* head, WireReader* r) except -1:
         cdef AnswerBuffer out = self.buffer_for_answer()
@@ -455,7 +483,7 @@ cdef class Connection(Outbox):
 
     cdef int keep_rest(self, uint8_t* data, Py_ssize_t size, bint progress) except -1:
         """What is left of a read is the beginning of a request (or of some that have to wait)."""
-        cdef int64_t frame = self.admitted_bytes
+        cdef int64_t eager, frame = self.admitted_bytes
         if progress and frame:
             self.admitted_bytes = 0
             self.plane.release(frame)
@@ -471,7 +499,8 @@ cdef class Connection(Outbox):
             memmove(self.own, data, size)
         self.own_end = size
         frame = 4 + <int64_t>load_int32(self.own) if size >= 4 else 4
-        frame = min(frame, max(<int64_t>EAGER_BYTES, <int64_t>size * 2))
+        eager = EAGER_BYTES if self.authentication is None else MIN_OWN_BYTES
+        frame = min(frame, max(eager, <int64_t>size * 2))
         self.reserve(max(size + SLACK_BYTES, frame))
         return 0
 
