@@ -21,6 +21,7 @@ __all__ = [
     "KAFKA_VERSION",
     "KafkaUnavailableError",
     "classpath",
+    "connector_jars",
     "fetch",
     "fetch_jars",
     "jar_folder",
@@ -30,6 +31,8 @@ __all__ = [
 
 POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = POM.with_name("streams.xml")
+CONNECTOR_POM = POM.with_name("spark.xml")
+CONNECTOR_VERSION = "4.2.0"
 _VERSION_TAG = "{http://maven.apache.org/POM/4.0.0}kafka.version"
 
 
@@ -129,6 +132,15 @@ def streams_classpath() -> str:
         folder = folder.with_name(f"{folder.name}-streams")
         fetch(STREAMS_POM, folder, streams)
     return os.pathsep.join([classpath(), *(str(jar) for jar in sorted(folder.glob("*.jar")))])
+
+
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector with what Spark itself lacks, for `spark.jars`; in a folder of
+    its own beside Kafka's.
+    """
+    connector = f"spark-sql-kafka-0-10_2.13-{CONNECTOR_VERSION}"
+    folder = jar_folder().with_name(f"spark-kafka-{CONNECTOR_VERSION}")
+    return sorted(fetch(CONNECTOR_POM, folder, connector).glob("*.jar"))
 
 
 if __name__ == "__main__":
