@@ -1,5 +1,5 @@
 """The options of the Spark source and sink: the names of Spark's own Kafka connector in any case,
-checked before a query runs.
+checked before a query runs. What a read makes of them is in read_options.py.
 
 A name that nobody knows, a value of the wrong kind and options that contradict each other are
 errors here, where the connector takes them in silence or fails in an executor.
@@ -8,12 +8,22 @@ errors here, where the connector takes them in silence or fails in an executor.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kstore.pipeline.errors import PipelineError
 
-__all__ = ["BROKER_PREFIX", "PATH", "check_names", "client_options", "flag", "number", "text"]
+__all__ = [
+    "BROKER_PREFIX",
+    "PATH",
+    "check_names",
+    "client_options",
+    "duration_ms",
+    "flag",
+    "number",
+    "text",
+]
 
 BROKER_PREFIX = "kafka."
 PATH = "path"
@@ -63,6 +73,12 @@ OPTIONS = tuple(
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _TRUE, _FALSE = "true", "false"
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+_UNITS_MS = {
+    "us": 0.001, "ms": 1, "s": 1000, "m": _MINUTE_MS, "min": _MINUTE_MS, "h": _HOUR_MS,
+    "d": 24 * _HOUR_MS,
+}  # fmt: skip
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -118,6 +134,20 @@ def number(
             f"option {name} is {value!r}", remedy=f"Give a whole number of at least {at_least}"
         )
     return found
+
+
+def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
+    """An option that is a time as Spark writes it: 15m, 30s, 100ms; a bare number is ms."""
+    value = _given(options, name)
+    if value is None:
+        return default
+    found = _DURATION.fullmatch(value.strip().lower())
+    unit = _UNITS_MS.get(found[2] or "ms") if found else None
+    if found is None or unit is None:
+        raise PipelineError(
+            f"option {name} is {value!r}", remedy="Give a time such as 15m, 30s or 100ms"
+        )
+    return int(int(found[1]) * unit)
 
 
 def _given(options: Mapping[str, str], name: str) -> str | None:
