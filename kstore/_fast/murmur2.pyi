@@ -1,4 +1,5 @@
-"""Murmur2 with Kafka's seed: what decides on which partition a key lies."""
+"""Murmur2: with Kafka's seed, what decides on which partition a key lies; in 64 bits, over the
+values of an Arrow column."""
 
 from typing_extensions import Buffer
 
@@ -8,4 +9,13 @@ def murmur2(data: Buffer) -> int:
 def jump_partition(data: Buffer, partitions: int) -> int:
     """The partition of a key by jump consistent hash: with more partitions, keys only move to the
     new ones.
+    """
+
+def hash64_column(
+    offsets: Buffer, data: Buffer | None, validity: Buffer | None, first: int, count: int, seed: int
+) -> bytearray:
+    """The 64-bit hashes (uint64, native order) of ``count`` values of an Arrow binary or string
+    column from row ``first`` on; ``offsets`` are int32. Null hashes to a value of its own.
+
+    Raises ValueError for buffers that do not fit together.
     """

@@ -1,9 +1,11 @@
-# Murmur2 (32 bit) as Kafka's clients compute it over keys. It only hashes; partitioners are in
-# clients/core.
+# Murmur2: in 32 bits as Kafka's clients compute it over keys, in 64 bits over a column of values
+# for comparing copies. It only hashes; partitioners are in clients/core.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from kstore._fast.memory cimport MemoryView, view_of
 
 cdef enum:
     MULTIPLIER = 0x5BD1E995
@@ -53,3 +55,68 @@ def jump_partition(object data, int32_t partitions):
     if partitions < 1:
         raise ValueError(f"there are {partitions} partitions: pass at least 1")
     return jump_hash(<uint32_t>murmur2(data), partitions)
+
+
+# MurmurHash64A: eight bytes at a time, little-endian.
+cdef uint64_t hash64(const uint8_t* p, Py_ssize_t size, uint64_t seed) noexcept nogil:
+    cdef uint64_t m = <uint64_t>0xC6A4A7935BD1E995ULL
+    cdef uint64_t h = seed ^ (<uint64_t>size * m)
+    cdef uint64_t k
+    while size >= 8:
+        memcpy(&k, p, 8)
+        k *= m
+        k ^= k >> 47
+        k *= m
+        h ^= k
+        h *= m
+        p += 8
+        size -= 8
+    if size:
+        k = 0
+        memcpy(&k, p, size)
+        h ^= k
+        h *= m
+    h ^= h >> 47
+    h *= m
+    h ^= h >> 47
+    return h
+
+
+def hash64_column(object offsets, object data, object validity, Py_ssize_t first,
+                  Py_ssize_t count, uint64_t seed):
+    """Each value's hash, eight bytes a value; null has one of its own, which depends on the
+    seed."""
+    cdef MemoryView places = view_of(offsets)
+    cdef MemoryView values = view_of(data) if data is not None else None
+    cdef MemoryView bits = view_of(validity) if validity is not None else None
+    cdef Py_ssize_t size = values.size if values is not None else 0
+    cdef const uint8_t* p = values.data if values is not None else NULL
+    cdef const int32_t* place
+    cdef const uint8_t* bit = NULL
+    cdef Py_ssize_t row
+    cdef int32_t start, end
+    if first < 0 or count < 0 or (first + count + 1) * 4 > places.size:
+        raise ValueError(f"{count} values from {first} on do not fit {places.size} bytes of offsets")
+    if bits is not None:
+        if (first + count + 7) // 8 > bits.size:
+            raise ValueError(f"{bits.size} bytes of validity are too few for {count} values")
+        bit = bits.data
+    out = bytearray(8 * count)
+    cdef MemoryView room = view_of(out, True)
+    cdef uint64_t* hashes = <uint64_t*>room.data
+    cdef bint good = True
+    place = <const int32_t*>places.data + first
+    with nogil:
+        for row in range(count):
+            start = place[row]
+            end = place[row + 1]
+            if start < 0 or end < start or end > size:
+                good = False
+                break
+            if bit != NULL and not bit[(first + row) >> 3] >> ((first + row) & 7) & 1:
+                hashes[row] = hash64(NULL, 0, ~seed)
+            else:
+                hashes[row] = hash64(p + start, end - start, seed)
+    if not good:
+        raise ValueError(f"value {row} lies at {start} to {end}, outside of {size} bytes")
+    return out

@@ -1,0 +1,202 @@
+"""The job restore: topics of an archive back into a kstore cluster, each record at its offset.
+
+It keeps no state: where a partition goes on is the target's log end offset. What the archive's
+producer ids, sequences and batches were is not restored, nor are markers: their offsets stay holes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from kstore.clients.io.cluster import ClusterClient
+from kstore.config.client_configs import client_settings
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.offset_writer import (
+    OffsetWriter,
+    Row,
+    pieces,
+    require_given_offsets,
+    same_record,
+)
+from kstore.pipeline.jobs.topics import admin_settings, create_topic, topic_partitions
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["RestoreOptions", "Restored", "Restorer", "restore"]
+
+_RESULT = (
+    "topic string, partition int, written bigint, alreadyThere bigint, startOffset bigint, "
+    "endOffset bigint"
+)
+_COLUMNS = ("topic", "partition", "offset", "timestampMillis", "key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """`topics` matches whole names in the archive; `settings` are a consumer's, for the target."""
+
+    path: str
+    settings: Mapping[str, Any]
+    topics: re.Pattern[str]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Name in the archive -> name in the target."""
+    replication_factor: int = -1
+    copy_configs: bool = True
+    compression: int = 0
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of one partition. `already_there` counts offsets that the target had."""
+
+    topic: str
+    partition: int
+    written: int
+    already_there: int
+    start_offset: int
+    end_offset: int
+
+
+def restore(
+    spark: SparkSession, options: RestoreOptions, report: Callable[[str], None]
+) -> list[Restored]:
+    """Bring all of the archive's records of these topics that the target lacks.
+
+    Raises JobError, and PipelineError from a task.
+    """
+    slices = [s for s in read_slices(spark, options.path) if options.topics.fullmatch(s.topic)]
+    if not slices:
+        raise JobError(
+            f"no topic in the archive {options.path} matches {options.topics.pattern!r}; see "
+            "`kstore pipeline archive --list`"
+        )
+    _check_given_offsets(options.settings)
+    by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
+    for name, group in by_topic.items():
+        _make(name, group, options, report)
+    from pyspark.sql.functions import col
+
+    frame = entries(spark, options.path, [s.run for s in slices], "record")
+    frame = frame.where(col("topic").isin(list(by_topic))).select(*_COLUMNS)
+    found = _write(frame, Restorer(options.settings, options.renamed, options.compression), slices)
+    return [Restored(*row) for row in found.orderBy("topic", "partition").collect()]
+
+
+def _write(frame: DataFrame, restorer: Restorer, slices: list[Slice]) -> DataFrame:
+    """One task has a partition's records alone, in order: offsets can only rise."""
+    count = len({(each.topic, each.partition) for each in slices})
+    ordered = frame.repartition(count, "topic", "partition").sortWithinPartitions(
+        "topic", "partition", "offset"
+    )
+    return ordered.mapInArrow(restorer, _RESULT)
+
+
+def _check_given_offsets(settings: Mapping[str, Any]) -> None:
+    async def check() -> None:
+        cluster = ClusterClient(client_settings("admin", admin_settings(settings), {}))
+        try:
+            timeout_ms = cluster.settings["default.api.timeout.ms"]
+            await cluster.retrying(partial(require_given_offsets, cluster), timeout_ms)
+        finally:
+            await cluster.close()
+
+    asyncio.run(check())
+
+
+def _make(
+    name: str, group: list[Slice], options: RestoreOptions, report: Callable[[str], None]
+) -> None:
+    """The topic, if the target has none of its name; one that it has must have as many partitions
+    at least.
+    """
+    target = options.renamed.get(name, name)
+    newest = max(group, key=attrgetter("archived_ms"))
+    count = max(each.partitions for each in group)
+    there = topic_partitions(options.settings, target)
+    if there is None:
+        configs = json.loads(newest.configs) if options.copy_configs else {}
+        create_topic(options.settings, target, count, configs, options.replication_factor)
+        report(f"created topic {target} with {count} partitions")
+    elif there < count:
+        raise JobError(
+            f"topic {target} has {there} partitions in the target and {count} in the archive: add "
+            "partitions, or restore under another name (--rename)"
+        )
+
+
+@dataclass(frozen=True)
+class Restorer:
+    """What the executors are told: rows sorted by topic, partition and offset go in, a row for each
+    partition comes out.
+    """
+
+    settings: Mapping[str, Any]
+    renamed: Mapping[str, str]
+    compression: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Spark's `mapInArrow`."""
+        import pyarrow as pa
+
+        found = asyncio.run(self._run(_rows(batches)))
+        if found:
+            columns = [list(column) for column in zip(*found, strict=True)]
+            types = [pa.string(), pa.int32(), *[pa.int64()] * 4]
+            names = [part.split()[0] for part in _RESULT.split(", ")]
+            arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    async def _run(self, rows: Iterator[tuple[str, int, Row]]) -> list[tuple[object, ...]]:
+        settings = client_settings("admin", admin_settings(self.settings), {})
+        cluster = ClusterClient(settings)
+        found: list[tuple[object, ...]] = []
+        try:
+            for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
+                tp = TopicPartition(self.renamed.get(topic, topic), partition)
+                writer = OffsetWriter(cluster, tp, settings["default.api.timeout.ms"])
+                await writer.open()
+                start = writer.position
+                checked = _checked(tp, writer, (row for _, _, row in group))
+                for piece in pieces(checked, self.compression):
+                    await writer.write(piece)
+                done = writer.written, writer.already_there
+                found.append((tp.topic, tp.partition, *done, start, writer.position))
+        finally:
+            await cluster.close()
+        return found
+
+
+def _rows(batches: Iterator[Any]) -> Iterator[tuple[str, int, Row]]:
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+        for topic, partition, offset, timestamp, key, value, headers in zip(*columns, strict=True):
+            pairs = [(pair["key"], pair["value"]) for pair in headers or ()]
+            yield topic, partition, Row(offset, timestamp, key, value, pairs)
+
+
+def _checked(tp: TopicPartition, writer: OffsetWriter, rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows; that of the target's last record must be equal to it, else it is another topic."""
+    last = writer.last
+    for row in rows:
+        if last is not None and row.offset == last.offset and not same_record(row, last):
+            raise PipelineError(
+                "the target's record there is another one than the archive's",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=row.offset,
+                remedy="Somebody else has written there; restore under another name (--rename), "
+                "or delete the topic",
+            )
+        yield row

@@ -1,0 +1,78 @@
+"""The Spark session of a job: that of spark-submit, or one of its own; and the sentences for those
+who have no Spark or no Java. pyspark is imported when a session is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstore.pipeline.jobs.failure import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_session"]
+
+# What a job needs whatever the session was made for.
+_NEEDED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def open_session(
+    name: str, master: str | None = None, confs: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session that is active, or a new one: by spark-submit's master, else `master`, else on
+    all cores of this machine.
+
+    Raises JobError where Spark or Java is not installed.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise JobError(
+            f"this needs Spark ({error}): pip install 'kstore[spark]'. `kstore replicate` and "
+            "`kstore verify-order` do without it"
+        ) from None
+    if not _has_java() and "SPARK_REMOTE" not in os.environ:
+        raise JobError("Spark needs Java 17 or newer: install it, or set JAVA_HOME")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # pyspark warns of pandas, which no job uses, in this process and in each worker's.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    active = SparkSession.getActiveSession()
+    if active is None:
+        builder = SparkSession.builder.appName(f"kstore pipeline {name}")
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit says what there is
+        given = ({} if submitted else _LOCAL) | dict(confs or {})
+        if master or not submitted:
+            builder = builder.master(master or "local[*]")
+        for key, value in given.items():
+            builder = builder.config(key, value)
+        try:
+            active = builder.getOrCreate()
+        except (PySparkException, OSError, RuntimeError) as error:
+            raise JobError(f"Spark does not start: {error}") from error
+    for key, value in _NEEDED.items():
+        active.conf.set(key, value)
+    return active
+
+
+def _has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return Path(home, "bin", "java").exists()
+    return shutil.which("java") is not None

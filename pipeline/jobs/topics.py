@@ -1,0 +1,62 @@
+"""What the jobs do with topics as a whole: their configs, and making them. No records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kstore.clients.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
+from kstore.config.client_configs import CLIENT_CONFIGS
+
+__all__ = ["admin_settings", "create_topic", "set_configs", "topic_partitions"]
+
+# About brokers of one cluster, which another has not.
+_LOCAL = frozenset(
+    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+)
+TIMESTAMP_TYPE = "message.timestamp.type"
+
+
+def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A consumer's settings as far as an admin client has them too."""
+    return {name: value for name, value in settings.items() if name in CLIENT_CONFIGS["admin"]}
+
+
+def set_configs(
+    settings: Mapping[str, Any], topics: Iterable[str]
+) -> dict[str, dict[str, str | None]]:
+    """What is set on each topic itself. Raises KafkaError."""
+    with AdminClient(admin_settings(settings)) as admin:
+        found = admin.describe_resource_configs([ConfigResource("topic", name) for name in topics])
+    return {
+        resource.name: {
+            entry.name: entry.value
+            for entry in configs.values()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC and entry.name not in _LOCAL
+        }
+        for resource, configs in found.items()
+    }
+
+
+def create_topic(
+    settings: Mapping[str, Any],
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str | None],
+    replication_factor: int = -1,
+) -> None:
+    """Make a topic for a copy: it keeps each record's timestamp, so it never uses the time of
+    append. Raises KafkaError.
+    """
+    wanted = dict(configs)
+    if TIMESTAMP_TYPE in wanted:
+        wanted[TIMESTAMP_TYPE] = "CreateTime"
+    with AdminClient(admin_settings(settings)) as admin:
+        admin.create_topics([NewTopic(name, partitions, replication_factor, wanted)])
+
+
+def topic_partitions(settings: Mapping[str, Any], name: str) -> int | None:
+    """How many partitions a topic has; None: there is no such topic. Raises KafkaError."""
+    with AdminClient(admin_settings(settings)) as admin:
+        found = {topic.name: topic for topic in admin.describe_topics()}
+    return len(found[name].partitions) if name in found else None

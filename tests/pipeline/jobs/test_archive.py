@@ -1,0 +1,186 @@
+"""Archive and restore, from a real broker to Parquet and from there to another broker."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.jobs.archive import ArchiveOptions, archive
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
+from kstore.testing.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
+
+
+def silent(text: str) -> None:
+    """Nobody reads the progress."""
+
+
+def settings(broker: Broker) -> dict[str, Any]:
+    """A client's."""
+    return {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 10_000}
+
+
+def archived(spark: SparkSession, broker: Broker, folder: Path, topics: str) -> list[Slice]:
+    """One run."""
+    options = ArchiveOptions(settings(broker), str(folder), re.compile(topics), tasks=3)
+    return archive(spark, options, silent)
+
+
+def restored(spark: SparkSession, folder: Path, broker: Broker, **options: Any) -> list[Restored]:
+    """One run."""
+    options.setdefault("topics", re.compile(".*"))
+    return restore(spark, RestoreOptions(str(folder), settings(broker), **options), silent)
+
+
+def write(broker: Broker, topic: str, first: int, count: int) -> None:
+    """Records of all kinds: null keys and values, headers, old and absent timestamps."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
+        for n in range(first, first + count):
+            producer.send(
+                topic,
+                None if n % 7 == 3 else b"v%d" % n * (n % 5),
+                None if n % 5 == 4 else b"k%d" % (n % 9),
+                headers=[("h", None), ("h", b"%d" % n)] if n % 3 == 0 else [],
+                timestamp=1_600_000_000_000 + n * 3_600_000,
+                partition=n % 3,
+            )
+
+
+def transactions(broker: Broker, topic: str) -> None:
+    """One that is committed between two that are aborted."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer:
+        producer.init_transactions()
+        for number, commit in enumerate((False, True, False)):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.send(topic, b"t%d" % number, b"t", partition=partition)
+            producer.flush()  # what is aborted before it has left never gets there
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+
+
+def test_a_topic_comes_back_from_its_archive_as_it_was(
+    spark: SparkSession,
+    broker: Broker,
+    target: Broker,
+    admin: AdminClient,
+    look: Look,
+    tmp_path: Path,
+) -> None:
+    admin.create_topics([NewTopic("arch", 3, configs={"retention.ms": "-1"})])
+    write(broker, "arch", 0, 300)
+    transactions(broker, "arch")
+    first = archived(spark, broker, tmp_path, "arch")
+    write(broker, "arch", 300, 60)
+    second = archived(spark, broker, tmp_path, "arch")
+    assert archived(spark, broker, tmp_path, "arch") == []
+
+    assert [(s.start, s.end, s.records, s.missing) for s in first] == [(0, 106, 101, 5)] * 3
+    assert [(s.start, s.end, s.records, s.missing) for s in second] == [(106, 126, 20, 0)] * 3
+    runs = [first[0].run, second[0].run]
+    holes = entries(spark, str(tmp_path), runs, "hole").where("partition = 0").orderBy("offset")
+    assert [(h.offset, h.endOffset, h.kind) for h in holes.collect()] == [
+        (100, 101, "aborted"), (101, 102, "abort"), (103, 104, "commit"), (104, 105, "aborted"),
+        (105, 106, "abort"),
+    ]  # fmt: skip
+    days = {p.name for p in tmp_path.glob("data/*/entry=record/topic=arch/*")}
+    assert "date=2020-09-13" in days
+    assert len(days) > 10
+
+    results = restored(spark, tmp_path, target)
+    assert look(target, "arch") == look(broker, "arch")
+    assert [(r.partition, r.written, r.already_there) for r in results] == [
+        (0, 121, 0), (1, 121, 0), (2, 121, 0),
+    ]  # fmt: skip
+    with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:
+        assert there.describe_configs("arch")["retention.ms"].value == "-1"
+
+    again = restored(spark, tmp_path, target)
+    assert [(r.written, r.start_offset, r.end_offset) for r in again] == [(0, 126, 126)] * 3
+    assert look(target, "arch") == look(broker, "arch")
+
+
+def test_a_restore_goes_on_where_another_one_ended(
+    spark: SparkSession,
+    broker: Broker,
+    target: Broker,
+    admin: AdminClient,
+    look: Look,
+    tmp_path: Path,
+) -> None:
+    admin.create_topics([NewTopic("half", 3)])
+    write(broker, "half", 0, 90)
+    archived(spark, broker, tmp_path, "half")
+    write(broker, "half", 90, 60)
+    options = {"renamed": {"half": "whole"}, "compression": 4}
+    restored(spark, tmp_path, target, **options)
+    archived(spark, broker, tmp_path, "half")
+    results = restored(spark, tmp_path, target, **options)
+    assert [(r.topic, r.written, r.already_there) for r in results] == [("whole", 20, 30)] * 3
+    assert look(target, "whole") == look(broker, "half")
+
+
+def test_a_restore_refuses_a_topic_that_holds_something_else(
+    spark: SparkSession, broker: Broker, target: Broker, admin: AdminClient, tmp_path: Path
+) -> None:
+    admin.create_topics([NewTopic("mine", 3)])
+    write(broker, "mine", 0, 30)
+    archived(spark, broker, tmp_path, "mine")
+    with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:
+        there.create_topics([NewTopic("mine", 3), NewTopic("narrow", 2)])
+    with Producer(bootstrap_servers=target.bootstrap_servers) as producer:
+        producer.send("mine", b"another", partition=1)
+    with pytest.raises(Exception, match="partition 1, offset 0: the target's record there is") as e:
+        restored(spark, tmp_path, target)
+    assert "PipelineError" in str(e.value) or isinstance(e.value, PipelineError)
+    with pytest.raises(JobError, match="narrow has 2 partitions in the target and 3 in the arch"):
+        restored(spark, tmp_path, target, renamed={"mine": "narrow"})
+    with pytest.raises(JobError, match="no topic in the archive"):
+        restored(spark, tmp_path, target, topics=re.compile("nothing"))
+
+
+def test_an_archive_refuses_what_would_mix_or_lose_records(
+    spark: SparkSession, broker: Broker, admin: AdminClient, tmp_path: Path
+) -> None:
+    with pytest.raises(JobError, match="no archive"):
+        read_slices(spark, str(tmp_path / "nowhere"))
+    with pytest.raises(JobError, match="no topic of the cluster matches 'gone'"):
+        archived(spark, broker, tmp_path, "gone")
+    admin.create_topics([NewTopic("gone", 1)])
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(20):
+            producer.send("gone", b"%d" % n)
+    (first,) = archived(spark, broker, tmp_path, "gone")
+    # What a killed run has left is not seen.
+    shutil.copytree(tmp_path / f"data/run={first.run}", tmp_path / "data/run=unfinished")
+    assert entries(spark, str(tmp_path), [first.run], "record").count() == 20
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(20, 40):
+            producer.send("gone", b"%d" % n)
+    admin.delete_records({("gone", 0): 30})
+    with pytest.raises(JobError, match="the cluster has deleted offsets 20 to 29, which are not"):
+        archived(spark, broker, tmp_path, "gone")
+    options = ArchiveOptions(settings(broker), str(tmp_path), re.compile("gone"), on_loss="skip")
+    said: list[str] = []
+    (skipped,) = archive(spark, options, said.append)
+    assert (skipped.start, skipped.end) == (30, 40)
+    assert any("going on at 30" in text for text in said)
+
+    admin.delete_topics(["gone"])
+    admin.create_topics([NewTopic("gone", 1)])
+    with pytest.raises(JobError, match=r"gone: it was deleted and created anew .* another folder"):
+        archived(spark, broker, tmp_path, "gone")
