@@ -72,9 +72,5 @@ def operations_mask(
     """The bit field of the operations that are allowed on the resource (KIP-430)."""
     if broker.authorizer is None:
         return ALL_OPERATIONS[resource_type]
-    may = {
-        operation
-        for operation in SUPPORTED_OPERATIONS[resource_type]
-        if allowed(broker, ctx, operation, resource_type, name)
-    }
-    return mask_of(may)
+    rights = broker.authorizer.rights(ctx.principal, ctx.client_host)
+    return rights.mask(resource_type, name) & ALL_OPERATIONS[resource_type]

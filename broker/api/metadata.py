@@ -4,7 +4,8 @@ leaders, brokers.
 Answers come from the image alone, so the data plane keeps them encoded until it changes; the topics
 are encoded in C, since an object for each of 10,000 partitions would hold the loop for 80 ms. A
 topic that is missing is made if the request and auto.create.topics.enable allow it, and then
-answered as it is.
+answered as it is. Of topics that who asks may not describe, nothing is told, not even whether they
+are there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from kstore._fast.metadata_topics import encode_topics
+from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
+from kstore.broker.api.access import allowed, allowed_cluster, operations_mask, permitted
 from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.topic_rules import NewTopic, TopicError, check_name
 from kstore.errors import ErrorCode
@@ -39,11 +42,7 @@ __all__ = ["handle_describe_topic_partitions", "handle_metadata"]
 
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
-TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs: all, without an
-authorizer.
-"""
-CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+NO_OPERATIONS = 0
 NOT_YET = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Why a topic could not be made that the next attempt may make; clients know another word for it.
 """
@@ -67,7 +66,8 @@ class EncodedMetadata(NamedTuple):
     """Everything but the topics."""
     topics: Sequence[TopicImage | Missing]
     errors: Sequence[int] | None
-    operations: int
+    operations: int | list[int]
+    """That are allowed on every topic, or on each."""
     alive: set[int] | None
     """The brokers that this client can reach; None where there is but this one."""
     brokers: Container[int]
@@ -93,9 +93,26 @@ def handle_metadata(
 ) -> EncodedMetadata | Awaitable[EncodedMetadata]:
     """Describe the named topics, or all; make the missing ones first where that is allowed."""
     missing = _to_create(broker, request)
+    errors: dict[str, int] = {}
+    if missing and broker.authorizer is not None:
+        missing, errors = _allowed_to_create(broker, ctx, missing)
     if missing:
-        return _create_and_describe(broker, request, ctx, missing)
-    return _describe(broker, request, ctx, {})
+        return _create_and_describe(broker, request, ctx, missing, errors)
+    return _describe(broker, request, ctx, errors)
+
+
+def _allowed_to_create(
+    broker: Broker, ctx: RequestContext, missing: list[str]
+) -> tuple[list[str], dict[str, int]]:
+    """The topics that who asks may make, and the errors of those that it may only describe."""
+    topic = AclResourceType.TOPIC
+    known = permitted(broker, ctx, AclOperation.DESCRIBE, topic, missing)
+    if allowed_cluster(broker, ctx, AclOperation.CREATE):
+        made = known
+    else:
+        made = permitted(broker, ctx, AclOperation.CREATE, topic, known)
+    denied = dict.fromkeys(known - made, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return [name for name in missing if name in made], denied
 
 
 def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
@@ -115,9 +132,9 @@ def _legal(name: str) -> bool:
 
 
 async def _create_and_describe(
-    broker: Broker, request: MetadataRequest, ctx: RequestContext, missing: list[str]
-) -> EncodedMetadata:
-    errors: dict[str, int] = {}
+    broker: Broker, request: MetadataRequest, ctx: RequestContext, missing: list[str],
+    errors: dict[str, int],
+) -> EncodedMetadata:  # fmt: skip
     for name in missing:
         try:
             await broker.topics.ensure(NewTopic(name))
@@ -131,13 +148,12 @@ def _describe(
     broker: Broker, request: MetadataRequest, ctx: RequestContext, errors: dict[str, int]
 ) -> EncodedMetadata:
     image = broker.image
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    codes: list[int] | None = None
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
-        topics: list[TopicImage | Missing] = list(image.topics.values())
-        codes = None
+        topics = _all_topics(broker, ctx)
     else:
         once = {(topic.name, topic.topic_id): topic for topic in request.topics}
-        found = [_asked(broker, topic, errors) for topic in once.values()]
+        found = [_asked(broker, ctx, topic, errors) for topic in once.values()]
         topics = [topic for topic, _ in found]
         codes = [code for _, code in found]
     brokers = []
@@ -156,9 +172,39 @@ def _describe(
         max_partition_epoch=image.max_partition_epoch,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = _cluster_operations(broker, ctx)
+    operations: int | list[int] = NOT_ASKED
+    if request.include_topic_authorized_operations:
+        operations = _topic_operations(broker, ctx, topics)
     alive = _reachable(broker, ctx)
     return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
+
+
+def _all_topics(broker: Broker, ctx: RequestContext) -> list[TopicImage | Missing]:
+    """Every topic that who asks may describe."""
+    topics: list[TopicImage | Missing] = list(broker.image.topics.values())
+    if broker.authorizer is None:
+        return topics
+    rights, may = broker.authorizer.rights(ctx.principal, ctx.client_host), AclOperation.DESCRIBE
+    kind = AclResourceType.TOPIC
+    return [topic for topic in topics if rights.mask(kind, topic.name or "") >> may & 1]
+
+
+def _topic_operations(
+    broker: Broker, ctx: RequestContext, topics: Sequence[TopicImage | Missing]
+) -> int | list[int]:
+    """What who asks may do with each of the topics."""
+    kind = AclResourceType.TOPIC
+    if broker.authorizer is None:
+        return operations_mask(broker, ctx, kind, "")
+    return [operations_mask(broker, ctx, kind, topic.name or "") for topic in topics]
+
+
+def _cluster_operations(broker: Broker, ctx: RequestContext) -> int:
+    """What who asks may do with the cluster; nothing that it would be told without DESCRIBE."""
+    if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
+        return NO_OPERATIONS
+    return operations_mask(broker, ctx, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _for_admins(broker: Broker, image: MetadataImage) -> int:
@@ -178,14 +224,19 @@ def _reachable(broker: Broker, ctx: RequestContext) -> set[int] | None:
 
 
 def _asked(
-    broker: Broker, asked: MetadataRequestTopic, errors: dict[str, int]
+    broker: Broker, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
 ) -> tuple[TopicImage | Missing, int]:
     """One topic that was asked for by its id, if it has one, else by its name; and its error."""
+    may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = broker.image.topic_by_id(asked.topic_id)
         if topic is None:
             return Missing(None, asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        if not allowed(broker, ctx, may, kind, topic.name):
+            return Missing(None, asked.topic_id), ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return topic, ErrorCode.NONE
+    if not allowed(broker, ctx, may, kind, asked.name):
+        return Missing(asked.name, ZERO_UUID), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = broker.image.topics.get(asked.name)
     if topic is not None:
         return topic, ErrorCode.NONE
@@ -208,9 +259,20 @@ def handle_describe_topic_partitions(
     if request.cursor is not None:
         start = request.cursor.topic_name
         if request.cursor.partition_index < 0 or (request.topics and start not in names):
-            return _bad_cursor(names)
+            return _bad_cursor(sorted({topic.name for topic in request.topics}))
         names = [name for name in names if name >= start]
         first = request.cursor.partition_index if names and names[0] == start else 0
+    known = permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+    denied = [] if not request.topics else [name for name in names if name not in known]
+    response = _some_partitions(broker, ctx, [n for n in names if n in known], first, limit)
+    response.topics += [_denied(name) for name in denied]
+    return response
+
+
+def _some_partitions(
+    broker: Broker, ctx: RequestContext, names: list[str], first: int, limit: int
+) -> DescribeTopicPartitionsResponse:
+    """At most so many partitions of these topics, beginning at a partition of the first."""
     response = DescribeTopicPartitionsResponse()
     reachable = _reachable(broker, ctx)
     for name in names:
@@ -221,10 +283,12 @@ def handle_describe_topic_partitions(
             break
         topic = broker.image.topics.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, _operations(broker, ctx, name)))
             continue
         described = topic.partitions[first : first + limit]
-        response.topics.append(_described(topic, first, described, reachable))
+        row = _described(topic, first, described, reachable)
+        row.topic_authorized_operations = _operations(broker, ctx, name)
+        response.topics.append(row)
         limit -= len(described)
         if first + len(described) < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
@@ -243,7 +307,18 @@ def _bad_cursor(names: list[str]) -> DescribeTopicPartitionsResponse:
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _operations(broker: Broker, ctx: RequestContext, name: str) -> int:
+    return operations_mask(broker, ctx, AclResourceType.TOPIC, name)
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """A topic that who asks may not describe: it is not told whether there is one."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID
+    )
+
+
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not _legal(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -251,7 +326,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
@@ -265,7 +340,6 @@ def _described(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             _described_partition(index, partition, reachable)
             for index, partition in enumerate(partitions, first)

@@ -8,13 +8,13 @@ decision is remembered until a rule changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-from weakref import WeakValueDictionary
+from typing import NamedTuple, TypeAlias
 
 from kstore.acls import (
     ANY_HOST,
     ANY_NAME,
     ANY_PRINCIPAL,
+    CLUSTER_NAME,
     Acl,
     AclFilter,
     AclOperation,
@@ -23,20 +23,20 @@ from kstore.acls import (
     AclResourceType,
 )
 
-__all__ = ["Authorizer", "Rights", "one_host", "parse_super_users"]
+__all__ = ["Authorizer", "Pattern", "Rights", "one_host"]
 
-IMPLIED_BY: dict[int, frozenset[int]] = {
-    AclOperation.DESCRIBE: frozenset({
-        AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER,
-        AclOperation.DESCRIBE, AclOperation.ALL,
-    }),
-    AclOperation.DESCRIBE_CONFIGS: frozenset({
-        AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALL,
-    }),
-}  # fmt: skip
-"""What being allowed one of these operations allows, too. Being denied one denies no other."""
+EVERYTHING = (1 << 16) - 1
+"""The bit field of all operations: bit n is operation n, as in answers (KIP-430)."""
+ALSO_ALLOWED = {
+    AclOperation.READ: 1 << AclOperation.DESCRIBE,
+    AclOperation.WRITE: 1 << AclOperation.DESCRIBE,
+    AclOperation.DELETE: 1 << AclOperation.DESCRIBE,
+    AclOperation.ALTER: 1 << AclOperation.DESCRIBE,
+    AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
+}
+"""What is allowed to whom these are allowed. Who is denied one of them is denied no other."""
 MAX_REMEMBERED = 65536
-"""Decisions: names come from clients, so how many there can be is theirs to choose."""
+"""Names of resources: they come from clients, so how many there can be is theirs to choose."""
 ANY_RESOURCE = "hardcode"
 """The name that Kafka asks about for "any resource of this type" first: whom nothing restricts, a
 super user above all, is allowed all of them.
@@ -55,17 +55,22 @@ class Entry(NamedTuple):
     host: str
     operation: int
     denies: bool
+    bits: int
+    """The operations that it is about."""
 
-    def covers(self, host: str, operation: int) -> bool:
-        """Whether it says anything about the operation from this host."""
-        if self.host not in (ANY_HOST, host):
-            return False
-        if self.operation in (AclOperation.ALL, operation):
-            return True
-        return not self.denies and self.operation in IMPLIED_BY.get(operation, ())
+    @classmethod
+    def of(cls, acl: Acl) -> Entry:
+        """What a rule comes to."""
+        operation, denies = acl.operation, acl.permission == AclPermission.DENY
+        bits = EVERYTHING if operation == AclOperation.ALL else 1 << operation
+        if not denies:
+            bits |= ALSO_ALLOWED.get(operation, 0)
+        return cls(one_host(acl.host), int(operation), denies, bits)
 
 
-Entries = dict[str, list[Entry]]
+Pattern: TypeAlias = tuple[AclResourceType, AclPatternType, str]
+"""Which resources a rule is about: their type, and a name or the beginning of names."""
+Entries: TypeAlias = dict[str, list[Entry]]
 """Principal to its rules, of one pattern of names."""
 
 
@@ -78,14 +83,17 @@ class Names:
         self.lengths: list[int] = []
         """Of the prefixes, each once."""
 
-    def add(self, acl: Acl) -> None:
-        """One more rule; `lengths` is not brought up to date."""
-        literal = acl.pattern_type == AclPatternType.LITERAL
-        patterns = self.literal if literal else self.prefixed
-        entries = patterns.setdefault(acl.resource_name, {})
-        denies = acl.permission == AclPermission.DENY
-        entry = Entry(one_host(acl.host), int(acl.operation), denies)
-        entries.setdefault(acl.principal, []).append(entry)
+    def put(self, pattern_type: AclPatternType, name: str, acls: frozenset[Acl]) -> None:
+        """Have these rules of one pattern and no others."""
+        entries: Entries = {}
+        for acl in acls:
+            entries.setdefault(acl.principal, []).append(Entry.of(acl))
+        patterns = self.literal if pattern_type == AclPatternType.LITERAL else self.prefixed
+        if entries:
+            patterns[name] = entries
+        else:
+            patterns.pop(name, None)
+        self.lengths = sorted({len(prefix) for prefix in self.prefixed})
 
     def applying(self, name: str) -> Iterator[Entries]:
         """The rules of every pattern that the name matches."""
@@ -101,34 +109,47 @@ class Names:
 
 
 class Rights:
-    """What one principal on one host may do, as the data plane asks it: by a topic's name in bytes,
-    answered from `topics` and forgotten whenever a rule changes.
+    """What one principal may do from one address, by the rules as they are now: to be asked for
+    anew with each request. It remembers what it has answered.
     """
 
-    __slots__ = ("__weakref__", "_authorizer", "host", "principal", "topics")
+    __slots__ = ("_authorizer", "_by_type", "_masks", "cluster", "host", "principal", "topics")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self._authorizer = authorizer
+        self._masks: dict[tuple[int, str], int] = {}
+        self._by_type: dict[tuple[int, int], bool] = {}
         self.principal = principal
         self.host = host
         self.topics: dict[bytes, int] = {}
-        """Topic name to a bit field of the operations READ, WRITE and DESCRIBE."""
+        """The data plane's: a topic's name to `mask` of it."""
+        self.cluster = self.mask(AclResourceType.CLUSTER, CLUSTER_NAME)
 
-    def of_topic(self, name: bytes) -> int:
-        """The bit field for a topic, remembered."""
-        if len(self.topics) >= MAX_REMEMBERED:
-            self.topics.clear()
-        bits = 0
-        text = name.decode("utf-8", "replace")
-        for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE):
-            if self.may(operation, AclResourceType.TOPIC, text):
-                bits |= 1 << operation
-        self.topics[name] = bits
-        return bits
+    def mask(self, resource_type: int, name: str) -> int:
+        """The operations that are allowed on the resource, as a bit field."""
+        found = self._masks.get((resource_type, name))
+        if found is None:
+            self._authorizer.note_remembered()
+            found = self._authorizer.decide(self.principal, self.host, resource_type, name)
+            self._masks[resource_type, name] = found
+        return found
 
-    def may(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the operation is allowed."""
-        return self._authorizer.authorize(self.principal, self.host, operation, resource_type, name)
+    def topic(self, name: bytes) -> int:
+        """The operations that are allowed on a topic; from now on, also in `topics`."""
+        found = self.topics[name] = self.mask(
+            AclResourceType.TOPIC, name.decode("utf-8", "replace")
+        )
+        return found
+
+    def any_of(self, resource_type: int, operation: int) -> bool:
+        """As `Authorizer.authorize_by_type`."""
+        key = (resource_type, operation)
+        found = self._by_type.get(key)
+        if found is None:
+            found = self._by_type[key] = self._authorizer.decide_by_type(
+                self, operation, resource_type
+            )
+        return found
 
 
 class Authorizer:
@@ -140,70 +161,60 @@ class Authorizer:
         """``super_users`` are principals ("User:admin") who may do everything."""
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl_found = allow_if_no_acl_found
-        self.generation = 0
-        """Grows with every change of the rules."""
-        self._acls: frozenset[Acl] = frozenset()
+        self._acls: dict[Pattern, frozenset[Acl]] = {}
         self._names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
-        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
-        self._by_type: dict[tuple[str, str, int, int], bool] = {}
-        self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
+        self._of_hosts = 0
+        """How many rules are about one host; if none is, all hosts of a principal are as one."""
+        self._rights: dict[tuple[str, str], Rights] = {}
+        self._remembered = 0
 
     # ---- the rules ----
 
     def load(self, acls: Iterable[Acl]) -> bool:
         """Have these rules and no others; whether that changed anything."""
-        wanted = frozenset(acls)
-        if wanted == self._acls:
+        wanted: dict[Pattern, set[Acl]] = {pattern: set() for pattern in self._acls}
+        for acl in acls:
+            pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
+            wanted.setdefault(pattern, set()).add(acl)
+        return any([self.put(pattern, found) for pattern, found in wanted.items()])
+
+    def put(self, pattern: Pattern, acls: Iterable[Acl]) -> bool:
+        """Have these rules of one pattern and no others; whether that changed anything."""
+        old, new = self._acls.get(pattern, frozenset()), frozenset(acls)
+        if new == old:
             return False
-        names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
-        for acl in wanted:
-            names[acl.resource_type].add(acl)
-        for each in names.values():
-            each.lengths = sorted({len(prefix) for prefix in each.prefixed})
-        self._acls, self._names = wanted, names
-        self.generation += 1
-        self._decisions.clear()
-        self._by_type.clear()
-        for rights in list(self._rights.values()):
-            rights.topics.clear()
+        if new:
+            self._acls[pattern] = new
+        else:
+            del self._acls[pattern]
+        resource_type, pattern_type, name = pattern
+        self._names[resource_type].put(pattern_type, name, new)
+        self._of_hosts += sum(acl.host != ANY_HOST for acl in new)
+        self._of_hosts -= sum(acl.host != ANY_HOST for acl in old)
+        self._forget()
         return True
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """The rules that a filter means, or all."""
-        return [acl for acl in self._acls if wanted is None or wanted.matches(acl)]
+        found = (acl for acls in self._acls.values() for acl in acls)
+        return [acl for acl in found if wanted is None or wanted.matches(acl)]
 
     # ---- decisions ----
+
+    def rights(self, principal: str, host: str) -> Rights:
+        """What the principal may do from this address."""
+        key = (principal, host if self._of_hosts else ANY_HOST)
+        found = self._rights.get(key)
+        if found is None:
+            self.note_remembered()
+            found = self._rights[key] = Rights(self, *key)
+        return found
 
     def authorize(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
         """Whether the principal, from this address, may do the operation on the resource."""
-        key = (principal, host, operation, resource_type, name)
-        found = self._decisions.get(key)
-        if found is not None:
-            return found
-        if len(self._decisions) >= MAX_REMEMBERED:
-            self._decisions.clear()
-        found = self._decisions[key] = self._decide(*key)
-        return found
-
-    def _decide(
-        self, principal: str, host: str, operation: int, resource_type: int, name: str
-    ) -> bool:
-        if principal in self.super_users:
-            return True
-        host = one_host(host)
-        any_rule = allowed = False
-        for entries in self._names[resource_type].applying(name):
-            any_rule = True
-            for who in (principal, ANY_PRINCIPAL):
-                for entry in entries.get(who, ()):
-                    if not entry.covers(host, operation):
-                        continue
-                    if entry.denies:
-                        return False
-                    allowed = True
-        return allowed if any_rule else self.allow_if_no_acl_found
+        return bool(self.rights(principal, host).mask(resource_type, name) >> operation & 1)
 
     def authorize_by_type(
         self, principal: str, host: str, operation: int, resource_type: int
@@ -211,20 +222,34 @@ class Authorizer:
         """Whether there can be a resource of the type on which the principal may do the operation:
         a rule allows it for names that no other rule denies as a whole (KIP-679).
         """
-        key = (principal, host, operation, resource_type)
-        found = self._by_type.get(key)
-        if found is None:
-            if len(self._by_type) >= MAX_REMEMBERED:
-                self._by_type.clear()
-            found = self._by_type[key] = self._decide_by_type(*key)
-        return found
+        return self.rights(principal, host).any_of(resource_type, operation)
 
-    def _decide_by_type(
-        self, principal: str, host: str, operation: int, resource_type: int
-    ) -> bool:
-        if self.authorize(principal, host, operation, resource_type, ANY_RESOURCE):
-            return True
+    def decide(self, principal: str, host: str, resource_type: int, name: str) -> int:
+        """The bit field of the operations that are allowed, by the rules."""
+        if principal in self.super_users:
+            return EVERYTHING
         host = one_host(host)
+        denied = allowed = 0
+        any_rule = False
+        for entries in self._names[resource_type].applying(name):
+            any_rule = True
+            for who in (principal, ANY_PRINCIPAL):
+                for entry in entries.get(who, ()):
+                    if entry.host not in (ANY_HOST, host):
+                        continue
+                    if entry.denies:
+                        denied |= entry.bits
+                    else:
+                        allowed |= entry.bits
+        if any_rule:
+            return allowed & ~denied
+        return EVERYTHING if self.allow_if_no_acl_found else 0
+
+    def decide_by_type(self, asker: Rights, operation: int, resource_type: int) -> bool:
+        """Whether there can be such a resource, by the rules."""
+        if asker.mask(resource_type, ANY_RESOURCE) >> operation & 1:
+            return True
+        host = one_host(asker.host)
         names = self._names[resource_type]
 
         def patterns(of: dict[str, Entries], *, denies: bool) -> set[str]:
@@ -232,7 +257,7 @@ class Authorizer:
             return {
                 pattern
                 for pattern, entries in of.items()
-                for who in {principal, ANY_PRINCIPAL}
+                for who in (asker.principal, ANY_PRINCIPAL)
                 for entry in entries.get(who, ())
                 if entry.denies is denies
                 and entry.host in (ANY_HOST, host)
@@ -254,12 +279,17 @@ class Authorizer:
             for name in allowed
         )
 
-    def rights(self, principal: str, host: str) -> Rights:
-        """The rights of a principal on a host; of all its connections there the same object."""
-        found = self._rights.get((principal, host))
-        if found is None:
-            found = self._rights[principal, host] = Rights(self, principal, host)
-        return found
+    def note_remembered(self) -> None:
+        """One more decision, or somebody's first, is remembered; with too many, all are
+        forgotten.
+        """
+        self._remembered += 1
+        if self._remembered > MAX_REMEMBERED:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._rights = {}
+        self._remembered = 0
 
 
 def one_host(text: str) -> str:
@@ -275,15 +305,3 @@ def one_host(text: str) -> str:
     except ValueError:
         return text
     return str(address.ipv4_mapped or address)
-
-
-def parse_super_users(text: str) -> frozenset[str]:
-    """The principals of ``super.users``: ``User:a;User:CN=b,O=c``; ValueError for what is none."""
-    found = frozenset(part.strip() for part in text.split(";") if part.strip())
-    for principal in found:
-        kind, colon, name = principal.partition(":")
-        if not (kind and colon and name):
-            raise ValueError(
-                f"{principal!r} is no principal: write super.users like User:alice;User:bob"
-            )
-    return found

@@ -42,6 +42,7 @@ cdef class Connection(Outbox):
     cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1
     cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
+    cdef object rights(self)
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int park_produce(
         self, RequestHead* head, AnswerBuffer out, Py_ssize_t start) except -1

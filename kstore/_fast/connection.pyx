@@ -162,6 +162,10 @@ cdef class Connection(Outbox):
         self.admission = False
         self.resume()
 
+    def tls_object(self):
+        """The TLS library's view of the connection; None in plain text."""
+        return self.transport.get_extra_info("ssl_object")
+
     def send_frame(self, bytes frame):
         """Send an answer that is whole, after those to earlier requests."""
         cdef AnswerBuffer out
@@ -368,6 +372,12 @@ cdef class Connection(Outbox):
             self.muted = True
         return 0
 
+    cdef object rights(self):
+        """What who asks may do; None: everything."""
+        if self.plane.authorizer is None:
+            return None
+        return self.plane.authorizer.rights(self.principal, self.client_host)
+
     cdef object listener_name(self):
         return self.listener
 
@@ -383,7 +393,9 @@ cdef class Connection(Outbox):
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
         cdef int64_t size = r.end - r.p
-        cdef int outcome = self.plane.produce.handle(self, r, head.api_version, out)
+        cdef int outcome
+        self.plane.produce.rights = self.rights()
+        outcome = self.plane.produce.handle(self, r, head.api_version, out)
         if self.quotas is not None and outcome == PRODUCE_ANSWERED:
             self.charge(PRODUCE, size, out, self.plane.produce.throttle_at)
         elif self.quotas is not None and outcome == PRODUCE_SILENT:
@@ -428,8 +440,9 @@ cdef class Connection(Outbox):
 
     cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
-        cdef FetchRequest parked = self.plane.fetch.handle(
-            self, r, head.api_version, head.correlation_id, out)
+        cdef FetchRequest parked
+        self.plane.fetch.rights = self.rights()
+        parked = self.plane.fetch.handle(self, r, head.api_version, head.correlation_id, out)
         if r.bad:
             out.size = start
             return self.fail(f"its Fetch request of version {head.api_version} is malformed")
@@ -457,7 +470,7 @@ cdef class Connection(Outbox):
             self.hello = body
             self.hello_version = head.api_version
         if cached:
-            key = (head.api_key, head.api_version, self.listener, body)
+            key = (head.api_key, head.api_version, self.listener, body, self.rights())
             answer = self.plane.answers.get(key)
         if answer is None:
             client_id = None

@@ -22,6 +22,8 @@ class DataPlane:
     bytes_out: int
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
+    authorizer: Any
+    """Whom Produce, Fetch and Metadata ask (broker/state/authorizer.py); None: all is allowed."""
     def __init__(
         self,
         server: Any,

@@ -29,6 +29,8 @@ cdef class FetchRequest(Slot):
     cdef bint urgent                        # something that is answered at once
     cdef object timer
     cdef dict injected                      # partition -> error code, as in FetchPath
+    cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
+    cdef bint barred                        # it says that it is a follower, and may not be one
     cdef bint look_again(self) except -1
     cdef int finish(self) except -1
     cdef int unpark(self) except -1
@@ -50,6 +52,7 @@ cdef class FetchPath:
     # an error of the whole fetch, or 0
     cdef public dict injected
     cdef public int16_t injected_error
+    cdef object rights                      # of who sent the request at hand; None: all
     cdef bint from_follower                 # of the request at hand: no quota of clients is for it
     # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
     # request.

@@ -15,6 +15,7 @@ from kstore._fast.fetch_answer cimport (
 from kstore._fast.log_core cimport LogCore
 from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.replica_state cimport Follower
+from kstore._fast.rights cimport MAY_ACT_IN_CLUSTER
 from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
@@ -266,7 +267,11 @@ cdef class FetchPath:
         if r.bad:
             return None
         self.requests += 1
-        self.from_follower = request.replica_id >= 0
+        if request.replica_id < 0:
+            request.rights = self.rights
+        elif self.rights is not None:
+            request.barred = not self.rights.cluster & MAY_ACT_IN_CLUSTER
+        self.from_follower = request.replica_id >= 0 and not request.barred
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
         error = self.injected_error
@@ -325,7 +330,7 @@ cdef class FetchPath:
         request.found_bytes = 0
         request.urgent = False
         for part in request.parts:
-            if part.follower is not None and part.is_unchanged():
+            if part.follower is not None and not request.barred and part.is_unchanged():
                 continue
             self.look_part(request, part, left, min_one)
             if part.error != NONE or part.diverging_epoch >= 0 or part.preferred_replica >= 0:
@@ -349,7 +354,9 @@ cdef class FetchPath:
         part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
         part.resolve(self.table)
         partition = part.partition
-        part.error = check_leader(request, part)
+        part.error = part.check_rights(request.rights, request.barred, self.table)
+        if part.error == NONE:
+            part.error = check_leader(request, part)
         if part.error == NONE and request.injected is not None:
             part.error = request.injected.get(partition, NONE)
         if part.error == NONE:

@@ -6,7 +6,8 @@ Which sessions are kept is decided in kstore.broker.state.fetch_session; reading
 
 cimport cython
 
-from kstore._fast.error_codes cimport NONE
+from kstore._fast.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
+from kstore._fast.rights cimport MAY_READ, topic_rights
 
 
 @cython.freelist(256)
@@ -49,6 +50,25 @@ cdef class FetchPart:
         self.seen_epoch = self.partition.leader_epoch
         self.seen_end_offset = self.partition.core.log_end_offset
         return 0
+
+    cdef int16_t check_rights(self, object rights, bint barred, PartitionTable table) except -1:
+        """Whether a consumer with these rights (None: all) may read the topic, be there one or not;
+        who is barred may nothing. Of an id that nobody has, that is told instead.
+        """
+        cdef bytes name = self.topic
+        cdef TopicEntry entry
+        if barred:
+            return TOPIC_AUTHORIZATION_FAILED
+        if rights is None:
+            return NONE
+        if self.partition is not None:
+            name = self.partition.entry.name
+        elif self.by_id:
+            entry = table.find_id(<const unsigned char*>self.topic)
+            if entry is None:
+                return NONE
+            name = entry.name
+        return NONE if topic_rights(rights, name) & MAY_READ else TOPIC_AUTHORIZATION_FAILED
 
     cdef bint has_news(self) noexcept:
         """Whether an incremental answer has to name this partition."""

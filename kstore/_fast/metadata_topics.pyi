@@ -7,7 +7,7 @@ def encode_topics(
     topics: Sequence[Any],
     errors: Sequence[int] | None,
     version: int,
-    operations: int,
+    operations: int | list[int],
     alive: set[int] | None = None,
     brokers: Container[int] = (),
 ) -> bytes:
@@ -16,5 +16,6 @@ def encode_topics(
     A topic is a TopicImage, or a tuple of name (or None) and id alone, whose error is in
     ``errors`` (None: there is none). ``alive`` are the brokers that the client can reach; with
     them, other replicas are told to be offline, and other leaders not at all. ``brokers`` are all
-    that are alive. ValueError for a null name before version 12.
+    that are alive. ``operations`` are those of every topic, or a list of each one's. ValueError for
+    a null name before version 12.
     """

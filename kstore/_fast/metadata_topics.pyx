@@ -27,15 +27,15 @@ cdef enum:
     OFFLINE = 9                             # its place in a PartitionImage
 
 
-def encode_topics(topics, errors, int version, int operations, set alive=None, brokers=()):
+def encode_topics(topics, errors, int version, operations, set alive=None, brokers=()):
     cdef AnswerBuffer out = AnswerBuffer(4096)
     cdef Py_ssize_t i
     room(out, 8)
     put_count(out, len(topics), version >= FIRST_FLEXIBLE)
     for i, topic in enumerate(topics):
         put_topic(
-            out, <tuple>topic, 0 if errors is None else errors[i], version, operations, alive,
-            brokers)
+            out, <tuple>topic, 0 if errors is None else errors[i], version,
+            operations[i] if type(operations) is list else operations, alive, brokers)
     return (<const char*>out.data)[:out.size]
 
 

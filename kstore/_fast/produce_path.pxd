@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.partition_table cimport Partition, PartitionTable
+from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
 from kstore._fast.produce_slot cimport ProduceSlot, ProduceWaits
 from kstore._fast.slots cimport AnswerSink
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
@@ -26,7 +26,6 @@ cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
     cdef bint durable               # an answer waits until what it acknowledges is on the disk
-    cdef public object may_give_offsets     # callable(connection) -> bool; None: everybody may
     # callable(connection, transactional id, (producer id, epoch), version,
     # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
     # admitted() when it knows; None: there are no transactions
@@ -35,6 +34,8 @@ cdef class ProducePath:
     cdef public dict injected
     cdef public dict injected_after
     # of the request at hand
+    cdef object rights              # of who sent it (broker.state.authorizer.Rights); None: all
+    cdef int16_t barred             # why nothing of it is appended; 0: it may be
     cdef bint needs_all             # acks=all
     cdef int32_t timeout_ms
     cdef list waits                 # PartWait, for what the followers do not have yet; or None
@@ -43,7 +44,6 @@ cdef class ProducePath:
     cdef bint in_transaction        # it names a transactional id
     cdef bint extended              # a topic has tagged fields, perhaps its partition count
     cdef bint use_offset            # KIP-391: its batches bring their offsets
-    cdef bint offset_refused        # and its client may not do that
     cdef dict refused               # partition to why its transactional batch is not appended
     cdef readonly list appended     # (log, end offset) of this request, where it is durable
     cdef readonly ProduceWaits waiting  # answers that wait for followers
@@ -60,6 +60,9 @@ cdef class ProducePath:
     cdef int admit(
         self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
     ) except -1
+    cdef int16_t check_rights(
+        self, WireReader r, int version, WireBytes transactional_id) except -1
+    cdef bint may_write(self, TopicEntry entry, WireBytes topic, int version) except -1
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,

@@ -14,8 +14,6 @@ class ProducePath:
     bytes_in: int
     appended: list[tuple[Any, int]]
     """(log, end offset) of what the request at hand must have on the disk before it is answered."""
-    may_give_offsets: Callable[[Any], bool] | None
-    """Whether a connection's client may choose offsets (KIP-391); None: everybody may."""
     admit_transactional: (
         Callable[[Any, str, tuple[int, int], int, list[tuple[Any, int]]], dict[Any, int] | None]
         | None

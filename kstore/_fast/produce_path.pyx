@@ -18,14 +18,14 @@ from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
     NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
+    TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.node_hints cimport put_leader, write_endpoints
-from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.produce_slot cimport PartWait
 from kstore._fast.recompress cimport recompressed
 from kstore._fast.producer_table cimport ProducerEntry
+from kstore._fast.rights cimport MAY_GIVE_OFFSETS, MAY_WRITE, topic_rights
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
@@ -44,6 +44,7 @@ cdef enum:
     PARTITION_COUNT_TAG = 25300
     LEADER_EPOCH_TAG = 35900
     USE_OFFSET_TAG = 39100
+    TRANSACTIONAL_ID = 5                            # a resource's type
     LOG_END_OFFSET_TAG = 39101
 
 cdef struct LookAhead:                              # of what a request has behind its records
@@ -156,13 +157,13 @@ cdef class ProducePath:
         self.requests += 1
         self.extended = ahead.extended
         self.use_offset = ahead.use_offset
-        self.offset_refused = (
-            ahead.use_offset and self.may_give_offsets is not None
-            and not self.may_give_offsets(connection))
+        self.barred = NONE
+        if self.rights is not None:
+            self.barred = self.check_rights(r[0], version, transactional_id)
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
-        if self.in_transaction and self.admit_transactional is not None:
+        if self.in_transaction and self.barred == NONE and self.admit_transactional is not None:
             if not self.admit(connection, r[0], version, transactional_id):
                 self.requests -= 1
                 return PRODUCE_LATER
@@ -219,6 +220,8 @@ cdef class ProducePath:
             topic = read_topic(&r, version)
             entry = self.table.find_id(topic.data) if version >= FIRST_TOPIC_ID \
                 else self.table.find_name(topic.data, topic.size)
+            if not self.may_write(entry, topic, version):
+                entry = None
             partitions = read_count(&r, flexible)
             for j in range(partitions):
                 index = read_int32(&r)
@@ -249,6 +252,30 @@ cdef class ProducePath:
             return self.refused is not None
         return True
 
+    cdef int16_t check_rights(
+        self, WireReader r, int version, WireBytes transactional_id
+    ) except -1:
+        """Whether who asks may give offsets and use the transactional id, where it does either; r,
+        a copy, stands before the topics.
+        """
+        if self.use_offset and not self.rights.cluster & MAY_GIVE_OFFSETS:
+            return CLUSTER_AUTHORIZATION_FAILED
+        if not self.in_transaction:
+            return NONE
+        name = (<const char*>transactional_id.data)[:transactional_id.size]
+        rights = self.rights.mask(TRANSACTIONAL_ID, name.decode("utf-8", "replace"))
+        if rights & MAY_WRITE or not has_transactional(r, version):
+            return NONE
+        return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+    cdef bint may_write(self, TopicEntry entry, WireBytes topic, int version) except -1:
+        """Whether who asks may write to the topic. Of an id that nobody has, that is told instead.
+        """
+        if self.rights is None or entry is None and version >= FIRST_TOPIC_ID:
+            return True
+        name = (<const char*>topic.data)[:topic.size] if entry is None else entry.name
+        return topic_rights(self.rights, name) & MAY_WRITE != 0
+
     cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1:
         """Append and answer one topic's partitions; returns how many failed."""
         cdef bint flexible = version >= FIRST_FLEXIBLE
@@ -261,6 +288,7 @@ cdef class ProducePath:
         cdef int64_t known_count, known_epoch
         cdef int32_t index
         cdef int16_t error
+        cdef int16_t denied = self.barred
         cdef int failures = 0
         cdef Py_ssize_t error_at, tags_at
         cdef ProduceOffsets offsets
@@ -271,6 +299,8 @@ cdef class ProducePath:
         else:
             entry = self.table.find_name(topic.data, topic.size)
             put_string(out, topic.data, topic.size, flexible)
+        if denied == NONE and not self.may_write(entry, topic, version):
+            denied = TOPIC_AUTHORIZATION_FAILED
         known_count = partition_count(r[0], version, partitions) if self.extended else -1
         put_count(out, partitions if partitions > 0 else 0, flexible)
         for j in range(partitions):
@@ -281,7 +311,9 @@ cdef class ProducePath:
             offsets.base_offset = offsets.log_append_time_ms = -1
             offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
             error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
-            if entry is not None:
+            if denied != NONE:
+                error = denied
+            elif entry is not None:
                 if 0 <= index < len(entry.partitions):
                     partition = <Partition>entry.partitions[index]
                 error = check_count(entry, known_count)
@@ -327,8 +359,6 @@ cdef class ProducePath:
         cdef int origin = ORIGIN_GIVEN_OFFSETS if self.use_offset else ORIGIN_CLIENT
         cdef bytearray anew
         cdef int16_t error
-        if self.offset_refused:
-            return CLUSTER_AUTHORIZATION_FAILED
         if self.use_offset and partition.online:
             offsets.log_end_offset = partition.core.log_end_offset
         error = check_records(records, version, self.in_transaction, self.use_offset)
@@ -383,6 +413,29 @@ cdef class ProducePath:
             self.waits = []
         self.waits.append(wait)
         return 0
+
+
+cdef bint has_transactional(WireReader r, int version) except -1:
+    """Whether any batch of a request belongs to a transaction; r, a copy, stands before the topics.
+    """
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef Py_ssize_t topics = read_count(&r, flexible)
+    cdef Py_ssize_t i, j, partitions
+    cdef WireBytes records
+    cdef BatchInfo info
+    for i in range(topics):
+        read_topic(&r, version)
+        partitions = read_count(&r, flexible)
+        for j in range(partitions):
+            read_int32(&r)
+            records = read_bytes(&r, flexible)
+            skip_tags(&r, flexible)
+            if records.size > 0 and read_batch_header(
+                    records.data, records.data + records.size, &info) == BATCH_OK \
+                    and is_transactional(&info):
+                return True
+        skip_tags(&r, flexible)
+    return False
 
 
 cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:

@@ -147,7 +147,7 @@ def test_all_topics_of_an_image() -> None:
     for number in range(3):
         image.put_topic(TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {}))
     config = {"auto.create.topics.enable": True}
-    broker = SimpleNamespace(node_id=1, image=image, config=config, cluster=None)
+    broker = SimpleNamespace(node_id=1, image=image, config=config, cluster=None, authorizer=None)
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
     encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
     assert isinstance(encoded, EncodedMetadata)

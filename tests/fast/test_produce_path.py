@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 
 from kstore._fast.builder import build_batch
+from kstore.acls import Acl, AclOperation, AclResourceType
+from kstore.broker.state.authorizer import Authorizer
 from kstore.errors import ErrorCode
 from kstore.protocol.produce import (
     LeaderIdAndEpoch,
@@ -254,17 +256,22 @@ def given(offset: int) -> ProduceRequest:
 
 
 def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
-    """KIP-391: the permission is asked for once per request, by its connection."""
-    asked: list[object] = []
+    """KIP-391: REPLICATOR_WRITE on the cluster, beside what every producer needs."""
+    write = Acl(AclResourceType.TOPIC, "t", "User:ANONYMOUS", AclOperation.WRITE)
+    give = Acl(
+        AclResourceType.CLUSTER, "kafka-cluster", "User:ANONYMOUS", AclOperation.REPLICATOR_WRITE
+    )
     client = plane.client()
-    plane.plane.produce.may_give_offsets = lambda connection: bool(asked.append(connection))
+    plane.plane.authorizer = authorizer = Authorizer()
+    authorizer.load([write])
     refused = only(client.call(PRODUCE, 9, given(4)))
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert refused.log_end_offset == -1, "which is none of its business"
-    assert asked == [client.connection]
     assert only(client.call(PRODUCE, 9, request(9, two_records()))).error_code == ErrorCode.NONE
-    assert len(asked) == 1, "ordinary producers are not asked about"
-    plane.plane.produce.may_give_offsets = lambda connection: True
+    authorizer.load([give])
+    refused = only(client.call(PRODUCE, 9, given(4)))
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    authorizer.load([give, write])
     assert only(client.call(PRODUCE, 9, given(4))).base_offset == 4
 
 

@@ -1,0 +1,14 @@
+# What who asks may do with a topic: a look into what broker.state.authorizer.Rights remembers.
+
+from libc.stdint cimport int16_t
+
+cdef enum:
+    MAY_READ = 1 << 3                       # bit n is Kafka's operation n
+    MAY_WRITE = 1 << 4
+    MAY_ACT_IN_CLUSTER = 1 << 9             # CLUSTER_ACTION
+    MAY_GIVE_OFFSETS = 1 << 13              # REPLICATOR_WRITE (KIP-391)
+
+# The operations that are allowed on the topic, as a bit field.
+cdef inline int topic_rights(object rights, bytes name) except -1:
+    found = (<dict>rights.topics).get(name)
+    return rights.topic(name) if found is None else found
