@@ -101,7 +101,7 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     }
     server = Server(config, loop)
     broker = Broker(config, loop, server, server.report)
-    if any(listener.protocol == "SSL" for listener in config.listeners):
+    if any(listener.tls for listener in config.listeners):
         from kstore.broker.runtime.tls import BrokerTls
 
         broker.tls = BrokerTls(broker)

@@ -1,5 +1,7 @@
-"""SaslHandshake 0-1 and SaslAuthenticate 0-2 on a listener without SASL: ILLEGAL_SASL_STATE, as in
-Kafka. Authentication itself is not here.
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2 of a connection that may send any request: a session
+is renewed (KIP-368), all else is ILLEGAL_SASL_STATE, as in Kafka.
+
+How a new connection shows who it is is runtime/authentication.py's.
 """
 
 from __future__ import annotations
@@ -24,15 +26,21 @@ __all__ = ["handle_sasl_authenticate", "handle_sasl_handshake"]
 def handle_sasl_handshake(
     broker: Broker, request: SaslHandshakeRequest, ctx: RequestContext
 ) -> SaslHandshakeResponse:
-    """The listener speaks PLAINTEXT: there is nothing to shake hands about."""
+    """Renew a session that has an end; where none has, there is nothing to shake hands about."""
+    if broker.sasl is not None and ctx.connection is not None:
+        session = broker.sasl.of(ctx.connection)
+        if session is not None:
+            response = session.renew(request.mechanism, ctx.api_version)
+            if response is not None:
+                return response
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def handle_sasl_authenticate(
     broker: Broker, request: SaslAuthenticateRequest, ctx: RequestContext
 ) -> SaslAuthenticateResponse:
-    """As after an authentication that is over."""
+    """After an authentication that is over, and where there is none."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="This listener has no SASL; connect to it with PLAINTEXT.",
+        error_message="SaslAuthenticate request received after successful authentication",
     )

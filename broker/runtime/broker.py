@@ -31,12 +31,14 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.authentication import Authentications
     from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.fetchers import Fetchers
     from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.broker.runtime.tls import BrokerTls
+    from kstore.broker.runtime.unproven import Unproven
     from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
@@ -129,6 +131,10 @@ class Broker:
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self.tls: BrokerTls | None = None
         """The keys of its listeners (runtime/tls.py); None where all are in plain text."""
+        self.unproven: Unproven | None = None
+        """Who has not shown yet who it is; None where all listeners are PLAINTEXT."""
+        self.sasl: Authentications | None = None
+        """Who its clients are (runtime/authentication.py); None where no listener has SASL."""
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
         self.commits = GroupCommit(loop, report)
@@ -178,7 +184,7 @@ class Broker:
         self.configs.load()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        protocols = None if self.tls is None else self.tls.protocols
+        protocols = self.config.listener_protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
@@ -224,6 +230,8 @@ class Broker:
         """Flush and close logs and store; the next start needs no recovery."""
         if self.tls is not None:
             self.tls.close()
+        if self.sasl is not None:
+            self.sasl.close()
         if self._fetchers is not None:
             self._fetchers.close()
         if self._peers is not None:

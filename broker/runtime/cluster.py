@@ -159,8 +159,7 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
-        tls = self._broker.tls
-        protocols = None if tls is None else tls.protocols
+        protocols = self._broker.config.listener_protocols
         return registration.register(self._store, self._myself, self._broker.now_ms(), protocols)
 
     def _session_timeout_ms(self) -> int:

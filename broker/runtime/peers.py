@@ -110,9 +110,7 @@ def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> En
     """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
     first (of security.inter.broker.protocol).
     """
-    name = (broker.config["inter.broker.listener.name"] or "").upper()
-    if broker.tls is not None:
-        name = broker.tls.peer_listener
+    name = broker.config.inter_broker_listener.name
     named = (end for end in endpoints if end.listener.upper() == name)
     return next(named, endpoints[0] if endpoints else None)
 

@@ -12,12 +12,14 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.runtime.listener_settings import listener_settings
 from kstore.config import ConfigError
-from kstore.config.broker_configs import BROKER_CONFIGS
 from kstore.config.security_configs import LISTENER_SSL
+from kstore.net.principals import MappingRules, subject_name
 from kstore.net.tls import client_context, server_context, store_files
 
 if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["BrokerTls"]
@@ -40,13 +42,10 @@ class BrokerTls:
         self._loop = broker.loop
         self._report = broker.report
         self._current: dict[str, ssl.SSLContext] = {}
+        self._rules: dict[str, MappingRules] = {}  # of listeners where certificates give names
         self._trouble = ""
-        self._names = [each.name for each in config.listeners if each.protocol == "SSL"]
-        own = config.inter_broker_listener
-        self.peer_listener = own.name
-        """Where brokers reach each other."""
-        self.protocols = {each.name: each.protocol for each in config.advertised_listeners}
-        self._peers_speak_tls = own.protocol == "SSL"
+        self._names = [each.name for each in config.listeners if each.tls]
+        self._peer_listener = config.inter_broker_listener
         self._load()
         for name in self._names:
             self.servers[name] = self._entrance(name)
@@ -57,28 +56,40 @@ class BrokerTls:
         """Look at no file any more."""
         self._timer.cancel()
 
+    def name_by_certificate(self, connection: Connection) -> str | None:
+        """Give a connection with TLS its principal, that of the certificate that it has shown; or
+        say why it may not stay.
+        """
+        rules = self._rules.get(connection.listener)
+        link = None if rules is None else connection.tls_object()
+        shown = None if link is None else link.getpeercert(binary_form=True)
+        if rules is None or shown is None:
+            return None
+        try:
+            name = subject_name(shown)
+        except (ValueError, IndexError) as problem:
+            return f"its certificate has no name that can be read ({problem})"
+        user = rules.apply(name)
+        if user is None:
+            return f"no rule of ssl.principal.mapping.rules fits the name {name!r}"
+        connection.principal = f"User:{user}"
+        return None
+
     def _load(self) -> None:
         """Make all contexts anew, or, with a ConfigError, none."""
         made = {name: server_context(self._settings(name)) for name in self._names}
         peer = None
-        if self._peers_speak_tls:
-            peer = client_context(self._settings(self.peer_listener))
-        self._current, self.peer = made, peer
+        if self._peer_listener.tls:
+            peer = client_context(self._settings(self._peer_listener.name))
+        rules = {
+            each.name: MappingRules(self._settings(each.name)["ssl.principal.mapping.rules"])
+            for each in self._config.listeners
+            if each.protocol == "SSL"
+        }
+        self._current, self.peer, self._rules = made, peer, rules
 
     def _settings(self, listener: str) -> Mapping[str, Any]:
-        """A listener's: what was set at run time for it, at the start for it, or for all."""
-        config = self._config
-        dynamic: Mapping[str, str] = {}
-        if hasattr(self._broker, "configs"):  # not before the store is open
-            dynamic = self._broker.configs.brokers.get(str(self._broker.node_id), {})
-        found: dict[str, Any] = {}
-        for name in LISTENER_SSL:
-            text = dynamic.get(f"listener.name.{listener.lower()}.{name}")
-            value = config.for_listener(listener, name)
-            if text is not None:
-                value = BROKER_CONFIGS[name].parse(text, "dynamic")
-            found[name] = config[name] if value is None else value
-        return found
+        return listener_settings(self._broker, listener, LISTENER_SSL)
 
     def _entrance(self, name: str) -> ssl.SSLContext:
         """The context that a listener keeps: each handshake goes on with the newest one."""

@@ -58,6 +58,9 @@ class Connection(Outbox):
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
 
+    def tls_object(self) -> Any:
+        """The TLS library's view of the connection; None in plain text."""
+
     def send_frame(self, frame: bytes) -> None:
         """Send an answer that is whole, after those to earlier requests."""
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS, PER_LISTENER
+from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS, listener_base
 from kstore.config.definition import ConfigDef, ConfigError
 from kstore.config.listener import Listener, parse_listeners
 from kstore.config.properties import parse_properties
@@ -115,6 +115,11 @@ class BrokerConfig:
             if not wanted and given and listener.protocol == self[protocol]:
                 return listener
         return self.advertised_listeners[0]
+
+    @property
+    def listener_protocols(self) -> dict[str, str]:
+        """The security protocol of each listener that is advertised."""
+        return {each.name: each.protocol for each in self.advertised_listeners}
 
     @property
     def tells_epochs(self) -> bool:
@@ -285,17 +290,20 @@ def _is_known(name: str) -> bool:
 
 def _row(name: str, text: str, source: ConfigSource, warnings: list[str]) -> ConfigDef | None:
     """Find the table's row of a given name; None, with a warning, when it has no effect."""
+    known_as = name
     row = BROKER_CONFIGS.get(ALIASES.get(name, name))
     if row is not None:
         return row
     if name.startswith(_LISTENER_PREFIX):
-        _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        if base in PER_LISTENER:
-            return BROKER_CONFIGS[base]._replace(name=name)
+        listener, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        known_as = listener_base(rest) or name
+        if known_as in BROKER_CONFIGS:
+            name = f"{_LISTENER_PREFIX}{listener.lower()}.{rest}"
+            return BROKER_CONFIGS[known_as]._replace(name=name)
     from kstore.config.no_effect import NO_EFFECT, REFUSED
 
-    if name in NO_EFFECT:
-        why = NO_EFFECT[name].documentation.removeprefix("No effect here: ").removesuffix(".")
+    if known_as in NO_EFFECT:
+        why = NO_EFFECT[known_as].documentation.removeprefix("No effect here: ").removesuffix(".")
         warnings.append(f"{name} ({source}) has no effect: {why}")
         return None
     if name in REFUSED:

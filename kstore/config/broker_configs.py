@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kstore.config.authorizer_configs import AUTHORIZER_CONFIGS
 from kstore.config.cluster_configs import CLUSTER_CONFIGS
 from kstore.config.coordinator_configs import COORDINATOR_CONFIGS
 from kstore.config.definition import (
@@ -24,10 +25,11 @@ from kstore.config.definition import (
     non_empty,
     one_of,
 )
+from kstore.config.sasl_configs import MECHANISM_PREFIXES, PER_MECHANISM, SASL_CONFIGS
 from kstore.config.security_configs import LISTENER_SSL, SECURITY_CONFIGS
 from kstore.config.topic_configs import TOPIC_CONFIGS
 
-__all__ = ["ALIASES", "BROKER_CONFIGS", "PER_LISTENER"]
+__all__ = ["ALIASES", "BROKER_CONFIGS", "listener_base"]
 
 _BOOLEAN, _INT, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.DOUBLE
 _LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
@@ -35,7 +37,12 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 # Settings that may be given for one listener too: listener.name.NAME.max.connections.
-PER_LISTENER = {"max.connections", "max.connection.creation.rate", *LISTENER_SSL}
+_PER_LISTENER = {
+    "max.connections",
+    "max.connection.creation.rate",
+    *LISTENER_SSL,
+    *(row.name for row in SASL_CONFIGS if not row.name.startswith("kstore.")),
+}
 
 # Two names of one setting: a value for the left one is kept under the right one.
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -58,8 +65,7 @@ _SERVER = (
     ConfigDef(
         "listener.security.protocol.map", _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener name speaks, each NAME:PROTOCOL; PLAINTEXT and SSL"
-        " are those that there are.",
+        "Which security protocol each listener name speaks, each NAME:PROTOCOL.",
         _LOW,
     ),
     ConfigDef(
@@ -268,5 +274,18 @@ BROKER_CONFIGS: dict[str, ConfigDef] = {
         *COORDINATOR_CONFIGS,
         *CLUSTER_CONFIGS,
         *SECURITY_CONFIGS,
+        *AUTHORIZER_CONFIGS,
+        *SASL_CONFIGS,
     )
 }
+
+
+def listener_base(name: str) -> str | None:
+    """The setting that ``listener.name.NAME.REST`` sets for one listener, and maybe for one
+    mechanism of it, given REST; None if there is none.
+    """
+    for prefix in MECHANISM_PREFIXES:
+        if name.startswith(prefix):
+            base = name.removeprefix(prefix)
+            return base if base in PER_MECHANISM else None
+    return name if name in _PER_LISTENER or name in PER_MECHANISM else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "parse_listeners"]
 
-_SUPPORTED = {"PLAINTEXT", "SSL"}
+_SUPPORTED = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
 class Listener(NamedTuple):
@@ -29,6 +29,16 @@ class Listener(NamedTuple):
     protocol: str
     host: str
     port: int
+
+    @property
+    def tls(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.protocol in {"SSL", "SASL_SSL"}
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients have to show by SASL who they are."""
+        return self.protocol.startswith("SASL_")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

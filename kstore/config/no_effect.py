@@ -305,12 +305,9 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "there is no authentication yet",
+        "there is no Kerberos, and tokens are fetched and renewed as kstore's clients do it",
         (
-            _row("connection.failed.authentication.delay.ms", _INT, 100, at_least(0)),
-            _row("connections.max.reauth.ms", _LONG, 0),
             _row("sasl.client.callback.handler.class", _CLASS, None),
-            _row("sasl.jaas.config", _PASSWORD, None, update=_PER_BROKER),
             _row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", update=_PER_BROKER),
             _row("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, update=_PER_BROKER),
             _row("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), update=_PER_BROKER),
@@ -328,7 +325,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
             _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000),
             _row("sasl.login.retry.backoff.ms", _LONG, 100),
             _row("sasl.mechanism.controller.protocol", _STRING, "GSSAPI"),
-            _row("sasl.mechanism.inter.broker.protocol", _STRING, "GSSAPI", update=_PER_BROKER),
             _row(
                 "sasl.oauthbearer.assertion.algorithm",
                 _STRING,
@@ -345,15 +341,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
             _row("sasl.oauthbearer.assertion.private.key.file", _STRING, None),
             _row("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None),
             _row("sasl.oauthbearer.assertion.template.file", _STRING, None),
-            _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None),
-            _row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None),
-            _row("sasl.oauthbearer.clock.skew.seconds", _INT, 30),
-            _row("sasl.oauthbearer.expected.audience", _LIST, ()),
-            _row("sasl.oauthbearer.expected.issuer", _STRING, None),
-            _row("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000),
-            _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000),
-            _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100),
-            _row("sasl.oauthbearer.jwks.endpoint.url", _STRING, None),
             _row(
                 "sasl.oauthbearer.jwt.retriever.class",
                 _CLASS,
@@ -364,12 +351,6 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
                 _CLASS,
                 "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
             ),
-            _row("sasl.oauthbearer.scope", _STRING, None),
-            _row("sasl.oauthbearer.scope.claim.name", _STRING, "scope"),
-            _row("sasl.oauthbearer.sub.claim.name", _STRING, "sub"),
-            _row("sasl.oauthbearer.token.endpoint.url", _STRING, None),
-            _row("sasl.server.callback.handler.class", _CLASS, None),
-            _row("sasl.server.max.receive.size", _INT, 524_288),
         ),
     ),
     (
@@ -384,29 +365,16 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "names in certificates are not looked at yet, and a new certificate may have others",
+        "a new certificate may have other names",
         (
             _row("ssl.allow.dn.changes", _BOOLEAN, False),
             _row("ssl.allow.san.changes", _BOOLEAN, False),
-            _row("ssl.principal.mapping.rules", _STRING, "DEFAULT"),
         ),
     ),
 )
 
 # (what to do instead, the config)
 _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
-    (
-        "access control is not supported yet: remove it and restrict the listener to localhost",
-        _row("authorizer.class.name", _STRING, ""),
-    ),
-    (
-        "authentication is not supported yet: remove it and restrict the listener to localhost",
-        _row("sasl.enabled.mechanisms", _LIST, ("GSSAPI",), update=_PER_BROKER),
-    ),
-    (
-        "cipher suites can't be chosen here: remove it, and choose with ssl.enabled.protocols",
-        _row("ssl.cipher.suites", _LIST, (), update=_PER_BROKER),
-    ),
     (
         "a Java class can't be loaded here: remove it",
         _row(

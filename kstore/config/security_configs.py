@@ -1,4 +1,4 @@
-"""The broker configs of TLS, with Kafka's names and defaults.
+"""The broker configs of TLS and of listeners' protocols, with Kafka's names and defaults.
 
 One part of the table in broker_configs.py. A listener may have its own of them:
 ``listener.name.NAME.ssl.keystore.location``.
@@ -25,7 +25,7 @@ SECURITY_CONFIGS = (
         "security.inter.broker.protocol", _STRING, "PLAINTEXT",
         "How brokers speak to each other, where inter.broker.listener.name does not say on which"
         " listener: on the first of this protocol.",
-        _MEDIUM, one_of("PLAINTEXT", "SSL"),
+        _MEDIUM, one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     ConfigDef(
         "ssl.client.auth", _STRING, "none",
@@ -36,6 +36,11 @@ SECURITY_CONFIGS = (
     ConfigDef(
         "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "The TLS versions to speak.",
         _MEDIUM, None, (), _PER_BROKER,
+    ),
+    ConfigDef(
+        "ssl.cipher.suites", _LIST, (),
+        "The cipher suites to speak, by their TLS names; by default the TLS library's choice.",
+        _LOW, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.endpoint.identification.algorithm", _STRING, "https",
@@ -89,6 +94,12 @@ SECURITY_CONFIGS = (
         "ssl.truststore.certificates", _PASSWORD, None,
         "The certificates of whom to trust, as PEM text.",
         _MEDIUM, None, (), _PER_BROKER,
+    ),
+    ConfigDef(
+        "ssl.principal.mapping.rules", _STRING, "DEFAULT",
+        "How a client's name comes of its certificate's: RULE:pattern/replacement/[LU] and"
+        " DEFAULT, comma-separated; the first that fits is taken.",
+        _LOW,
     ),
 )  # fmt: skip
 

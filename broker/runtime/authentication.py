@@ -1,0 +1,361 @@
+"""How a connection to a listener with SASL shows who it is: ApiVersions, SaslHandshake and
+SaslAuthenticate, and nothing else before; and again before its session ends (KIP-368).
+
+The mechanisms are kstore/net/sasl_server.py's, a listener's users and settings sasl_listeners.py's.
+What clients see (answers, errors, what closes a connection and when) is Kafka's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.sasl_listeners import SaslListener
+from kstore.errors import ErrorCode, ProtocolError
+from kstore.net.sasl_server import SaslRefusedError, SaslServer
+from kstore.protocol.headers import RequestHeader
+from kstore.protocol.registry import (
+    APIS,
+    decode_request,
+    encode_response,
+    request_header_version,
+)
+from kstore.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.unproven import Unproven
+
+__all__ = ["Authentication", "Authentications"]
+
+HANDSHAKE, VERSIONS, AUTHENTICATE = 17, 18, 36
+NEWER_THAN_OURS = -1
+MIN_RENEWAL_S = 1.0
+Dispatch = Callable[["Connection", int, int, int, "bytes | None", bytes], bytes]
+
+
+class Stage(Enum):
+    """What a client may send next."""
+
+    FIRST = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    TOKENS = "SaslAuthenticate, or bare tokens after SaslHandshake 0"
+    OTHER_MECHANISM = "nothing: it has renewed with another mechanism"
+    DONE = "any request"
+    ENDED = "SaslHandshake, to renew its session"
+    FAILED = "nothing"
+
+
+class Authentications:
+    """Those of one broker's connections; ConfigError for settings that can't be used."""
+
+    def __init__(self, broker: Broker, unproven: Unproven, dispatch: Dispatch) -> None:
+        """``dispatch`` answers an ApiVersions request."""
+        self.loop = broker.loop
+        self.unproven = unproven
+        self.dispatch = dispatch
+        self.report = broker.report
+        self.listeners = {
+            each.name: SaslListener(broker, each.name)
+            for each in broker.config.listeners
+            if each.sasl
+        }
+        self._sessions: dict[Connection, Authentication] = {}
+
+    def close(self) -> None:
+        """The broker stops."""
+        for listener in self.listeners.values():
+            listener.close()
+
+    def begin(self, connection: Connection) -> None:
+        """Ask a new connection who it is, if its listener wants to know."""
+        listener = self.listeners.get(connection.listener)
+        if listener is not None:
+            listener.refresh()
+            self._sessions[connection] = Authentication(self, listener, connection)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        session = self._sessions.pop(connection, None)
+        if session is not None:
+            session.forget()
+
+    def of(self, connection: Connection) -> Authentication | None:
+        """How a connection has shown who it is; None where it need not."""
+        return self._sessions.get(connection)
+
+
+class Authentication:
+    """Of one connection, as long as there is it."""
+
+    def __init__(
+        self, owner: Authentications, listener: SaslListener, connection: Connection
+    ) -> None:
+        self._owner = owner
+        self._listener = listener
+        self._connection = connection
+        self._usual_frame_bytes = connection.max_frame_bytes
+        self._stage = Stage.FIRST
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._has_headers = False  # of Kafka, around tokens
+        self._renews = False
+        self._renewed_at = -MIN_RENEWAL_S
+        self._end: asyncio.TimerHandle | None = None  # of the session
+        self._task: asyncio.Task[None] | None = None
+        self._take_frames()
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        self._stage = Stage.FAILED
+        self._owner.unproven.remove(self)
+        if self._end is not None:
+            self._end.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def receive(self, frame: bytes) -> None:
+        """A request, or a bare token."""
+        try:
+            if self._stage is Stage.TOKENS:
+                self._take_token(frame)
+            elif self._stage is Stage.ENDED and int.from_bytes(frame[:2]) != HANDSHAKE:
+                self._connection.close()  # as Kafka: without a word
+            elif self._stage is Stage.OTHER_MECHANISM:
+                self._fail("it renews its session by another mechanism")
+            elif self._stage is not Stage.FAILED:
+                self._take_request(frame)
+        except ProtocolError as problem:
+            self._fail(f"its request is malformed: {problem}")
+
+    def renew(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
+        """The answer to a SaslHandshake in a session (KIP-368); None where there is nothing to
+        renew, or the last renewal was just now.
+        """
+        now = self._owner.loop.time()
+        if self._end is None or now < self._renewed_at + MIN_RENEWAL_S:
+            return None
+        self._begin_renewal(now)
+        response = self._choose(mechanism, version)
+        if self._stage is Stage.FIRST:
+            self._fail(f"SASL mechanism {mechanism[:100]!r} is not enabled")
+        return response
+
+    def _take_frames(self) -> None:
+        self._connection.authentication = self
+        self._connection.max_frame_bytes = self._listener["sasl.server.max.receive.size"]
+        self._owner.unproven.add(self, self._give_up)
+
+    def _begin_renewal(self, now: float) -> None:
+        self._renewed_at = now
+        self._renews = True
+        self._stage = Stage.FIRST
+        self._listener.refresh()
+        self._take_frames()
+
+    # ---- the handshake ----
+
+    def _take_request(self, frame: bytes) -> None:
+        key, version = _kind(frame)
+        if self._stage is Stage.ENDED:
+            self._begin_renewal(self._owner.loop.time())
+        may_ask_versions = self._stage is Stage.FIRST and not self._renews
+        if key == VERSIONS and may_ask_versions:
+            self._tell_versions(frame, version)
+        elif key == HANDSHAKE and version in (0, 1):
+            header, request = decode_request(frame)
+            mechanism: str = request.mechanism  # type: ignore[attr-defined]
+            response = self._choose(mechanism, version)
+            answer = encode_response(response, version, header.correlation_id)
+            if response.error_code:
+                self._fail(f"SASL mechanism {mechanism[:100]!r} is not enabled", answer)
+            else:
+                self._connection.send_frame(answer)
+        else:
+            name = APIS[key].name if key in APIS else f"with the key {key}"
+            self._fail(f"it sends a request {name} of version {version} instead of SaslHandshake")
+
+    def _tell_versions(self, frame: bytes, version: int) -> None:
+        """Once, unless the client has to ask anew."""
+        api = APIS[VERSIONS]
+        header_version = request_header_version(VERSIONS, version)
+        header, offset = RequestHeader.decode_prefix(frame, header_version)
+        body = frame[offset:]
+        known = api.min_version <= version <= api.max_version
+        client_id = None if header.client_id is None else header.client_id.encode()
+        answer = self._owner.dispatch(
+            self._connection, VERSIONS, version if known else NEWER_THAN_OURS,
+            header.correlation_id, client_id, body,
+        )  # fmt: skip
+        if known:
+            self._connection.hello = body
+            self._connection.hello_version = version
+        if int.from_bytes(answer[:2]) == ErrorCode.NONE:
+            self._stage = Stage.HANDSHAKE
+        framed = header.correlation_id.to_bytes(4, signed=True) + answer
+        self._connection.send_frame(len(framed).to_bytes(4) + framed)
+
+    def _choose(self, mechanism: str, version: int) -> SaslHandshakeResponse:
+        """The client has chosen a mechanism: what it may send next."""
+        enabled = self._listener.mechanisms
+        response = SaslHandshakeResponse(mechanisms=enabled)
+        if mechanism not in enabled:
+            response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        elif self._renews and mechanism != self._mechanism:
+            self._stage = Stage.OTHER_MECHANISM
+        else:
+            self._mechanism = mechanism
+            self._has_headers = version >= 1
+            self._server = self._listener.server(mechanism)
+            self._stage = Stage.TOKENS
+        return response
+
+    # ---- the tokens ----
+
+    def _take_token(self, frame: bytes) -> None:
+        version = correlation_id = -1
+        token = frame
+        if self._has_headers:
+            key, version = _kind(frame)
+            if key != AUTHENTICATE or version > APIS[AUTHENTICATE].max_version:
+                name = APIS[key].name if key in APIS else f"with the key {key}"
+                self._fail(f"it sends a request {name} of version {version}, not SaslAuthenticate")
+                return
+            header, request = decode_request(frame)
+            correlation_id = header.correlation_id
+            token = bytes(request.auth_bytes)  # type: ignore[attr-defined]
+        assert self._server is not None
+        try:
+            answer = self._listener.step(self._server, token)
+        except SaslRefusedError as refusal:
+            self._refuse(refusal, version, correlation_id)
+            return
+        if isinstance(answer, bytes):
+            self._answer(answer, version, correlation_id)
+        else:
+            self._connection.mute()
+            later = self._answer_later(answer, version, correlation_id)
+            self._task = self._owner.loop.create_task(later)
+
+    async def _answer_later(
+        self, step: Awaitable[bytes], version: int, correlation_id: int
+    ) -> None:
+        try:
+            answer = await step
+        except SaslRefusedError as refusal:
+            self._refuse(refusal, version, correlation_id)
+        except Exception as problem:  # noqa: BLE001 - the store or the network, not the client
+            self._fail(f"who it is could not be checked ({type(problem).__name__}: {problem})")
+        else:
+            self._answer(answer, version, correlation_id)
+            if self._stage is not Stage.FAILED:
+                self._connection.unmute()
+
+    def _answer(self, token: bytes, version: int, correlation_id: int) -> None:
+        server = self._server
+        if self._stage is not Stage.TOKENS or server is None:
+            return
+        lifetime_ms: int | None = None
+        if server.done:
+            principal = f"User:{server.user}"
+            before = self._connection.principal
+            if self._renews and principal != before:
+                names = ".".join(before.split(":", 1)), ".".join(principal.split(":", 1))
+                words = "Cannot change principals during re-authentication from "
+                told = words + ": ".join(names)
+                self._refuse(SaslRefusedError(f"{before} can't become {principal}", told),
+                             version, correlation_id)  # fmt: skip
+                return
+            lifetime_ms = self._lifetime_ms(server)
+        response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms or 0)
+        if self._has_headers:
+            self._connection.send_frame(encode_response(response, version, correlation_id))
+        else:
+            self._connection.send_frame(len(token).to_bytes(4) + token)
+        if server.done:
+            self._complete(server, lifetime_ms)
+
+    def _lifetime_ms(self, server: SaslServer) -> int | None:
+        """How long the session lasts; None: as long as the connection."""
+        bounds = []
+        if self._listener.max_session_ms(self._mechanism) > 0:
+            bounds.append(self._listener.max_session_ms(self._mechanism))
+        if server.expires_at_ms is not None:
+            bounds.append(server.expires_at_ms - time.time_ns() // 1_000_000)
+        return max(min(bounds), 0) if bounds else None
+
+    def _complete(self, server: SaslServer, lifetime_ms: int | None) -> None:
+        self._stage = Stage.DONE
+        self._server = None
+        self._owner.unproven.remove(self)
+        self._connection.principal = f"User:{server.user}"
+        self._connection.max_frame_bytes = self._usual_frame_bytes
+        self._connection.authentication = None
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if lifetime_ms is not None:
+            self._end = self._owner.loop.call_later(lifetime_ms / 1000, self._session_ends)
+
+    def _session_ends(self) -> None:
+        """From now on the client may only renew it; a renewal that is under way goes on."""
+        if self._stage is Stage.DONE:
+            self._stage = Stage.ENDED
+            self._connection.authentication = self
+
+    # ---- the end ----
+
+    def _refuse(self, refusal: SaslRefusedError, version: int, correlation_id: int) -> None:
+        if not self._has_headers:
+            self._fail(str(refusal))
+            return
+        what = "re-authentication" if self._renews else "authentication"
+        told = refusal.told or (
+            f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
+            f"{self._mechanism}"
+        )
+        response = SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told
+        )
+        self._fail(str(refusal), encode_response(response, version, correlation_id))
+
+    def _fail(self, reason: str, answer: bytes = b"") -> None:
+        """Close the connection; as in Kafka the client waits for its answer, so that guessing takes
+        time.
+        """
+        if self._stage is Stage.FAILED:
+            return
+        self._stage = Stage.FAILED
+        self._owner.unproven.remove(self)
+        self._connection.mute()
+        self._tell(f"authentication failed: {reason}")
+        delay_ms = self._listener["connection.failed.authentication.delay.ms"]
+        if delay_ms:
+            self._owner.loop.call_later(delay_ms / 1000, self._part, answer)
+        else:
+            self._part(answer)
+
+    def _part(self, answer: bytes) -> None:
+        if answer:
+            self._connection.send_frame(answer)
+        self._connection.close()
+
+    def _give_up(self, reason: str) -> None:
+        self._stage = Stage.FAILED
+        self._tell(reason)
+        self._connection.close()
+
+    def _tell(self, reason: str) -> None:
+        self._owner.report(f"closing the connection {self._connection.peer}: {reason}")
+
+
+def _kind(frame: bytes) -> tuple[int, int]:
+    """API key and version of a request."""
+    if len(frame) < 4:
+        raise ProtocolError(f"{len(frame)} bytes are no request")
+    return int.from_bytes(frame[:2], signed=True), int.from_bytes(frame[2:4], signed=True)

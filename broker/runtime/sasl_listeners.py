@@ -1,0 +1,178 @@
+"""Who may authenticate on a listener with SASL, and by what: its settings, the users of PLAIN, the
+store's SCRAM credentials, whose tokens are trusted.
+
+How a connection goes through it is authentication.py's. Imported only where a listener has SASL.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.runtime import entity_configs
+from kstore.broker.runtime.listener_settings import listener_settings
+from kstore.broker.state.scram_credentials import ScramCredential
+from kstore.config import ConfigError
+from kstore.config.jaas import one_jaas_entry
+from kstore.config.sasl_configs import PER_MECHANISM, SASL_CONFIGS
+from kstore.net.sasl_server import OAuthBearerServer, PlainServer, SaslServer, ScramServer
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["MECHANISMS", "SaslListener"]
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
+JAAS = "sasl.jaas.config"
+HANDLER = "sasl.server.callback.handler.class"
+REAUTH = "connections.max.reauth.ms"
+OF_MECHANISM = (JAAS, HANDLER, REAUTH)
+SECURITY = "org.apache.kafka.common.security."
+HANDLERS = {
+    PLAIN: {f"{SECURITY}plain.internals.PlainServerCallbackHandler"},
+    OAUTHBEARER: {
+        f"{SECURITY}oauthbearer.OAuthBearerValidatorCallbackHandler",
+        f"{SECURITY}oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    },
+}
+LISTENER_SASL = tuple(row.name for row in SASL_CONFIGS if row.name not in PER_MECHANISM)
+
+
+class SaslListener:
+    """One listener with SASL: what it asks of clients, as its settings are now.
+
+    ConfigError for settings that can't be used.
+    """
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.name = name
+        self._broker = broker
+        self._settings = self._read()
+        self._users: dict[str, str] = {}
+        self._tokens: Any = None
+        self._load()
+
+    def close(self) -> None:
+        """Read no keys any more."""
+        if self._tokens is not None:
+            self._tokens.close()
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """Those that clients may choose from."""
+        return list(self._settings["sasl.enabled.mechanisms"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self._settings[name]
+
+    def max_session_ms(self, mechanism: str) -> int:
+        """How long an authentication holds at most; 0: that is not bounded."""
+        value = self._of_mechanism(mechanism, REAUTH)
+        return max(int(value or 0), 0)
+
+    def refresh(self) -> None:
+        """Take over settings that were made at run time; those that can't be used are told of."""
+        settings = self._read()
+        if settings == self._settings:
+            return
+        before, self._settings = self._settings, settings
+        try:
+            self._load()
+        except ConfigError as problem:
+            self._settings = before
+            self._broker.report(f"listener {self.name} stays as it was: {problem}")
+
+    def server(self, mechanism: str) -> SaslServer:
+        """The accepting side of one authentication, by an enabled mechanism."""
+        if mechanism == PLAIN:
+            return PlainServer(self._knows)
+        if mechanism == OAUTHBEARER:
+            return OAuthBearerServer(self._tokens.check)
+        return ScramServer(mechanism, self._finder(mechanism))
+
+    def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
+        """The answer to a client's next message, at once where nothing has to be waited for. Raises
+        SaslRefusedError.
+        """
+        if isinstance(server, OAuthBearerServer):  # for keys from the network
+            return self._broker.loop.run_in_executor(None, server.step, token)
+        if isinstance(server, ScramServer) and not server.begun:  # for the store
+            return self._broker.run_blocking(lambda: server.step(token))
+        return server.step(token)
+
+    # ---- settings ----
+
+    def _read(self) -> Mapping[str, Any]:
+        names = [*LISTENER_SASL, REAUTH]
+        names += [f"{each.lower()}.{base}" for each in MECHANISMS for base in OF_MECHANISM]
+        return listener_settings(self._broker, self.name, names)
+
+    def _of_mechanism(self, mechanism: str, name: str) -> Any:
+        own = self._settings.get(f"{mechanism.lower()}.{name}")
+        return self._settings.get(name) if own is None else own
+
+    def _load(self) -> None:
+        """Check the settings, and take the users out of them."""
+        key = "sasl.enabled.mechanisms"
+        known = ", ".join(MECHANISMS)
+        for mechanism in self.mechanisms or [""]:
+            if mechanism not in MECHANISMS:
+                hint = " (Kafka's default; Kerberos is not spoken)" if mechanism == "GSSAPI" else ""
+                raise ConfigError(
+                    f"{key} of listener {self.name} names {mechanism or 'nothing'}{hint}; it must "
+                    f"be any of {known}",
+                    key=key,
+                )
+            handler = self._settings.get(f"{mechanism.lower()}.{HANDLER}")
+            if handler and handler not in HANDLERS.get(mechanism, ()):
+                raise ConfigError(
+                    f"listener.name.{self.name.lower()}.{mechanism.lower()}.{HANDLER} is {handler}:"
+                    " a Java class can't be loaded here; remove it",
+                    key=HANDLER,
+                )
+        users = self._plain_users() if PLAIN in self.mechanisms else {}
+        tokens = self._trusted_tokens() if OAUTHBEARER in self.mechanisms else None
+        self.close()
+        self._users, self._tokens = users, tokens
+
+    def _plain_users(self) -> dict[str, str]:
+        key = f"listener.name.{self.name.lower()}.plain.{JAAS}"
+        text = self._settings.get(f"plain.{JAAS}")
+        if text is None:
+            raise ConfigError(
+                f"{key} must say who the users of PLAIN are: "
+                'org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="...";',
+                key=key,
+            )
+        options = one_jaas_entry(text, key).options
+        prefix = "user_"
+        return {
+            name.removeprefix(prefix): password
+            for name, password in options.items()
+            if name.startswith(prefix)
+        }
+
+    def _trusted_tokens(self) -> Any:
+        from kstore.broker.runtime.bearer_tokens import BearerTokens
+
+        return BearerTokens(self._settings, self.name, self._broker.report)
+
+    # ---- users ----
+
+    def _knows(self, user: str, password: str) -> bool:
+        expected = self._users.get(user)
+        same = hmac.compare_digest(password.encode(), (expected or "").encode())
+        return same and bool(expected)
+
+    def _finder(self, mechanism: str) -> Callable[[str], ScramCredential | None]:
+        store = self._broker.store
+
+        def find(user: str) -> ScramCredential | None:
+            path = f"/config/users/{entity_configs.sanitize(user)}"
+            text = entity_configs.read(store, path).get(mechanism)
+            return None if text is None else ScramCredential.parse(text)
+
+        return find

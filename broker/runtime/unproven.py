@@ -1,0 +1,52 @@
+"""The connections that shake hands still, or have not shown who they are: how many there may be at
+once, and for how long.
+
+With one too many the oldest is closed: who means it has been through within milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.config import BrokerConfig
+
+__all__ = ["Unproven"]
+
+TIMEOUT, LIMIT = "kstore.authentication.timeout.ms", "kstore.max.unauthenticated.connections"
+
+
+class Unproven:
+    """Those of one broker."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timeout_ms: int = config[TIMEOUT]
+        self._limit: int = config[LIMIT]
+        self._waiting: dict[object, tuple[asyncio.TimerHandle, Callable[[str], None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, who: object, close: Callable[[str], None]) -> None:
+        """``close(reason)`` is called if ``who`` is not removed in time, or has to make room."""
+        self.remove(who)
+        if len(self._waiting) >= self._limit:
+            self._close(next(iter(self._waiting)), f"{self._limit} others come after it ({LIMIT})")
+        late = f"it has not shown who it is within {self._timeout_ms} ms ({TIMEOUT})"
+        timer = self._loop.call_later(self._timeout_ms / 1000, self._close, who, late)
+        self._waiting[who] = (timer, close)
+
+    def remove(self, who: object) -> None:
+        """It has shown who it is, or is gone."""
+        found = self._waiting.pop(who, None)
+        if found is not None:
+            found[0].cancel()
+
+    def _close(self, who: object, reason: str) -> None:
+        timer, close = self._waiting.pop(who)
+        timer.cancel()
+        close(reason)
