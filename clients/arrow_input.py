@@ -24,10 +24,12 @@ class ColumnRun:
     timestamps: int
     headers: Any
 
-    def rows(self) -> Iterator[tuple[bytes | None, bytes | None, int | None, list[Any]]]:
-        """Value, key, timestamp and headers of each row, as Python objects."""
+    def rows(
+        self, start: int = 0
+    ) -> Iterator[tuple[bytes | None, bytes | None, int | None, list[Any]]]:
+        """Value, key, timestamp and headers of each row from the start on, as Python objects."""
         columns = self.owner
-        for n in range(self.count):
+        for n in range(start, self.count):
             headers = self.headers[n].as_py() if self.headers is not None else None
             yield (
                 _encoded(columns["value"][n].as_py()),

@@ -62,6 +62,9 @@ OPTIONS = tuple(
         ("includeHeaders", "rspw"),
         (PATH, "p"),
         ("topic", "w"),
+        ("kstore.delivery", "w"),
+        ("kstore.writeId", "w"),
+        ("kstore.writeVersion", "w"),
         ("kstore.recreatedTopics", "s"),
         ("kstore.orderedExpansion", "s"),
         # Spark hands a sink its own options, too.

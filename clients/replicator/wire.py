@@ -35,7 +35,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
 
-__all__ = ["EARLIEST", "LATEST", "Found", "end_of", "fetch", "produce", "record_at"]
+__all__ = ["EARLIEST", "LATEST", "Destination", "Found", "end_of", "fetch", "produce", "record_at"]
 
 LATEST, EARLIEST = -1, -2
 LANE = "fetch"
@@ -138,8 +138,17 @@ async def record_at(
     return Found(record, row.last_stable_offset if isolation else row.high_watermark)
 
 
+class Destination(NamedTuple):
+    """Where a piece goes, and under which leader epoch."""
+
+    tp: TopicPartition
+    leader_epoch: int
+
+
 async def produce(
-    cluster: ClusterClient, node: int, rows: Iterable[tuple[PartitionCopy, Piece]]
+    cluster: ClusterClient,
+    node: int,
+    rows: Iterable[tuple[PartitionCopy | Destination, Piece]],
 ) -> dict[TopicPartition, PartitionProduceResponse]:
     """Write pieces at their offsets, acknowledged by all in-sync replicas."""
     view = cluster.view

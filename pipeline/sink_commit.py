@@ -1,0 +1,176 @@
+"""The driver's side of a sink: one plan of a version, carried out once. See sink.py for the whole
+story, staging.py for the journal, placing.py for the writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kstore.clients import AdminClient
+from kstore.clients.io.cluster import ANY, ClusterClient
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.replicator.wire import LATEST, end_of
+from kstore.errors import KafkaError, UnknownTopicOrPartitionError
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.placing import place
+from kstore.pipeline.sink_tasks import producer_settings, settings_of
+from kstore.pipeline.staging import (
+    JOURNAL,
+    TRY_MS,
+    Journal,
+    Plan,
+    StagedRange,
+    new_producer_id,
+    topic_of,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.config.client_configs import ClientSettings
+    from kstore.pipeline.sink import SinkSettings, Written
+
+__all__ = ["commit", "forget"]
+
+NEEDED = ("kstore.kip391", "kstore.kip359")
+MOST_RECORDS = 0x7FFFFFFF
+"""Of one version in one partition: sequence numbers are 32 bits wide."""
+LOOK_AGAIN_S = 0.05
+DONE = b'{"done":true}'
+
+
+def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = False) -> None:
+    """Write what the tasks have staged, once. ``is_last``: the sink has no other version."""
+    if not messages or not settings.exactly_once:
+        return
+    sink, version = messages[0].sink, messages[0].version
+    client = producer_settings(settings)
+    with AdminClient(settings_of("admin", settings)) as admin:
+        thread = LoopThread()
+        try:
+            thread.run(_commit(client, sink, version, messages))
+        except KafkaError as error:
+            raise PipelineError(
+                f"batch {version}: {error}", remedy="Start the query again: it goes on"
+            ) from error
+        finally:
+            thread.close()
+        if is_last:
+            _delete(admin, topic_of(sink))
+        else:
+            _trim(admin, topic_of(sink), version, messages)
+
+
+def forget(settings: SinkSettings, sink: str) -> None:
+    """Delete a sink's own topic."""
+    with AdminClient(settings_of("admin", settings)) as admin:
+        _delete(admin, topic_of(sink))
+
+
+def _delete(admin: AdminClient, topic: str) -> None:
+    with contextlib.suppress(UnknownTopicOrPartitionError):  # no task had rows
+        admin.delete_topics([topic])
+
+
+def _trim(admin: AdminClient, topic: str, version: int, messages: Iterable[Written]) -> None:
+    """Delete what is written. The journal's end stays, which tells how far the sink is."""
+    before: dict[TopicPartition, int] = {}
+    for each in messages:
+        if each.attempt:
+            tp = TopicPartition(topic, each.partition)
+            before[tp] = max(each.end, before.get(tp, 0))
+    if before:
+        before[TopicPartition(topic, JOURNAL)] = 2 * version
+        admin.delete_records(before)
+
+
+async def _commit(client: ClientSettings, sink: str, version: int, messages: list[Written]) -> None:
+    cluster = ClusterClient(client)
+    try:
+        connection = await cluster.connection(ANY)
+        missing = [name for name in NEEDED if not connection.versions.has(name)]
+        if missing:
+            raise PipelineError(
+                f"broker {connection.address} does not take given offsets ({', '.join(missing)})",
+                remedy="Set kstore.delivery to at-least-once for other brokers than kstore's",
+            )
+        await _Commit(cluster, sink, version, client["delivery.timeout.ms"]).run(messages)
+    finally:
+        await cluster.close()
+
+
+class _Commit:
+    def __init__(self, cluster: ClusterClient, sink: str, version: int, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._topic = topic_of(sink)
+        self._version = version
+        self._timeout_ms = timeout_ms
+        self._journal = Journal(cluster, self._topic)
+
+    async def run(self, messages: list[Written]) -> None:
+        end = await self._journal.end()
+        if end % 2 and end < 2 * self._version:
+            await self._finish((end - 1) // 2, None)  # an earlier version was left half done
+        if end <= 2 * self._version:
+            staged = [each for each in messages if each.attempt]
+            if not staged:
+                return
+            plan = await self._plan(staged)
+            if await self._journal.put(2 * self._version, plan.encode()):
+                await self._finish(self._version, plan)
+                return
+            while (end := await self._journal.end()) <= 2 * self._version:
+                await asyncio.sleep(LOOK_AGAIN_S)  # another driver's plan, still being replicated
+        if end == 2 * self._version + 1:
+            await self._finish(self._version, None)
+
+    async def _plan(self, staged: list[Written]) -> Plan:
+        totals: dict[tuple[str, int], int] = {}
+        for each in staged:
+            for where, count in each.records.items():
+                totals[where] = totals.get(where, 0) + count
+        topics = {topic for topic, _ in totals}
+        targets: list[tuple[str, int, int, int]] = []
+
+        async def ends() -> None:
+            targets.clear()
+            for (topic, partition), total in sorted(totals.items()):
+                tp = TopicPartition(topic, partition)
+                epoch = self._cluster.view.leader_epoch(tp)
+                base = await end_of(self._cluster, tp, epoch, LATEST)
+                targets.append((topic, partition, base, total))
+                if total > MOST_RECORDS:
+                    raise PipelineError(
+                        f"{total} records are to be written at once",
+                        topic=topic, partition=partition,
+                        remedy="Make the batch smaller, maxOffsetsPerTrigger for example",
+                    )  # fmt: skip
+
+        await self._cluster.refresh(topics)
+        await self._cluster.retrying(ends, TRY_MS, topics)
+        return Plan(
+            self._version,
+            await new_producer_id(self._cluster),
+            [StagedRange(each.attempt, each.partition, each.start, each.end) for each in staged],
+            targets,
+        )
+
+    async def _finish(self, version: int, ours: Plan | None) -> None:
+        """Carry out the plan of a version, and put the mark behind it."""
+        plan = ours or await self._journal.plan(version)
+        if plan is not None:
+            try:
+                await place(
+                    self._cluster,
+                    self._topic,
+                    plan,
+                    is_ours=ours is not None,
+                    timeout_ms=self._timeout_ms,
+                )
+            except PipelineError:
+                if await self._journal.end() > 2 * version + 1:
+                    return  # another driver has done it meanwhile, and cleared away what it needed
+                raise
+            await self._journal.put(2 * version + 1, DONE)

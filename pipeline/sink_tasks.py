@@ -1,0 +1,135 @@
+"""The executors' side of a sink: a task's rows are staged, or sent to their topics right away where
+once is not asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from kstore.clients import AdminClient, Producer
+from kstore.config.client_configs import CLIENT_CONFIGS, ClientSettings, client_settings
+from kstore.errors import KafkaError, UnknownTopicOrPartitionError
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.sink_rows import RowEncoder, groups
+from kstore.pipeline.staging import JOURNAL, LARGEST_RECORD, StagedKey, ensure_topic, topic_of
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.pipeline.sink import SinkSettings, Written
+
+__all__ = ["Task", "producer_settings", "settings_of"]
+
+BATCH_SIZE = 512 << 10
+STAGING: dict[str, Any] = {
+    "compression.type": "none",  # the batches are compressed already, if they are to be
+    "batch.size": 1 << 20,
+    "max.request.size": LARGEST_RECORD,
+    "buffer.memory": 2 * LARGEST_RECORD,
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner.class": None,
+}
+
+
+def producer_settings(settings: SinkSettings) -> ClientSettings:
+    """The user's settings of producers; batches are larger than a producer's that waits for more.
+
+    Raises ConfigError.
+    """
+    return client_settings("producer", {"batch.size": BATCH_SIZE} | dict(settings.clients))
+
+
+def settings_of(kind: Literal["admin", "producer"], settings: SinkSettings) -> dict[str, Any]:
+    """Those of the user's settings that this kind of client has."""
+    return {name: v for name, v in settings.clients.items() if name in CLIENT_CONFIGS[kind]}
+
+
+class Task:
+    """One attempt at one task."""
+
+    def __init__(self, settings: SinkSettings, sink: str, version: int) -> None:
+        self.sink = sink
+        self.version = version
+        self._settings = settings
+
+    def write(self, batches: Iterable[Any]) -> Written:
+        """All rows, or an error."""
+        try:
+            if self._settings.exactly_once:
+                return self._stage(batches)
+            return self._send(batches)
+        except KafkaError as error:
+            raise PipelineError(
+                f"writing failed: {error}",
+                topic=self._settings.topic,
+                remedy="Spark tries the task again as often as spark.task.maxFailures says",
+            ) from error
+
+    def _stage(self, batches: Iterable[Any]) -> Written:
+        from kstore.pipeline.sink import Written
+
+        made = Written(self.sink, self.version)
+        topic = topic_of(self.sink)
+        with AdminClient(settings_of("admin", self._settings)) as admin:
+            count = ensure_topic(admin, topic)
+            if (
+                admin.list_offsets({TopicPartition(topic, JOURNAL): "latest"})[
+                    TopicPartition(topic, JOURNAL)
+                ].offset
+                > 2 * self.version
+            ):
+                for _ in batches:
+                    pass  # it was planned before: this attempt will not be asked for
+                return made
+        attempt = os.urandom(16)
+        made.attempt = attempt.hex()
+        made.partition = 1 + attempt[0] % count
+        staging = settings_of("producer", self._settings) | STAGING
+        with Producer(staging) as producer:
+            encoder = RowEncoder(producer_settings(self._settings), self._counted(producer))
+            deliveries = []
+            for encoded in _encoded(encoder, batches, self._settings.topic):
+                place = encoded.topic, encoded.partition
+                made.records[place] = made.records.get(place, 0) + encoded.records
+                key = StagedKey(attempt, encoded.partition, encoded.records, encoded.topic)
+                deliveries.append(producer.send(topic, encoded.data, key.encode(), made.partition))
+            producer.flush()
+        offsets = [delivery.result() for delivery in deliveries]
+        made.start, made.end = min(offsets), max(offsets) + 1
+        return made
+
+    def _counted(self, producer: Producer) -> Any:
+        def count(topic: str) -> int:
+            try:
+                return producer.partitions_for(topic)
+            except UnknownTopicOrPartitionError:
+                raise PipelineError(
+                    "there is no such topic, and brokers do not create it",
+                    topic=topic,
+                    remedy="Create it (kstore topics create)",
+                ) from None
+
+        return count
+
+    def _send(self, batches: Iterable[Any]) -> Written:
+        from kstore.pipeline.sink import Written
+
+        made = Written(self.sink, self.version)
+        with Producer(settings_of("producer", self._settings)) as producer:
+            count = self._counted(producer)
+            for batch in batches:
+                for group in groups(batch, self._settings.topic):
+                    count(group.topic)
+                    partition = None if group.partition < 0 else group.partition
+                    producer.send_arrow(group.topic, group.rows, partition=partition)
+            producer.flush()
+        return made
+
+
+def _encoded(encoder: RowEncoder, batches: Iterable[Any], topic: str | None) -> Iterable[Any]:
+    for batch in batches:
+        for group in groups(batch, topic):
+            yield from encoder.add(group)
+    yield from encoder.finish()
