@@ -1,17 +1,16 @@
 """One connection to a broker: requests go out as they are given, answers come in their order.
 
-`open_connection` connects, agrees on versions (ApiVersions) and hands out a BrokerConnection. Who
-is asked what, and what happens after an error, is the cluster's business (cluster.py).
+`open_connection` (opening.py) makes one. Who is asked what, and what happens after an error, is the
+cluster's business (cluster.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
+import random
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kstore import __version__
 from kstore._fast.answer_reader import AnswerReader
@@ -26,14 +25,18 @@ from kstore.errors import (
 )
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
+from kstore.protocol.sasl import SaslAuthenticateRequest
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
-    import ssl
+    from kstore.net.sasl_client import SaslClient
+    from kstore.net.sasl_login import Login
 
-__all__ = ["BrokerConnection", "open_connection"]
+__all__ = ["MAX_FRAME_BYTES", "BrokerConnection"]
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
+_RENEW_AFTER, _RENEW_JITTER = 0.85, 0.1
+"""The part of an authentication's life after which it is renewed, as Kafka's clients do it."""
 
 
 class _Expected(NamedTuple):
@@ -45,6 +48,13 @@ class _Expected(NamedTuple):
     sent: float
     deadline: float
     future: asyncio.Future[Message]
+
+
+class _Held(NamedTuple):
+    """A request that waits for the end of an authentication."""
+
+    expected: _Expected | None
+    pieces: list[bytes]
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -74,8 +84,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout_ms = request_timeout_ms
         self._next_id = 0
         self._expected: deque[_Expected] = deque()
+        self._held: list[_Held] | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._reader = AnswerReader(max_frame_bytes)
-        self._heard = False
+        self._heard = 0  # answers
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -89,18 +101,30 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests whose answers have not come yet."""
-        return len(self._expected)
+        return len(self._expected) + len(self._held or ())
 
     def send(
         self, request: Message, version: int, *, answered: bool = True, extra_wait_ms: float = 0
     ) -> asyncio.Future[Message]:
-        """Write a request now; its future gets the answer, or NetworkError once that can't come.
+        """Write a request now, or once an authentication under way is done; its future gets the
+        answer, or NetworkError once that can't come.
 
         An answer that takes longer than request.timeout.ms + extra_wait_ms ends the connection, as
         all others wait behind it: RequestTimedOutError for this request.
         answered=False (Produce with acks 0): done with the request itself as soon as it is written.
         Raises ProtocolError for a request that the version can't carry.
         """
+        return self._send(request, version, answered, extra_wait_ms, is_held=self._held is not None)
+
+    def _send(
+        self,
+        request: Message,
+        version: int,
+        answered: bool = True,
+        extra_wait_ms: float = 0,
+        *,
+        is_held: bool = False,
+    ) -> asyncio.Future[Message]:
         future: asyncio.Future[Message] = self._loop.create_future()
         if self.is_lost or self._transport is None:
             _fail(future, self._reason or NetworkError(f"not connected to {self.address}"))
@@ -109,20 +133,29 @@ class BrokerConnection(asyncio.BufferedProtocol):
         pieces = request_pieces(request, version, correlation_id, self._client_id)
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         now = self.last_used = self._loop.time()
+        expected = None
         if answered:
             deadline = now + (self._request_timeout_ms + extra_wait_ms) / 1000
             prefix = correlation_id.to_bytes(4, "big")
             expected = _Expected(prefix, type(request), version, now, deadline, future)
-            self._expected.append(expected)
-            if self._timer is None:
-                self._timer = self._loop.call_at(deadline, self._look_at_time)
         else:
             future.set_result(request)
+        if is_held and self._held is not None:
+            self._held.append(_Held(expected, pieces))
+        else:
+            self._write(expected, pieces)
+        return future
+
+    def _write(self, expected: _Expected | None, pieces: list[bytes]) -> None:
+        assert self._transport is not None
+        if expected is not None:
+            self._expected.append(expected)
+            if self._timer is None:
+                self._timer = self._loop.call_at(expected.deadline, self._look_at_time)
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
-        return future
 
     async def drain(self) -> None:
         """Wait until what was written is mostly on its way, and for as long as the broker wants to
@@ -166,6 +199,32 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise error_for(answer.error_code, f"{self.address} refuses ApiVersions")
         self.versions = BrokerVersions(answer)
 
+    async def authenticate(self, client: SaslClient, login: Login) -> None:
+        """Prove who this client is, after `agree`; by `login` again before the broker's yes ends
+        (KIP-368).
+
+        Raises SaslAuthenticationFailedError, UnsupportedSaslMechanismError or NetworkError.
+        """
+        from kstore.net.sasl_client import authenticate  # only who asks for it pays for it
+
+        version = self.versions.choose(SaslAuthenticateRequest.API_KEY)
+        # Nothing may come between the exchange's requests; earlier ones may still be answered.
+        self._held = []
+        lifetime_ms = await authenticate(client, self._send, self.address, version=version)
+        held, self._held = self._held, None
+        for expected, pieces in held or ():
+            self._write(expected, pieces)
+        if lifetime_ms > 0:
+            part = _RENEW_AFTER + random.random() * _RENEW_JITTER
+            self._renewal = self._loop.create_task(self._renew(login, lifetime_ms * part / 1000))
+
+    async def _renew(self, login: Login, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        try:
+            await self.authenticate(await login.client(), login)
+        except KafkaError as error:
+            self.close(error)
+
     async def _ask_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         version = min(version, APIS[API_VERSIONS].max_version)
         return cast(ApiVersionsResponse, await self.send(request, version))
@@ -197,7 +256,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone."""
         self._gone.set()
-        if self._heard:
+        if self._heard == 1 and self._expected:
+            text = (
+                f"{self.address} closed the connection at the first request after ApiVersions, as "
+                "listeners with SASL do to clients without; check this client's security.protocol"
+            )
+        elif self._heard:
             text = f"lost the connection to {self.address}: {error or 'the broker closed it'}"
         else:
             text = (
@@ -217,7 +281,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # ---- inside ----
 
     def _take(self, frame: bytes) -> None:
-        self._heard = True
+        self._heard += 1
         if not self._expected:
             raise ProtocolError("it sent an answer, but no request is under way")
         prefix, request, version, _, _, future = self._expected.popleft()
@@ -271,8 +335,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
+        if self._renewal is not None and self._renewal is not asyncio.current_task(self._loop):
+            self._renewal.cancel()
         while self._expected:
             _fail(self._expected.popleft().future, reason)
+        held, self._held = self._held, None
+        for each in held or ():
+            if each.expected is not None:
+                _fail(each.expected.future, reason)
 
 
 def _fail(future: asyncio.Future[Message], reason: KafkaError) -> None:
@@ -285,101 +355,3 @@ def _fail(future: asyncio.Future[Message], reason: KafkaError) -> None:
 def _is_unsupported(frame: bytes) -> bool:
     """Whether a broker refuses the version of ApiVersions: it then answers in version 0."""
     return frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-
-
-async def open_connection(
-    host: str,
-    port: int,
-    settings: Mapping[str, Any],
-    *,
-    node_id: int = -1,
-    setup_timeout_ms: float = 10_000,
-    tls: ssl.SSLContext | None = None,
-) -> BrokerConnection:
-    """Connect to a broker, trying the addresses of the host in turn (client.dns.lookup), and agree
-    on versions. `tls` is there with security.protocol SSL.
-
-    Raises NetworkError, which says what to look at, or the error of ApiVersions.
-    """
-    loop = asyncio.get_running_loop()
-    address = f"{host}:{port}"
-    limit = max(MAX_FRAME_BYTES, 2 * settings.get("fetch.max.bytes", 0))
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise NetworkError(
-            f"cannot find the address of {host!r} ({error.strerror or error}); check "
-            "bootstrap.servers, and the broker's advertised.listeners"
-        ) from error
-    problem: OSError | None = None
-    for family, _, _, _, where in dict.fromkeys(found):
-        try:
-            sock = await _connect(family, where, settings, setup_timeout_ms / 1000)
-        except OSError as error:  # asyncio's TimeoutError too
-            problem = error
-            continue
-        connection = BrokerConnection(
-            address,
-            node_id,
-            settings["client.id"],
-            request_timeout_ms=settings["request.timeout.ms"],
-            max_frame_bytes=limit,
-        )
-        try:
-            async with asyncio.timeout(setup_timeout_ms / 1000):
-                await _begin(connection, sock, host, tls)
-                await connection.agree()
-        except (TimeoutError, RequestTimedOutError):
-            connection.close()
-            raise NetworkError(
-                f"{address} takes connections but did not answer ApiVersions in time; is the "
-                "broker standing still, or is that another program's port?"
-            ) from None
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-    what = "it did not answer" if isinstance(problem, TimeoutError) else problem
-    hint = "is a broker running there, and is that its port?"
-    if node_id >= 0:
-        hint = f"the cluster says that broker {node_id} is there: check its advertised.listeners"
-    raise NetworkError(f"cannot connect to {address}: {what}; {hint}") from problem
-
-
-async def _begin(
-    connection: BrokerConnection, sock: socket.socket, host: str, tls: ssl.SSLContext | None
-) -> None:
-    """Hand the connected socket to the protocol, after TLS's handshake if there is one."""
-    loop = asyncio.get_running_loop()
-    try:
-        await loop.create_connection(
-            lambda: connection, sock=sock, ssl=tls, server_hostname=host if tls else None
-        )
-    except OSError as error:  # of TLS, too
-        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
-        raise NetworkError(
-            f"no TLS connection to {connection.address}: {reason or 'it was closed'}; check that "
-            "it is a listener with TLS, and ssl.truststore.location"
-        ) from error
-
-
-async def _connect(
-    family: int, where: Any, settings: Mapping[str, Any], timeout_s: float
-) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, option in (
-            ("send.buffer.bytes", socket.SO_SNDBUF),
-            ("receive.buffer.bytes", socket.SO_RCVBUF),
-        ):
-            if settings[name] >= 0:
-                sock.setsockopt(socket.SOL_SOCKET, option, settings[name])
-        async with asyncio.timeout(timeout_s):
-            await asyncio.get_running_loop().sock_connect(sock, where)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.io.connection import BrokerConnection, open_connection
-from kstore.config.definition import ConfigError
+from kstore.clients.io.connection import BrokerConnection
+from kstore.clients.io.opening import open_connection
 from kstore.errors import KafkaError, NetworkError
 
 if TYPE_CHECKING:
     import ssl
+
+    from kstore.net.sasl_login import Login
 
 __all__ = ["ANY", "Nodes", "parse_servers"]
 
@@ -60,7 +62,7 @@ class Nodes:
         self._settings = settings
         self._view = view
         self._bootstrap = [_Place(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
-        self._tls = _tls_context(settings)
+        self._tls, self._login = _tls_context(settings), _login(settings)
         if not self._bootstrap:
             raise ValueError("bootstrap.servers is empty; it needs at least one host:port")
         self._known: dict[int, _Place] = {}
@@ -125,6 +127,7 @@ class Nodes:
                 node_id=place.node_id,
                 setup_timeout_ms=setup_ms,
                 tls=self._tls,
+                login=self._login,
             )
         except KafkaError:
             place.failures += 1
@@ -265,18 +268,20 @@ class Nodes:
 
 def _tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
     """What security.protocol and the ssl.* settings ask for; ConfigError."""
-    protocol = settings["security.protocol"].upper()
-    if protocol == "PLAINTEXT":
+    if settings["security.protocol"].upper() not in {"SSL", "SASL_SSL"}:
         return None
-    if protocol != "SSL":
-        raise ConfigError(
-            f"security.protocol {protocol} is not supported: there is no SASL yet; use PLAINTEXT "
-            "or SSL",
-            key="security.protocol",
-        )
     from kstore.net.tls import client_context  # only who asks for it pays for it
 
     return client_context(settings)
+
+
+def _login(settings: Mapping[str, Any]) -> Login | None:
+    """What security.protocol and the sasl.* settings ask for; ConfigError."""
+    if settings["security.protocol"].upper() not in {"SASL_PLAINTEXT", "SASL_SSL"}:
+        return None
+    from kstore.net.sasl_login import Login  # the same
+
+    return Login(settings)
 
 
 async def _canonical(places: Sequence[_Place]) -> list[_Place]:

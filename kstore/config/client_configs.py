@@ -401,6 +401,17 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
         ),
     ),
+    (
+        "the broker checks tokens, and has settings of its own for it",
+        (
+            "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.jwt.validator.class",
+            "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
+        ),
+    ),
     ("it is not served by brokers", ("transaction.two.phase.commit.enable",)),
 )  # fmt: skip
 NO_EFFECT: dict[str, str] = {name: reason for reason, names in _REASONS for name in names}
@@ -410,13 +421,17 @@ UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("bootstrap.controllers", "requests for controllers go by the brokers"),
     ("sasl.client.callback.handler.class", "it names a class of Java"),
     ("sasl.kerberos.", "there is no GSSAPI here"),
-    ("sasl.login.", "there is no OAUTHBEARER and no GSSAPI here"),
-    ("sasl.oauthbearer.", "there is no OAUTHBEARER here"),
+    ("sasl.login.class", "it names a class of Java"),
     ("share.", "there is no share consumer here"),
 )
 
 # Another name of a setting.
-_ALIASES = {"partitioner": "partitioner.class"}
+_ALIASES = {
+    "oauth_cb": "sasl.login.callback.handler.class",
+    "oauth.cb": "sasl.login.callback.handler.class",
+    "partitioner": "partitioner.class",
+    "sasl.mechanisms": "sasl.mechanism",
+}
 
 
 class ClientSettings(dict[str, Any]):

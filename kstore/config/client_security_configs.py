@@ -1,7 +1,9 @@
-"""Settings of the clients' security, with Kafka's names and defaults: TLS and SASL."""
+"""Settings of the clients' security, with Kafka's names and defaults: TLS; SASL's
+are in client_sasl_configs.py."""
 
 from __future__ import annotations
 
+from kstore.config.client_sasl_configs import SASL_CONFIGS
 from kstore.config.definition import ConfigDef, ConfigType, Importance, one_of
 
 __all__ = ["SECURITY_CONFIGS"]
@@ -10,15 +12,10 @@ _STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSW
 _MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
 
 SECURITY_CONFIGS = (
+    *SASL_CONFIGS,
     ConfigDef(
         "security.protocol", _STRING, "PLAINTEXT", "How brokers are spoken to.",
         _MEDIUM, one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", any_case=True),
-    ),
-    ConfigDef("sasl.mechanism", _STRING, "GSSAPI", "How the client proves who it is.", _MEDIUM),
-    ConfigDef(
-        "sasl.jaas.config", _PASSWORD, None,
-        "User and password in JAAS form, `LoginModule required username=\"..\" password=\"..\";`.",
-        _MEDIUM,
     ),
     ConfigDef("ssl.protocol", _STRING, "TLSv1.3", "The TLS version to begin with.", _MEDIUM),
     ConfigDef(

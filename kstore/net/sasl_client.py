@@ -42,7 +42,6 @@ __all__ = [
     "authenticate",
     "credentials_of",
     "make_client",
-    "uses_sasl",
 ]
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
@@ -219,11 +218,6 @@ def _bad(mechanism: str, problem: str) -> SaslAuthenticationFailedError:
 
 
 # ---- from settings ----
-
-
-def uses_sasl(settings: Mapping[str, Any]) -> bool:
-    """Whether security.protocol is one with SASL."""
-    return str(settings["security.protocol"]).upper().startswith("SASL_")
 
 
 def make_client(settings: Mapping[str, Any], token: Token | None = None) -> SaslClient:

@@ -329,8 +329,10 @@ def test_idle_connections_are_closed(fake: FakeBroker) -> None:
 
 
 def test_security_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"security.protocol SASL_SSL is not supported"):
+    with pytest.raises(ConfigError, match=r"Kerberos is not supported"):
         client("h:1", security_protocol="SASL_SSL")
+    with pytest.raises(ConfigError, match=r"PLAIN needs a user and a password"):
+        client("h:1", security_protocol="sasl_plaintext", sasl_mechanism="PLAIN")
 
 
 def test_what_was_written_leaves_before_a_connection_is_closed() -> None:

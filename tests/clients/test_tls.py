@@ -110,5 +110,3 @@ def test_listeners_that_speak_something_else_are_named(
 def test_a_store_that_is_not_there_is_named_before_anything_is_asked(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"ssl.truststore.location is '/nowhere'"):
         AdminClient(settings("h:1", folder, ssl_truststore_location="/nowhere"))
-    with pytest.raises(ConfigError, match=r"security.protocol SASL_SSL is not supported"):
-        AdminClient(settings("h:1", folder, security_protocol="sasl_ssl"))

@@ -137,7 +137,8 @@ class KafkaBroker(BrokerProcess):
     def format(self) -> None:
         """Writes server.properties and formats the log dir, as `kafka-storage format` does."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [f"{name}={value}" for name, value in self.settings().items()]
+        values = {name: value.replace("\\", r"\\") for name, value in self.settings().items()}
+        lines = [f"{name}={value}" for name, value in values.items()]
         self._properties.write_text("\n".join(lines) + "\n")
         cluster_id = self.new_cluster_id()
         run_tool(

@@ -1,0 +1,123 @@
+"""Opens a connection to a broker: its addresses in turn, TLS, versions, and SASL.
+
+When to try again, and where, is decided elsewhere (nodes.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstore.clients.io.connection import MAX_FRAME_BYTES, BrokerConnection
+from kstore.errors import NetworkError, RequestTimedOutError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kstore.net.sasl_login import Login
+
+__all__ = ["open_connection"]
+
+
+async def open_connection(
+    host: str,
+    port: int,
+    settings: Mapping[str, Any],
+    *,
+    node_id: int = -1,
+    setup_timeout_ms: float = 10_000,
+    tls: ssl.SSLContext | None = None,
+    login: Login | None = None,
+) -> BrokerConnection:
+    """Connect to a broker, trying the addresses of the host in turn (client.dns.lookup), agree on
+    versions, and authenticate. `tls` and `login` are there as security.protocol asks for them.
+
+    Raises NetworkError, which says what to look at, or the error of ApiVersions or of SASL.
+    """
+    loop = asyncio.get_running_loop()
+    address = f"{host}:{port}"
+    limit = max(MAX_FRAME_BYTES, 2 * settings.get("fetch.max.bytes", 0))
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NetworkError(
+            f"cannot find the address of {host!r} ({error.strerror or error}); check "
+            "bootstrap.servers, and the broker's advertised.listeners"
+        ) from error
+    client = None if login is None else await login.client()  # may take a while
+    problem: OSError | None = None
+    for family, _, _, _, where in dict.fromkeys(found):
+        try:
+            sock = await _connect(family, where, settings, setup_timeout_ms / 1000)
+        except OSError as error:  # asyncio's TimeoutError too
+            problem = error
+            continue
+        connection = BrokerConnection(
+            address,
+            node_id,
+            settings["client.id"],
+            request_timeout_ms=settings["request.timeout.ms"],
+            max_frame_bytes=limit,
+        )
+        try:
+            async with asyncio.timeout(setup_timeout_ms / 1000):
+                await _begin(connection, sock, host, tls)
+                await connection.agree()
+                if login is not None and client is not None:
+                    await connection.authenticate(client, login)
+        except (TimeoutError, RequestTimedOutError):
+            connection.close()
+            raise NetworkError(
+                f"{address} takes connections but did not answer ApiVersions in time; is the "
+                "broker standing still, or is that another program's port?"
+            ) from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    what = "it did not answer" if isinstance(problem, TimeoutError) else problem
+    hint = "is a broker running there, and is that its port?"
+    if node_id >= 0:
+        hint = f"the cluster says that broker {node_id} is there: check its advertised.listeners"
+    raise NetworkError(f"cannot connect to {address}: {what}; {hint}") from problem
+
+
+async def _begin(
+    connection: BrokerConnection, sock: socket.socket, host: str, tls: ssl.SSLContext | None
+) -> None:
+    """Hand the connected socket to the protocol, after TLS's handshake if there is one."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.create_connection(
+            lambda: connection, sock=sock, ssl=tls, server_hostname=host if tls else None
+        )
+    except OSError as error:  # of TLS, too
+        reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        raise NetworkError(
+            f"no TLS connection to {connection.address}: {reason or 'it was closed'}; check that "
+            "it is a listener with TLS, and ssl.truststore.location"
+        ) from error
+
+
+async def _connect(
+    family: int, where: Any, settings: Mapping[str, Any], timeout_s: float
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, option in (
+            ("send.buffer.bytes", socket.SO_SNDBUF),
+            ("receive.buffer.bytes", socket.SO_RCVBUF),
+        ):
+            if settings[name] >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, settings[name])
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
