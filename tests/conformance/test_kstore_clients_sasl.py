@@ -1,0 +1,204 @@
+"""kstore's clients against listeners with SASL, those of a real Kafka and of kstore: every
+mechanism, re-authentication (KIP-368), and what is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from kstore.clients import AdminClient, Consumer, NewTopic, Producer
+from kstore.clients.admin import ScramUpsertion
+from kstore.clients.io.connection import BrokerConnection
+from kstore.errors import (
+    NetworkError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
+from kstore.types import TopicPartition
+from tests.conformance.broker_process import free_port
+from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.sasl_listeners import (
+    MECHANISMS,
+    SCRAM_PASSWORD,
+    SCRAM_USER,
+    Issuer,
+    client_settings,
+    listener_settings,
+)
+
+REAUTH_MS = 2000
+QUICK = {"default.api.timeout.ms": 8000, "request.timeout.ms": 4000}
+
+
+class Secured(NamedTuple):
+    """A running broker with SASL."""
+
+    sasl: str
+    plain_only: str
+    """The listener that takes PLAIN alone."""
+    open: str
+    issuer: Issuer
+
+    def settings(self, mechanism: str, **more: Any) -> dict[str, Any]:
+        found = client_settings(mechanism, self.sasl, self.issuer.token)
+        return found | {name.replace("_", "."): value for name, value in more.items()}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("kstore", marks=pytest.mark.slow),
+        pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java]),
+    ],
+)
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    issuer = Issuer(folder)
+    broker: KafkaBroker | KstoreBroker
+    if request.param == "kafka":
+        request.getfixturevalue("kafka_jars")
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{issuer.jwks}"
+        broker = KafkaBroker(folder / "broker", flags=[allowed, "-Xmx512M", "-Xms256M"])
+    else:
+        broker = KstoreBroker(folder / "broker")
+    names = {"SASL_PLAINTEXT": free_port(), "PASSWORDS": free_port()}
+    own = {name: f"127.0.0.1:{port}" for name, port in names.items()}
+    advertised = ",".join(
+        f"{name}://{where}" for name, where in {"PLAINTEXT": broker.bootstrap, **own}.items()
+    )
+    protocols = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,PASSWORDS:SASL_PLAINTEXT"
+    broker.overrides = {
+        **listener_settings("SASL_PLAINTEXT", issuer, REAUTH_MS),
+        **{
+            name: value
+            for name, value in listener_settings("PASSWORDS", issuer).items()
+            if name.startswith("listener.name.passwords.plain")
+        },
+        "listener.name.passwords.sasl.enabled.mechanisms": "PLAIN",
+        "listeners": advertised,
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": protocols,
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    if isinstance(broker, KafkaBroker):
+        controller = f"CONTROLLER://127.0.0.1:{broker.controller_port}"
+        broker.overrides["listeners"] += f",{controller}"
+        broker.overrides["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    with broker:
+        with AdminClient(broker.bootstrap) as admin:
+            first = ScramUpsertion(SCRAM_USER, "SCRAM-SHA-256", SCRAM_PASSWORD.encode())
+            for credential in (first, replace(first, mechanism="SCRAM-SHA-512")):
+                admin.alter_scram_credentials([credential])
+        yield Secured(own["SASL_PLAINTEXT"], own["PASSWORDS"], broker.bootstrap, issuer)
+
+
+@pytest.fixture
+def topic(secured: Secured) -> str:
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    with AdminClient(secured.open) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)])
+    return name
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_client_authenticates(secured: Secured, mechanism: str) -> None:
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    with AdminClient(secured.settings(mechanism)) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+    with Producer(secured.settings(mechanism)) as producer:
+        sent = [producer.send(topic, b"%d" % number) for number in range(10)]
+        producer.flush()
+        assert [delivery.result() for delivery in sent] == list(range(10))
+    reading = secured.settings(mechanism, group_id=topic, auto_offset_reset="earliest")
+    with Consumer(reading) as consumer:
+        consumer.subscribe([topic])
+        values: list[bytes | None] = []
+        while len(values) < 10:
+            values += [record.value for record in consumer.poll(30_000)]
+    assert values == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told_at_once(secured: Secured, topic: str, mechanism: str) -> None:
+    wrong = secured.settings(mechanism, sasl_password="not-it")
+    with AdminClient(wrong | QUICK) as admin, pytest.raises(SaslAuthenticationFailedError) as told:
+        admin.list_topics()
+    assert "not-it" not in str(told.value)
+    assert secured.sasl in str(told.value)
+
+
+def test_producer_and_consumer_tell_of_a_wrong_password(secured: Secured, topic: str) -> None:
+    wrong = secured.settings("PLAIN", sasl_password="not-it")
+    producer = Producer(wrong, max_block_ms=20_000)
+    with pytest.raises(SaslAuthenticationFailedError):
+        producer.send(topic, b"value").result()
+    producer.close()
+    with Consumer(wrong, group_id="g") as consumer:
+        consumer.subscribe([topic])
+        with pytest.raises(SaslAuthenticationFailedError):
+            consumer.poll(20_000)
+
+
+def test_a_mechanism_that_the_listener_does_not_take_is_named(secured: Secured) -> None:
+    settings = secured.settings("SCRAM-SHA-256") | QUICK
+    settings["bootstrap.servers"] = secured.plain_only
+    with (
+        AdminClient(settings) as admin,
+        pytest.raises(UnsupportedSaslMechanismError, match=r"SCRAM-SHA-256, but PLAIN"),
+    ):
+        admin.list_topics()
+
+
+def test_a_client_without_sasl_is_told_what_to_look_at(secured: Secured) -> None:
+    settings = {"bootstrap.servers": secured.sasl, **QUICK}
+    with AdminClient(settings) as admin, pytest.raises(NetworkError, match=r"security.protocol"):
+        admin.list_topics()
+
+
+def test_a_token_that_is_not_valid_is_refused(secured: Secured) -> None:
+    settings = secured.settings("OAUTHBEARER")
+    settings["oauth_cb"] = lambda: secured.issuer.token(aud="others")
+    with (
+        AdminClient(settings | QUICK) as admin,
+        pytest.raises(SaslAuthenticationFailedError),
+    ):
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+def test_connections_are_authenticated_again_while_they_are_used(
+    secured: Secured, topic: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record is lost or doubled: requests wait for the exchange."""
+    authenticated: list[BrokerConnection] = []
+    authenticate = BrokerConnection.authenticate
+
+    async def authenticating(self: BrokerConnection, *args: Any) -> None:
+        await authenticate(self, *args)
+        authenticated.append(self)
+
+    monkeypatch.setattr(BrokerConnection, "authenticate", authenticating)
+    sent = 0
+    seen: list[bytes | None] = []
+    with (
+        Producer(secured.settings(mechanism)) as producer,
+        Consumer(secured.settings(mechanism, auto_offset_reset="earliest")) as consumer,
+    ):
+        consumer.assign([TopicPartition(topic, 0)])
+        while sum(count > 1 for count in Counter(authenticated).values()) < 2:
+            producer.send(topic, b"%d" % sent)
+            sent += 1
+            seen += [record.value for record in consumer.poll(20)]
+        producer.flush()
+        while len(seen) < sent:
+            seen += [record.value for record in consumer.poll(30_000)]
+    assert seen == [b"%d" % number for number in range(sent)]
