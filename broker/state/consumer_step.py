@@ -227,7 +227,8 @@ class ConsumerStep:
         members = group.with_member(old, new)
         topics = self.ctx.topics.topics
         specs = {}
-        for member in members:
+        # In the order of their ids: who asked last must not change what others get.
+        for member in sorted(members, key=lambda each: each.member_id):
             present = [topics[name] for name in group.topics_of(member) if name in topics]
             owner_id = previous_id if member is new else member.member_id
             specs[member.member_id] = MemberSpec(

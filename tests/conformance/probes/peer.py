@@ -95,9 +95,9 @@ class Peer:
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
         )
         answer: Any = self.ask(request, 5)
-        codes = [row.error_code for row in answer.topics[0].partitions]
-        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return codes[0] or next((code for code in codes if code not in (0, absent)), 0)
+        codes = {row.partition_index: row.error_code for row in answer.topics[0].partitions}
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka has errors first, whatever was asked
+        return codes[0] or next((code for code in codes.values() if code not in (0, absent)), 0)
 
     def warm_up(self, deadline_s: float = 60) -> None:
         """Waits until the coordinators and the producer id allocator answer: Kafka starts them
