@@ -1,26 +1,41 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290), as a broker without
-an authorizer answers them: SECURITY_DISABLED.
+"""DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290).
 
-A filter or binding with an unknown resource, pattern, operation or permission is no request at all,
-as in Kafka: it ends the connection.
+Any broker of a cluster changes them; the others follow. A broker without an authorizer answers
+SECURITY_DISABLED. A filter or binding with an unknown resource, pattern, operation or permission
+is no request at all, as in Kafka: it ends the connection.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstore.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    is_principal,
+)
 from kstore.broker.api import RequestContext
+from kstore.broker.api.access import allowed_cluster
+from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.acls import (
     AclCreation,
     AclCreationResult,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
+    DescribeAclsResource,
     DescribeAclsResponse,
 )
 
@@ -30,44 +45,165 @@ if TYPE_CHECKING:
 __all__ = ["handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
 
 UNKNOWN = 0
-NO_ACLS = "This broker checks no rights (it has no authorizer), so it keeps no ACLs."
+NO_ACLS = "This broker checks no rights (authorizer.class.name is not set), so it keeps no ACLs."
+UNCERTAIN = "The coordination store failed, and it is not known what was done"
 
 
 def handle_describe_acls(
     broker: Broker, request: DescribeAclsRequest, ctx: RequestContext
 ) -> DescribeAclsResponse:
-    """No authorizer, no ACLs."""
-    _check_known(
-        request.resource_type_filter,
-        request.pattern_type_filter,
-        request.operation,
-        request.permission_type,
-    )
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message=NO_ACLS,
-    )
+    """The rules that a filter means, by the resources that they are about."""
+    wanted = _filter(request)
+    if broker.authorizer is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_ACLS)
+    if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
+        return DescribeAclsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            error_message=_not_allowed(ctx, AclOperation.DESCRIBE),
+        )
+    found: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in sorted(broker.authorizer.acls(wanted), key=str):
+        key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        if key not in found:
+            found[key] = DescribeAclsResource(
+                resource_type=key[0], resource_name=key[1], pattern_type=key[2]
+            )
+        row = AclDescription(
+            principal=acl.principal, host=acl.host, operation=acl.operation,
+            permission_type=acl.permission,
+        )  # fmt: skip
+        found[key].acls.append(row)
+    return DescribeAclsResponse(error_message=None, resources=list(found.values()))
 
 
-def handle_create_acls(
+async def handle_create_acls(
     broker: Broker, request: CreateAclsRequest, ctx: RequestContext
 ) -> CreateAclsResponse:
-    """SECURITY_DISABLED for each."""
+    """Add rules; each gets its own error. One that is there already is as good as added."""
     for row in request.creations:
-        _check_creation(row)
-    code, words = ErrorCode.SECURITY_DISABLED, NO_ACLS
+        _check_known(
+            row.resource_type, row.resource_pattern_type, row.operation, row.permission_type
+        )
+    if broker.acls is None:
+        return _none_created(request, ErrorCode.SECURITY_DISABLED, NO_ACLS)
+    if not allowed_cluster(broker, ctx, AclOperation.ALTER):
+        words = _not_allowed(ctx, AclOperation.ALTER)
+        return _none_created(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
+    rows = [(_acl(row), _refusal(row)) for row in request.creations]
+    problems = await broker.acls.create(acl for acl, refusal in rows if refusal is None)
+    results = []
+    for acl, refusal in rows:
+        result = AclCreationResult(error_message=None)
+        if refusal is not None:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, refusal
+        elif acl in problems:
+            result.error_code, result.error_message = _told(problems[acl])
+        results.append(result)
+    return CreateAclsResponse(results=results)
+
+
+async def handle_delete_acls(
+    broker: Broker, request: DeleteAclsRequest, ctx: RequestContext
+) -> DeleteAclsResponse:
+    """Remove the rules that the filters mean, and tell which they were."""
+    filters = [_filter(row) for row in request.filters]
+    if broker.acls is None:
+        return _none_deleted(request, ErrorCode.SECURITY_DISABLED, NO_ACLS)
+    if not allowed_cluster(broker, ctx, AclOperation.ALTER):
+        words = _not_allowed(ctx, AclOperation.ALTER)
+        return _none_deleted(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
+    try:
+        deleted = await broker.acls.delete(filters)
+    except StoreError as problem:
+        return _none_deleted(request, *_told(problem))
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_match(acl) for acl in sorted(acls, key=str)]
+            )
+            for acls in deleted
+        ]
+    )
+
+
+def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    _check_known(
+        row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
+    )
+    return AclFilter(
+        AclResourceType(row.resource_type_filter),
+        row.resource_name_filter,
+        row.principal_filter,
+        AclOperation(row.operation),
+        AclPermission(row.permission_type),
+        row.host_filter,
+        AclPatternType(row.pattern_type_filter),
+    )
+
+
+def _acl(row: AclCreation) -> Acl:
+    return Acl(
+        AclResourceType(row.resource_type),
+        row.resource_name,
+        row.principal,
+        AclOperation(row.operation),
+        AclPermission(row.permission_type),
+        row.host,
+        AclPatternType(row.resource_pattern_type),
+    )
+
+
+def _match(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _refusal(row: AclCreation) -> str | None:
+    """Why there can be no such rule; None if there can."""
+    if row.resource_type == AclResourceType.CLUSTER and row.resource_name != CLUSTER_NAME:
+        return f"The one name of the CLUSTER resource is {CLUSTER_NAME}, not {row.resource_name!r}"
+    if not row.resource_name:
+        return "A rule needs a resource's name; '*' means all"
+    if not row.host:
+        return "A rule needs a host; '*' means all"
+    if row.resource_type == AclResourceType.ANY:
+        return "A rule is for one type of resource; ANY is for filters"
+    if row.resource_pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
+        return "A rule's pattern type is LITERAL or PREFIXED; ANY and MATCH are for filters"
+    if row.operation == AclOperation.ANY:
+        return "A rule is for one operation, or for ALL; ANY is for filters"
+    if row.permission_type == AclPermission.ANY:
+        return "A rule allows or denies; ANY is for filters"
+    if not is_principal(row.principal):
+        return f"{row.principal!r} is no principal: it is a type and a name, like User:alice"
+    return None
+
+
+def _told(problem: StoreError) -> tuple[int, str]:
+    if isinstance(problem, BadPathError):
+        return ErrorCode.INVALID_REQUEST, f"The resource's name can't be kept: {problem}"
+    return ErrorCode.REQUEST_TIMED_OUT, f"{UNCERTAIN}: {problem}"
+
+
+def _not_allowed(ctx: RequestContext, operation: AclOperation) -> str:
+    return f"{ctx.principal} needs {operation.name} on the cluster for that"
+
+
+def _none_created(request: CreateAclsRequest, code: int, words: str) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=words) for _ in request.creations]
     )
 
 
-def handle_delete_acls(
-    broker: Broker, request: DeleteAclsRequest, ctx: RequestContext
-) -> DeleteAclsResponse:
-    """SECURITY_DISABLED for each filter."""
-    for row in request.filters:
-        _check_filter(row)
-    code, words = ErrorCode.SECURITY_DISABLED, NO_ACLS
+def _none_deleted(request: DeleteAclsRequest, code: int, words: str) -> DeleteAclsResponse:
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_code=code, error_message=words) for _ in request.filters
@@ -75,19 +211,10 @@ def handle_delete_acls(
     )
 
 
-def _check_creation(row: AclCreation) -> None:
-    _check_known(row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
-
-
-def _check_filter(row: DeleteAclsFilter) -> None:
-    _check_known(
-        row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
-    )
-
-
 def _check_known(resource: int, pattern: int, operation: int, permission: int) -> None:
     given = (resource, pattern, operation, permission)
-    if UNKNOWN in given:
+    kinds = (AclResourceType, AclPatternType, AclOperation, AclPermission)
+    if any(kind(number) == UNKNOWN for kind, number in zip(kinds, given, strict=True)):
         raise ProtocolError(
             "its ACL request has an unknown resource type, pattern type, operation or permission: "
             f"{given}"

@@ -31,6 +31,7 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.acl_store import AclStore
     from kstore.broker.runtime.authentication import Authentications
     from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.fetchers import Fetchers
@@ -119,6 +120,8 @@ class Broker:
         """Who may do what (state/authorizer.py); None without authorizer.class.name: everything is
         allowed.
         """
+        self.acls: AclStore | None = None
+        """Where the authorizer's rules are kept (runtime/acl_store.py)."""
         self.features: Any = None
         """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
         self.quotas: Any = None
@@ -182,6 +185,7 @@ class Broker:
         znodes.prepare(self.store)
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
+        self.check_rights()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         protocols = self.config.listener_protocols
@@ -197,6 +201,15 @@ class Broker:
             from kstore.broker.runtime.client_throttles import quotas_of
 
             quotas_of(self)
+
+    def check_rights(self) -> None:
+        """From now on, have what clients may do checked, if authorizer.class.name asks for it.
+        Blocks.
+        """
+        if self.config["authorizer.class.name"]:
+            from kstore.broker.runtime.acl_store import open_authorizer
+
+            open_authorizer(self)
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that waits for the disk in the one thread for that, in the order of

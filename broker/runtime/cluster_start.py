@@ -39,6 +39,7 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     ConfigWatch(broker).start()
     broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
     broker.configs.load()
+    broker.check_rights()
     cluster_id = _cluster_id(store)
     claim_log_dirs(config["log.dirs"], cluster_id, broker.node_id)
     broker.image = MetadataImage(cluster_id, broker.plane.forget_answers)

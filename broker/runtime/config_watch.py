@@ -1,5 +1,5 @@
-"""What other brokers of the cluster set at run time: every change below /config, and of the feature
-levels, is read again and acts here too, as if it had been made on this broker.
+"""What other brokers of the cluster set at run time: every change below /config, of the feature
+levels and of the ACLs is read again and acts here too, as if it had been made on this broker.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, WatchEvent
+from kstore.broker.runtime.acl_store import ACL_FOLDERS
 from kstore.broker.runtime.cluster_topics import ClusterTopics
 from kstore.broker.runtime.features import FEATURE_NODE
 
@@ -37,7 +38,7 @@ class ConfigWatch:
 
     def start(self) -> None:
         """Begin to watch; before anything of it is read. Blocks."""
-        for path in (CONFIG, FEATURE_NODE):
+        for path in (CONFIG, FEATURE_NODE, *ACL_FOLDERS):
             self._broker.store.watch(path, self._on_event)
 
     def _on_event(self, event: WatchEvent) -> None:
@@ -72,8 +73,11 @@ async def reload(broker: Broker, paths: Set[str]) -> None:
         if broker.features is not None:
             await broker.run_blocking(broker.features.reload)
             broker.plane.forget_answers()
-    if paths:
-        await _reload_configs(broker, paths)
+    acls = {path for path in paths if path.startswith(ACL_FOLDERS)}
+    if acls and broker.acls is not None:
+        await broker.acls.reload(acls)
+    if paths - acls:
+        await _reload_configs(broker, paths - acls)
 
 
 async def _reload_configs(broker: Broker, paths: Set[str]) -> None:

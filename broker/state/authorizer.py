@@ -176,7 +176,8 @@ class Authorizer:
         for acl in acls:
             pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
             wanted.setdefault(pattern, set()).add(acl)
-        return any([self.put(pattern, found) for pattern, found in wanted.items()])
+        changed = [pattern for pattern, found in wanted.items() if self.put(pattern, found)]
+        return bool(changed)
 
     def put(self, pattern: Pattern, acls: Iterable[Acl]) -> bool:
         """Have these rules of one pattern and no others; whether that changed anything."""

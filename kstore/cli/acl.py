@@ -64,9 +64,11 @@ def _resource(
 
 def _word(kind: type[E], text: str, what: str) -> E:
     """A word of an enumeration, as it is written on the command line."""
-    known = {each.name.lower().replace("_", "-"): each for each in kind if each.name != "UNKNOWN"}
-    if kind.__name__ == "AclOperation":
-        known["replicator-write"] = kind(13)  # kstore's name of it, on the cluster (KIP-391)
+    known = {
+        name.lower().replace("_", "-"): each
+        for name, each in kind.__members__.items()  # REPLICATOR_WRITE is a second name of one
+        if each.name != "UNKNOWN"
+    }
     found = known.get(text.lower().replace("_", "-"))
     if found is None:
         raise typer.BadParameter(f"{text!r} is no {what}; there are {', '.join(known)}")
@@ -74,10 +76,12 @@ def _word(kind: type[E], text: str, what: str) -> E:
 
 
 def _row(acl: Acl) -> dict[str, Any]:
+    from kstore.acls import operation_name
+
     return {
         "principal": acl.principal,
         "host": acl.host,
-        "operation": acl.operation.name.lower().replace("_", "-"),
+        "operation": operation_name(acl.operation, acl.resource_type).lower().replace("_", "-"),
         "permission": acl.permission.name.lower(),
         "resource_type": acl.resource_type.name.lower().replace("_", "-"),
         "resource_name": acl.resource_name,

@@ -6,7 +6,7 @@ One part of the table in broker_configs.py.
 from __future__ import annotations
 
 from kstore.acls import is_principal, split_principals
-from kstore.config.definition import ConfigDef, ConfigType, Importance, Validator, one_of
+from kstore.config.definition import ConfigDef, ConfigType, Importance, Validator
 
 __all__ = ["AUTHORIZER_CONFIGS"]
 
@@ -19,7 +19,8 @@ AUTHORIZER_CONFIGS = (
         "authorizer.class.name", ConfigType.STRING, "",
         f"{STANDARD} to check what clients may do by ACLs (kstore acl), with that class's rules;"
         " empty: everybody may do everything.",
-        Importance.LOW, one_of("", STANDARD, *FORMER),
+        Importance.LOW,
+        Validator(lambda name: name in {"", STANDARD, *FORMER}, f"empty or {STANDARD}"),
     ),
     ConfigDef(
         "super.users", ConfigType.STRING, "",

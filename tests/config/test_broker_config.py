@@ -124,8 +124,12 @@ def test_an_alias_sets_the_same_value() -> None:
         ),
         (
             "authorizer.class.name", "x",
-            " can't be used: access control is not supported yet: remove it and restrict the "
-            "listener to localhost",
+            " is 'x'; it must be text, empty or"
+            " org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        (
+            "super.users", "alice",
+            " is 'alice'; it must be text, principals like User:alice;User:bob",
         ),
     ],
 )  # fmt: skip

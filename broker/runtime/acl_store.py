@@ -1,0 +1,274 @@
+"""The ACLs as the coordination store has them, in Kafka's ZooKeeper-era layout, and changes of
+them: one node for all rules of a pattern, /kafka-acl/Topic/orders for a literal name and
+/kafka-acl-extended/prefixed/Topic/ord for the beginning of names.
+
+In a cluster every broker watches both folders, and so follows what the others change. What the
+rules mean is state/authorizer.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from kstore.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    operation_name,
+    split_principals,
+)
+from kstore.broker.coordination.store import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    StoreError,
+)
+from kstore.broker.runtime.entity_configs import sanitize
+from kstore.broker.state.authorizer import Authorizer, Pattern
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["ACL_FOLDERS", "AclStore", "open_authorizer"]
+
+LITERAL, PREFIXED = "/kafka-acl", "/kafka-acl-extended/prefixed"
+ACL_FOLDERS = (LITERAL, "/kafka-acl-extended")
+FOLDERS = {AclPatternType.LITERAL: LITERAL, AclPatternType.PREFIXED: PREFIXED}
+RESOURCES = {
+    "".join(part.title() for part in kind.name.split("_")): kind
+    for kind in AclResourceType
+    if kind > AclResourceType.ANY
+}
+"""The folder of each type of resource: Topic, TransactionalId."""
+OPERATIONS = {
+    "".join(part.title() for part in name.split("_")): operation
+    for name, operation in AclOperation.__members__.items()
+    if operation > AclOperation.ANY
+}
+"""The word for each operation: Read, DescribeConfigs. ReplicatorWrite is one, too."""
+
+
+class UnreadableAclError(StoreError):
+    """A node of ACLs that says what this broker does not know."""
+
+
+class AclStore:
+    """All ACLs of the cluster, in the store; the authorizer is told of them."""
+
+    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
+        self._broker = broker
+        self._authorizer = authorizer
+
+    # ---- what others ask for ----
+
+    async def create(self, acls: Iterable[Acl]) -> dict[Acl, StoreError]:
+        """Add rules, on the disk and here; those that could not be kept, with the reason."""
+        by_pattern = _by_pattern(acls)
+        problems: dict[Acl, StoreError] = {}
+
+        def add(pattern: Pattern, more: set[Acl]) -> frozenset[Acl] | None:
+            try:
+                return _change(self._broker.store, pattern, lambda found: found | more)
+            except StoreError as problem:
+                problems.update(dict.fromkeys(more, problem))
+                return None
+
+        await self._carry_out(by_pattern, add)
+        return problems
+
+    async def delete(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
+        """Remove the rules that each filter means, on the disk and here; and tell which."""
+        if self._broker.cluster is not None:  # another broker may have just added some
+            await self.reload({"/"})
+        gone = [self._authorizer.acls(wanted) for wanted in filters]
+
+        def remove(pattern: Pattern, less: set[Acl]) -> frozenset[Acl]:
+            return _change(self._broker.store, pattern, lambda found: found - less)
+
+        await self._carry_out(_by_pattern(acl for acls in gone for acl in acls), remove)
+        return gone
+
+    async def _carry_out(
+        self,
+        wanted: dict[Pattern, set[Acl]],
+        change: Callable[[Pattern, set[Acl]], frozenset[Acl] | None],
+    ) -> None:
+        """Change the patterns in the store, then have the authorizer know."""
+        now: dict[Pattern, frozenset[Acl]] = {}
+
+        def run() -> None:
+            for pattern, acls in wanted.items():
+                found = change(pattern, acls)
+                if found is not None:
+                    now[pattern] = found
+
+        try:
+            await self._broker.run_blocking(run)
+        finally:
+            self._take_over(now)
+
+    # ---- what others have changed ----
+
+    async def reload(self, paths: Set[str]) -> None:
+        """Read again what lies at these paths, or everything; StoreError. What can't be read stays
+        as it was.
+        """
+        try:
+            await self._reload(paths)
+        except UnreadableAclError as problem:
+            self._broker.report(str(problem))
+
+    async def _reload(self, paths: Set[str]) -> None:
+        patterns = {_pattern(path) for path in paths}
+        known = {pattern for pattern in patterns if pattern is not None}
+        if None in patterns:
+            acls = await self._broker.run_blocking(lambda: _read_all(self._broker.store))
+            if self._authorizer.load(acls):
+                self._broker.plane.forget_answers()
+            return
+
+        def read() -> dict[Pattern, frozenset[Acl]]:
+            return {pattern: _read(self._broker.store, pattern)[0] for pattern in known}
+
+        self._take_over(await self._broker.run_blocking(read))
+
+    def _take_over(self, now: dict[Pattern, frozenset[Acl]]) -> None:
+        changed = [pattern for pattern, acls in now.items() if self._authorizer.put(pattern, acls)]
+        if changed:
+            self._broker.plane.forget_answers()
+
+
+def open_authorizer(broker: Broker) -> None:
+    """Read all rules, and have them hold from the first request on. Blocks."""
+    config = broker.config
+    authorizer = Authorizer(
+        split_principals(config["super.users"]),
+        allow_if_no_acl_found=config["allow.everyone.if.no.acl.found"],
+    )
+    authorizer.load(_read_all(broker.store))
+    broker.authorizer = broker.plane.authorizer = authorizer
+    broker.acls = AclStore(broker, authorizer)
+
+
+# ---- nodes ----
+
+
+def _by_pattern(acls: Iterable[Acl]) -> dict[Pattern, set[Acl]]:
+    found: dict[Pattern, set[Acl]] = {}
+    for acl in acls:
+        pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
+        found.setdefault(pattern, set()).add(acl)
+    return found
+
+
+def _path(pattern: Pattern) -> str:
+    resource_type, pattern_type, name = pattern
+    folder = next(word for word, kind in RESOURCES.items() if kind == resource_type)
+    return f"{FOLDERS[pattern_type]}/{folder}/{_part(name)}"
+
+
+def _part(name: str) -> str:
+    """A resource's name as a part of a path: as it is, where a path can have it so."""
+    plain = name.isprintable() and name not in {".", ".."} and not {"/", "%"} & set(name)
+    return name if plain else sanitize(name)
+
+
+def _pattern(path: str) -> Pattern | None:
+    """The pattern whose node this is; None for a folder."""
+    for pattern_type, folder in FOLDERS.items():
+        kind, _, part = path.removeprefix(f"{folder}/").partition("/")
+        if path.startswith(f"{folder}/") and part and kind in RESOURCES:
+            return RESOURCES[kind], pattern_type, unquote(part)
+    return None
+
+
+def _read(store: Store, pattern: Pattern) -> tuple[frozenset[Acl], int | None]:
+    """The rules of a pattern and its node's version; none and None where there is no node."""
+    path = _path(pattern)
+    try:
+        data, version = store.get(path)
+    except NoNodeError:
+        return frozenset(), None
+    return _parse(path, pattern, data), version
+
+
+def _read_all(store: Store) -> list[Acl]:
+    patterns = list(_patterns(store))
+    paths = [_path(pattern) for pattern in patterns]
+    found: list[Acl] = []
+    for pattern, path, node in zip(patterns, paths, store.read_many(paths), strict=True):
+        if node is not None:
+            found += _parse(path, pattern, node[0])
+    return found
+
+
+def _patterns(store: Store) -> Iterator[Pattern]:
+    for pattern_type, folder in FOLDERS.items():
+        for word, kind in RESOURCES.items():
+            try:
+                parts = store.children(f"{folder}/{word}")
+            except NoNodeError:
+                continue
+            yield from ((kind, pattern_type, unquote(part)) for part in parts)
+
+
+def _parse(path: str, pattern: Pattern, data: bytes) -> frozenset[Acl]:
+    """The rules that a node has. One that can't be read may forbid something: it is not skipped."""
+    resource_type, pattern_type, name = pattern
+    try:
+        return frozenset(
+            Acl(
+                resource_type, name, str(row["principal"]), OPERATIONS[row["operation"]],
+                AclPermission[row["permissionType"].upper()], str(row["host"]), pattern_type,
+            )
+            for row in (json.loads(data)["acls"] if data else ())
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise UnreadableAclError(
+            f"the ACLs at {path} can't be read ({problem!r}): {data[:200]!r}; put the node right,"
+            " or delete it and add its rules anew"
+        ) from None
+
+
+def _json(acls: Iterable[Acl]) -> bytes:
+    rows = [
+        {
+            "principal": acl.principal,
+            "permissionType": acl.permission.name.title(),
+            "operation": "".join(
+                part.title() for part in operation_name(acl.operation, acl.resource_type).split("_")
+            ),
+            "host": acl.host,
+        }
+        for acl in sorted(acls, key=str)
+    ]
+    return json.dumps({"version": 1, "acls": rows}, separators=(",", ":")).encode()
+
+
+def _change(
+    store: Store, pattern: Pattern, change: Callable[[frozenset[Acl]], frozenset[Acl]]
+) -> frozenset[Acl]:
+    """Change a pattern's rules, whoever else does at the same time; those that it has then."""
+    path = _path(pattern)
+    while True:
+        found, version = _read(store, pattern)
+        wanted = change(found)
+        if wanted == found:
+            return found
+        try:
+            if version is None:
+                store.create(path, _json(wanted), parents=True)
+            elif wanted:
+                store.set(path, _json(wanted), version)
+            else:
+                store.delete(path, version)
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            continue  # somebody was quicker: begin with what is there now
+        return wanted
