@@ -1,0 +1,96 @@
+"""The batch read through brokers: ranges of offsets are planned once, on the driver, and read by
+executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from kstore.pipeline.filters import Conditions
+from kstore.pipeline.planning import split
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import read_options
+from kstore.pipeline.schema import checked_columns
+from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.types import TopicPartition
+
+__all__ = ["BatchReader"]
+
+_NOTHING = OffsetRange("", -1, 0, 0)
+"""Spark plans a task even where there is nothing to read, and wants to give it something."""
+
+
+class _OptionalPushdown:
+    """`pushFilters` where spark.sql.python.filterPushdown.enabled is set; else Spark is told that
+    there is none, since it would refuse the query instead of doing without.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._conditions.push(filters)
+
+
+class BatchReader(DataSourceReader):
+    """Records between two sets of offsets."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._options = read_options(options, streaming=False)
+        self._columns = checked_columns(schema, include_headers=self._options.include_headers)
+        self._conditions = Conditions()
+        self.pushFilters = _OptionalPushdown(self._conditions)  # type: ignore[method-assign]
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of offsets, by the brokers' state of now."""
+        options = self._options
+        client = TopicClient(options)
+        try:
+            lives = client.partitions()
+            start = client.resolve(options.starting, lives, is_start=True)
+            end = client.resolve(options.ending, lives, is_start=False)
+            kept = [tp for tp in lives if self._conditions.reads(tp.topic, tp.partition)]
+            start = self._not_before(client, {tp: start[tp] for tp in kept}, end)
+        finally:
+            client.close()
+        ranges = [self._range(tp, start[tp], end[tp], lives[tp]) for tp in sorted(kept)]
+        return [*split(ranges, options.min_partitions, options.max_records_per_partition)] or [
+            _NOTHING
+        ]
+
+    def _not_before(
+        self,
+        client: TopicClient,
+        start: dict[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Without the records before the first one that a filter on timestamps may let through."""
+        earliest = self._conditions.earliest_ms
+        if earliest is None:
+            return start
+        found = client.offsets(dict.fromkeys(start, max(earliest, 0)))
+        return {
+            tp: max(offset, found[tp].offset) if found[tp].offset >= 0 else end[tp]
+            for tp, offset in start.items()
+        }
+
+    def _range(self, tp: TopicPartition, start: int, end: int, life: Life) -> OffsetRange:
+        start, end = self._conditions.clipped(start, end)
+        return OffsetRange(
+            tp.topic, tp.partition, start, end, -1, life.partition_epoch, life.topic_id
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """One range's records as Arrow batches; in an executor."""
+        assert isinstance(partition, OffsetRange)
+        if partition.size:
+            from kstore.pipeline.fetching import read_range
+
+            for batch in read_range(partition, self._options, self._columns):
+                yield self._conditions.filtered(batch)

@@ -1,0 +1,265 @@
+"""Reads offset ranges from brokers, in executors: one Fetch ahead of what is being decoded.
+
+What was deleted, cut off or made anew meanwhile is an error that names topic, partition and offset,
+or, with failOnDataLoss=false, skipped and told on stderr. Clients are kept for the next task of the
+same process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from kstore._fast.fetched import FetchedRecords
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.list_offsets import list_offsets
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.replicator.wire import fetch
+from kstore.config.client_configs import client_settings
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.pipeline.arrow import ArrowDecoder
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import EARLIEST, LATEST, ReadOptions
+from kstore.pipeline.topic_client import ISOLATION, Life
+from kstore.protocol.fetch import PartitionData
+from kstore.record import InvalidBatchError
+from kstore.types import TopicPartition
+
+__all__ = ["RECREATED", "read_range"]
+
+PARTITION_BYTES = 4 << 20
+"""Asked of a partition at once unless max.partition.fetch.bytes is given: fewer, larger answers."""
+UNKNOWN_TRIES = 6
+"""How often a leader or metadata may say that there is no such topic, before it is believed."""
+RECREATED = "the topic was deleted and created again since these offsets were planned"
+REREAD = "Start the query again"
+LOST = (
+    "Set failOnDataLoss to false to go on with what is there, raise the topic's retention, or read"
+    " from later offsets"
+)
+_clients: dict[tuple[tuple[str, str], ...], _Client] = {}
+
+
+class _Client:
+    """One cluster's connections on a loop of their own."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = client_settings("consumer", settings)
+        self.thread = LoopThread()
+        self.cluster = ClusterClient(self.settings)
+        self.isolation = ISOLATION[self.settings["isolation.level"]]
+        given = "max.partition.fetch.bytes" in settings
+        self.partition_bytes = (
+            self.settings["max.partition.fetch.bytes"] if given else PARTITION_BYTES
+        )
+
+
+def _client(settings: Mapping[str, Any]) -> _Client:
+    """The process's client with these settings."""
+    key = tuple(sorted((name, str(value)) for name, value in settings.items()))
+    found = _clients.get(key)
+    if found is None:
+        found = _clients[key] = _Client(settings)
+    return found
+
+
+def read_range(wanted: OffsetRange, options: ReadOptions, columns: Sequence[str]) -> Iterator[Any]:
+    """The records of a range as Arrow batches, in order. Raises PipelineError."""
+    return _RangeReader(wanted, options, columns).batches()
+
+
+class _RangeReader:
+    """One range being read."""
+
+    def __init__(self, wanted: OffsetRange, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._client = _client(options.client)
+        self._options = options
+        self._range = wanted
+        self._tp = TopicPartition(wanted.topic, wanted.partition)
+        self._decoder = ArrowDecoder(
+            wanted.topic,
+            wanted.partition,
+            columns,
+            verify=self._client.settings["check.crcs"],
+        )
+
+    def batches(self) -> Iterator[Any]:
+        """See read_range."""
+        offset, end = self._range.start, self._range.end
+        pending = self._ask(offset)
+        last_progress = time.monotonic()
+        while True:
+            data = self._answer(pending, offset)
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                offset = self._after_loss(offset)
+                if offset >= end:
+                    return
+                pending = self._ask(offset)
+                continue
+            found = self._framed(data, offset)
+            if found.end_offset > offset:
+                if found.end_offset < end:
+                    pending = self._ask(found.end_offset)
+                yield from self._decoded(data, offset)
+                offset = found.end_offset
+                last_progress = time.monotonic()
+                if offset >= end:
+                    return
+                continue
+            self._check_patience(data, found, offset, last_progress)
+            pending = self._ask(offset)
+
+    # ---- asking ----
+
+    def _ask(self, offset: int) -> Future[PartitionData]:
+        """Send a Fetch; its answer comes while something else is done."""
+        return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
+
+    def _answer(self, pending: Future[PartitionData], offset: int) -> PartitionData:
+        try:
+            return pending.result()
+        except KafkaError as error:
+            raise self._problem(
+                f"the brokers at {self._options.servers} did not give the records: {error}",
+                offset,
+                "Check that brokers run, that executors reach their advertised.listeners, and"
+                " kafkaConsumer.pollTimeoutMs",
+            ) from error
+        except BaseException:
+            pending.cancel()
+            raise
+
+    async def _fetch(self, offset: int) -> PartitionData:
+        """The answer for the partition: records, or OFFSET_OUT_OF_RANGE."""
+        client, tp = self._client, self._tp
+        unknown = 0
+
+        async def once() -> PartitionData:
+            nonlocal unknown
+            view = client.cluster.view
+            if tp.topic not in view.topics:
+                await client.cluster.refresh([tp.topic])
+            try:
+                self._check_life(offset)
+                rows = await fetch(
+                    client.cluster,
+                    view.leader(tp),
+                    [(tp, offset, view.leader_epoch(tp))],
+                    isolation=client.isolation,
+                    wait_ms=client.settings["fetch.max.wait.ms"],
+                    max_bytes=client.settings["fetch.max.bytes"],
+                    partition_bytes=client.partition_bytes,
+                )
+                data = rows[tp]
+                if data.error_code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+                    raise error_for(data.error_code, f"partition {tp}, offset {offset}")
+            except KafkaError as error:
+                unknown += error.code in _UNKNOWN
+                if unknown >= UNKNOWN_TRIES:
+                    raise self._problem(
+                        "the topic does not exist any more",
+                        offset,
+                        "Create it again, or take it out of the query",
+                    ) from error
+                raise
+            if -1 < self._range.partition_epoch != data.partition_epoch > -1:
+                raise self._problem(RECREATED, offset, REREAD)
+            return data
+
+        return await client.cluster.retrying(once, self._options.poll_timeout_ms, [tp.topic])
+
+    def _check_life(self, offset: int) -> None:
+        """Metadata must not tell of another topic of the same name."""
+        view, wanted = self._client.cluster.view, self._range
+        row = view.partition(self._tp)
+        planned = Life(wanted.partition_epoch, -1, wanted.topic_id)
+        topic_id = view.topic_id(self._tp.topic)
+        there = Life(row.partition_epoch, -1, str(topic_id) if topic_id.int else "")
+        if not there.is_another(planned):
+            return
+        if there.is_older_than(planned):  # this process has seen the one before
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, "metadata is older than the plan")
+        raise self._problem(RECREATED, offset, REREAD)
+
+    # ---- answers ----
+
+    def _framed(self, data: PartitionData, offset: int) -> FetchedRecords:
+        """Where the answer's whole batches end."""
+        return FetchedRecords(self._tp, data.records or b"", start_offset=offset, verify=False)
+
+    def _decoded(self, data: PartitionData, offset: int) -> Iterator[Any]:
+        """The answer's records within the range."""
+        aborted = None
+        if self._client.isolation:
+            aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
+        try:
+            yield from self._decoder.batches(data.records or b"", offset, self._range.end, aborted)
+        except (InvalidBatchError, OverflowError) as error:
+            raise self._problem(
+                f"a batch at or after this offset can't be read: {error}",
+                offset,
+                "Look at it with `kstore dump`, and read from after it with startingOffsets",
+            ) from error
+
+    def _check_patience(
+        self, data: PartitionData, found: FetchedRecords, offset: int, since: float
+    ) -> None:
+        """Nothing came though there should be something: a leader that has just changed may not
+        know yet; after kafkaConsumer.pollTimeoutMs it is an error.
+        """
+        if found.is_cut_off and found.size_bytes:
+            raise self._problem(
+                f"the broker sends {found.size_bytes} bytes, which hold no whole batch",
+                offset,
+                "Raise kafka.max.partition.fetch.bytes and kafka.fetch.max.bytes",
+            )
+        if (time.monotonic() - since) * 1000 >= self._options.poll_timeout_ms:
+            ends = data.last_stable_offset if self._client.isolation else data.high_watermark
+            raise self._problem(
+                f"no record came within {self._options.poll_timeout_ms} ms, though the query reads"
+                f" up to offset {self._range.end}; the partition ends at {ends}",
+                offset,
+                LOST,
+            )
+
+    def _after_loss(self, offset: int) -> int:
+        """Where to go on after records that are gone; an error unless data may be lost."""
+        client = self._client
+
+        async def ask(which: int) -> int:
+            found = await list_offsets(
+                client.cluster,
+                {self._tp: which},
+                isolation_level=client.isolation,
+                timeout_ms=self._options.poll_timeout_ms,
+            )
+            return found[self._tp].offset
+
+        first, last = client.thread.run(ask(EARLIEST)), client.thread.run(ask(LATEST))
+        next_offset = first if offset < first else self._range.end
+        what = f"the partition has offsets {first} to {last - 1}" if last > first else "it is empty"
+        problem = self._problem(
+            f"records that the query has to read are gone; {what}", offset, LOST
+        )
+        if self._options.fail_on_data_loss:
+            raise problem
+        print(f"kstore: {problem} Going on from offset {next_offset}.", file=sys.stderr)
+        return min(next_offset, self._range.end)
+
+    def _problem(self, problem: str, offset: int, remedy: str) -> PipelineError:
+        wanted = self._range
+        return PipelineError(
+            problem, topic=wanted.topic, partition=wanted.partition, offset=offset, remedy=remedy
+        )
+
+
+_UNKNOWN = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)

@@ -1,0 +1,84 @@
+"""Which offsets a micro-batch or a task reads: rate limits, splits and the order of expansions.
+Pure: it asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from kstore.clients.core.expansion_gate import PriorEpoch
+from kstore.pipeline.ranges import OffsetRange
+from kstore.types import TopicPartition
+
+__all__ = ["Thresholds", "is_held_back", "rate_limited", "split"]
+
+Thresholds = Mapping[PriorEpoch, int]
+"""Where the last leader epochs of prior partitions ended: the offset after their last record."""
+
+
+def rate_limited(
+    begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
+) -> dict[TopicPartition, int]:
+    """New ends with about ``limit`` offsets in all, each partition's share by its size; every
+    partition with something new gets on by one at least.
+    """
+    sizes = {tp: last - begin[tp] for tp, last in end.items() if last > begin[tp]}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(end)
+    shares = {tp: max(limit * size // total, 1) for tp, size in sizes.items()}
+    return {tp: begin[tp] + shares[tp] if tp in shares else last for tp, last in end.items()}
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """The ranges that are not empty, cut into about ``min_partitions`` tasks by size, none with
+    more than ``max_records`` offsets.
+    """
+    kept = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        kept = [part for each in kept for part in _cut(each, -(-each.size // max_records))]
+    if min_partitions is None or len(kept) >= min_partitions:
+        return kept
+    total = sum(each.size for each in kept)
+    if total == 0:
+        return kept
+    whole = {id(each) for each in kept if _parts(each.size, total, min_partitions) == 1}
+    left = total - sum(each.size for each in kept if id(each) in whole)
+    wanted = max(min_partitions - len(whole), 1)
+    return [
+        part
+        for each in kept
+        for part in _cut(each, 1 if id(each) in whole else _parts(each.size, left, wanted))
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    return max(int(size / total * wanted + 0.5), 1)
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """So many ranges of nearly the same size; an epoch belongs to the first one only."""
+    parts = min(parts, whole.size)
+    edges = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    return [
+        replace(whole, start=start, end=end, leader_epoch=whole.leader_epoch if not place else -1)
+        for place, (start, end) in enumerate(pairwise(edges))
+    ]
+
+
+def is_held_back(
+    priors: Iterable[PriorEpoch], thresholds: Thresholds, read: Mapping[TopicPartition, int]
+) -> bool:
+    """Whether a partition must not be read yet (KIP-253): a partition that was there before it has
+    records that no earlier micro-batch has read. ``read`` are the positions, or log start offsets
+    that are above; partitions that the query does not read are not in it and hold nothing back.
+    """
+    return any(
+        prior not in thresholds or read[prior.partition] < thresholds[prior]
+        for prior in priors
+        if prior.partition in read
+    )

@@ -1,0 +1,378 @@
+"""The streaming read through brokers: what each micro-batch reads is decided here, on the driver;
+executors read it as they read a batch.
+
+A checkpoint's positions are checked against the cluster each time: a topic that was created again,
+records that are gone, a log that was cut below a position. New partitions come in by themselves,
+those of an ordered expansion (KIP-253) only after what was before them was read.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kstore.clients.core.expansion_gate import PriorEpoch
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.planning import is_held_back, rate_limited, split
+from kstore.pipeline.positions import Position, Positions
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import EARLIEST, LATEST, read_options
+from kstore.pipeline.schema import checked_columns
+from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.types import TopicPartition
+
+__all__ = ["StreamReader"]
+
+_RECREATED = (
+    "Give the query a new checkpointLocation, or set option kstore.recreatedTopics to restart: it"
+    " then reads the new topic from its beginning"
+)
+_LOST = (
+    "Set failOnDataLoss to false to go on with what is there, or give the query a new"
+    " checkpointLocation"
+)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of records. Spark makes one object on the driver, and sends copies that have
+    not asked anything yet to executors.
+    """
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._options = read_options(options, streaming=True)
+        self._columns = checked_columns(schema, include_headers=self._options.include_headers)
+        self._client = TopicClient(self._options)
+        self._expansion = _Expansion(self._client)
+        self._ends_now = False
+        self._target: dict[TopicPartition, Position] | None = None
+        """With Trigger.AvailableNow: where the query ends."""
+        self._latest: Positions | None = None
+        self._planned: dict[str, Any] | None = None
+        self._last_batch_s = float("-inf")
+
+    # ---- what Spark asks ----
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query begins that has no checkpoint yet."""
+        lives = self._client.partitions()
+        starts = self._client.resolve(self._options.starting, lives, is_start=True)
+        rows = {tp: Position(starts[tp], life) for tp, life in lives.items()}
+        return Positions(rows, is_initial=True).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """maxOffsetsPerTrigger; the minimum is looked at in latestOffset, too."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends at what is there at its first question."""
+        self._ends_now = True
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends; ``start`` itself if there is nothing to read yet."""
+        before = Positions.from_json(start)
+        lives = self._lives(before)
+        latest, cut = self._ends(before, lives)
+        self._latest = Positions({tp: Position(row.offset, row.life) for tp, row in latest.items()})
+        begin = self._begins(before, latest, cut)
+        ends = self._held_back(before, begin, {tp: row.offset for tp, row in latest.items()})
+        begin = {tp: offset for tp, offset in begin.items() if tp in ends}
+        ends = self._limited(begin, ends, limit)
+        moved = {
+            tp for tp, offset in begin.items()
+            if before.is_initial or tp not in before or offset != before[tp].offset
+        }  # fmt: skip
+        has_new = any(ends[tp] > offset for tp, offset in begin.items())
+        if not has_new and (before.is_initial or not moved & before.keys()):
+            return start
+        self._last_batch_s = time.monotonic()
+        found = Positions()
+        for tp, end in ends.items():
+            is_read = end > begin[tp] or tp in moved
+            life = latest[tp].life if is_read else before[tp].life
+            found[tp] = Position(max(end, begin[tp]), life, begin[tp] if tp in moved else None)
+        self._planned = found.to_json()
+        return self._planned
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of the partitions at the last question, for the query's progress."""
+        return None if self._latest is None else self._latest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of the micro-batch between two positions."""
+        before, after = Positions.from_json(start), Positions.from_json(end)
+        if end != self._planned:  # of an earlier run of the query
+            self._check_lives(after, self._fresh(after))
+        ranges = []
+        for tp in sorted(after):
+            row, old = after[tp], before.get(tp)
+            begin = (
+                row.begin if row.begin is not None else row.offset if old is None else old.offset
+            )
+            life = row.life
+            ranges.append(
+                OffsetRange(
+                    tp.topic,
+                    tp.partition,
+                    begin,
+                    row.offset,
+                    -1,
+                    life.partition_epoch,
+                    life.topic_id,
+                )
+            )
+        options = self._options
+        return [*split(ranges, options.min_partitions, options.max_records_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """One range's records as Arrow batches; in an executor."""
+        assert isinstance(partition, OffsetRange)
+        from kstore.pipeline.fetching import read_range
+
+        return read_range(partition, self._options, self._columns)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._client.close()
+
+    # ---- which partitions there are ----
+
+    def _fresh(self, seen: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Life]:
+        """The partitions by metadata that is not older than the checkpoint, if that can be had."""
+        for tries in range(self._options.retries):
+            lives = self._client.partitions()
+            if not any(lives[tp].is_older_than(seen[tp].life) for tp in lives.keys() & seen.keys()):
+                break
+            if tries + 1 < self._options.retries:
+                time.sleep(self._options.retry_interval_ms / 1000)
+        return lives
+
+    def _lives(self, before: Positions) -> dict[TopicPartition, Life]:
+        """The partitions to read; the checkpoint's must still be there."""
+        lives = self._fresh(before)
+        self._check_lives(before, lives)
+        gone = before.keys() - lives.keys()
+        if gone:
+            tp = min(gone)
+            self._lost(
+                tp, before[tp].offset, "the partition is not there any more: was it deleted?"
+            )
+        return lives
+
+    def _check_lives(
+        self, positions: Mapping[TopicPartition, Position], lives: Mapping[TopicPartition, Life]
+    ) -> None:
+        """A topic that was deleted and created again is never read as if it were the old one."""
+        for tp, row in sorted(positions.items()):
+            if tp not in lives or not lives[tp].is_another(row.life):
+                continue
+            if not self._options.restarts_recreated:
+                raise PipelineError(
+                    "the topic was deleted and created again since the checkpoint was written"
+                    f" (there: {_told(row.life)}, now: {_told(lives[tp])})",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=row.offset,
+                    remedy=_RECREATED,
+                )
+
+    # ---- from where to where ----
+
+    def _ends(
+        self, before: Positions, lives: Mapping[TopicPartition, Life]
+    ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int]]:
+        """Where the partitions end, and in which leader's log; and where those go on whose log does
+        not hold any more what was read.
+        """
+        if self._target is not None:
+            return self._target, {}
+        for tries in range(self._options.retries):
+            found = self._client.offsets(dict.fromkeys(lives, LATEST))
+            ends = {
+                tp: Position(row.offset, lives[tp]._replace(leader_epoch=row.leader_epoch))
+                for tp, row in found.items()
+            }
+            cut = self._cut(before, ends)
+            if not cut or tries + 1 == self._options.retries:
+                break
+            # A leader that has just changed may not know yet how far it may let read.
+            time.sleep(self._options.retry_interval_ms / 1000)
+        for tp, end in cut.items():
+            self._lost(
+                tp,
+                before[tp].offset,
+                f"the query has read up to this offset, but the log ends at {end} now: records were"
+                " lost, or the log was replaced",
+            )
+        if self._ends_now:
+            self._target = ends
+        return ends, cut
+
+    def _cut(
+        self, before: Positions, ends: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, int]:
+        """The logs that end below the position, or have parted from what was read (KIP-320): where
+        what both have in common ends.
+        """
+        same = {
+            tp: row
+            for tp, row in before.items()
+            if tp in ends and not ends[tp].life.is_another(row.life)
+        }
+        cut = {tp: ends[tp].offset for tp, row in same.items() if ends[tp].offset < row.offset}
+        epochs = {
+            tp: row.life.leader_epoch
+            for tp, row in same.items()
+            if -1 < row.life.leader_epoch < ends[tp].life.leader_epoch
+        }
+        for tp, end in self._client.epoch_ends(epochs).items():
+            if end.end_offset < before[tp].offset:
+                cut[tp] = min(end.end_offset, cut.get(tp, end.end_offset))
+        return cut
+
+    def _begins(
+        self,
+        before: Positions,
+        ends: Mapping[TopicPartition, Position],
+        cut: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Where the micro-batch begins in each partition: new ones, and those of a topic that was
+        created again, at their beginning.
+        """
+        new = [
+            tp for tp, row in ends.items()
+            if tp not in before or row.life.is_another(before[tp].life)
+        ]  # fmt: skip
+        first = self._client.offsets(dict.fromkeys(new, EARLIEST))
+        for tp in sorted(first):
+            if tp not in before and first[tp].offset > 0:
+                self._lost(
+                    tp, 0, f"the partition is new, but begins at offset {first[tp].offset} already"
+                )
+        return {
+            tp: first[tp].offset if tp in first else cut.get(tp, before[tp].offset) for tp in ends
+        }
+
+    def _held_back(
+        self,
+        before: Positions,
+        begin: Mapping[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """The ends without what has to wait for other partitions (KIP-253)."""
+        if not self._options.ordered_expansion:
+            return ends
+        held = self._expansion.held_back(begin, ends)
+        return {
+            tp: begin[tp] if tp in held else end
+            for tp, end in ends.items()
+            if tp not in held or tp in before
+        }
+
+    def _limited(
+        self,
+        begin: Mapping[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+        limit: ReadLimit,
+    ) -> dict[TopicPartition, int]:
+        """The ends under maxOffsetsPerTrigger, or the beginnings under minOffsetsPerTrigger."""
+        if isinstance(limit, ReadAllAvailable):
+            return ends
+        options = self._options
+        if options.min_offsets is not None and not self._ends_now:
+            waited_ms = (time.monotonic() - self._last_batch_s) * 1000
+            new = sum(max(end - begin[tp], 0) for tp, end in ends.items())
+            if new < options.min_offsets and waited_ms < options.max_delay_ms:
+                return dict(begin)
+        if options.max_offsets is not None:
+            return rate_limited(begin, ends, options.max_offsets)
+        return ends
+
+    def _lost(self, tp: TopicPartition, offset: int, what: str) -> None:
+        """Data was lost: an error, unless that is allowed."""
+        problem = PipelineError(
+            what, topic=tp.topic, partition=tp.partition, offset=offset, remedy=_LOST
+        )
+        if self._options.fail_on_data_loss:
+            raise problem
+        print(f"kstore: {problem}", file=sys.stderr)
+
+
+class _Expansion:
+    """Which new partitions have to wait, with what brokers told of it (it does not change)."""
+
+    def __init__(self, client: TopicClient) -> None:
+        self._client = client
+        self._priors: dict[TopicPartition, list[PriorEpoch]] = {}
+        self._thresholds: dict[PriorEpoch, int] = {}
+        self._begun: set[TopicPartition] = set()
+
+    def held_back(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """The partitions that nobody has read from, and whose prior ones have not been read to
+        where they were when these came. The first partition of a topic has none.
+        """
+        wanted = {tp for tp in ends if tp.partition > 0} - self._begun
+        self._learn(wanted)
+        waiting = {tp for tp in wanted if self._priors.get(tp, [])}
+        starts = self._starts(waiting)
+        self._begun |= {tp for tp in wanted if tp in self._priors} - waiting
+        self._begun |= {tp for tp in waiting if begin[tp] > starts[tp]}
+        waiting -= self._begun
+        priors = {tp: self._priors[tp] for tp in waiting}
+        read = {tp: max(offset, starts.get(tp, 0)) for tp, offset in begin.items()}
+        held = {tp for tp in waiting if is_held_back(priors[tp], self._thresholds, read)}
+        unknown = {tp for tp in wanted if tp not in self._priors}
+        return held | unknown
+
+    def _learn(self, wanted: Collection[TopicPartition]) -> None:
+        """Ask for prior partitions and for thresholds that are not known yet."""
+        self._priors |= self._client.priors([tp for tp in wanted if tp not in self._priors])
+        missing = {
+            prior
+            for tp in wanted
+            for prior in self._priors.get(tp, ())
+            if prior not in self._thresholds
+        }
+        while missing:
+            # A partition may be prior to several, with another epoch for each: one at a time.
+            asked = {prior.partition: prior for prior in missing}
+            epochs = {tp: prior.leader_epoch for tp, prior in asked.items()}
+            for tp, end in self._client.epoch_ends(epochs).items():
+                self._thresholds[asked[tp]] = end.end_offset
+            missing -= set(asked.values())
+
+    def _starts(self, waiting: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets of waiting partitions and of those before them: what is below can't be
+        read any more.
+        """
+        asked = set(waiting)
+        for tp in waiting:
+            asked |= {prior.partition for prior in self._priors[tp]}
+        found = self._client.offsets(dict.fromkeys(asked, EARLIEST))
+        return {tp: row.offset for tp, row in found.items()}
+
+
+def _told(life: Life) -> str:
+    """A life in an error."""
+    if life.partition_epoch >= 0:
+        return f"partition epoch {life.partition_epoch}"
+    return f"topic id {life.topic_id}"
