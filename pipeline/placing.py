@@ -211,6 +211,12 @@ class _Writer:
         if epoch != target.leader_epoch:
             target.at_least = 0  # what a leader had that its followers had not may be gone
         end = max(await end_of(cluster, tp, epoch, LATEST), target.at_least)
+        if target.seen > end:
+            raise PipelineError(
+                f"the log ends at {end} now, though it went up to {target.seen}",
+                topic=tp.topic, partition=tp.partition, offset=target.seen,
+                remedy="The topic was created anew, or lost records: take a new checkpoint",
+            )  # fmt: skip
         while target.seen < end:
             rows = await fetch(
                 cluster, cluster.view.leader(tp), [(tp, target.seen, epoch)],
@@ -225,12 +231,6 @@ class _Writer:
             if row.error_code:
                 raise error_for(row.error_code)
             self._look_through(target, row.records or b"", row.high_watermark)
-        if target.seen > end:
-            raise PipelineError(
-                f"the log ends at {end} now, though it went up to {target.seen}",
-                topic=tp.topic, partition=tp.partition, offset=target.seen,
-                remedy="The topic was created anew, or lost records: take a new checkpoint",
-            )  # fmt: skip
         if target.was_cut and not target.placed:
             raise PipelineError(
                 f"records before offset {target.seen} were deleted before it could be seen which "

@@ -1,0 +1,247 @@
+"""What a sink promises, without Spark: tasks and drivers that die at any point, come back, or run
+twice at once leave every row in its topic once. Tasks and commits are called as Spark calls them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kstore.clients import AdminClient, Producer
+from kstore.clients.admin.topics import NewTopic
+from kstore.errors import NetworkError
+from kstore.pipeline import placing, sink_commit
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.sink import SinkSettings, Written
+from kstore.pipeline.sink_commit import commit
+from kstore.pipeline.sink_tasks import Task
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+from tests.pipeline.topic_rows import records_of, values_of
+
+
+class _KilledError(BaseException):
+    """The driver ends here."""
+
+
+class Sink:
+    """A sink of a topic of its own, and what Spark does with it."""
+
+    def __init__(self, broker: Broker, admin: AdminClient) -> None:
+        self.bootstrap = broker.bootstrap_servers
+        self.admin = admin
+        self.topic = f"t-{uuid.uuid4().hex[:12]}"
+        self.name = uuid.uuid4().hex[:12]
+        admin.create_topics([NewTopic(self.topic, num_partitions=2)])
+        clients = {"bootstrap.servers": self.bootstrap, "batch.size": "300"}
+        self.settings = SinkSettings(clients, self.topic, exactly_once=True)
+
+    def task(self, version: int, rows: range) -> Written:
+        """One attempt at a task."""
+        values = [b"%d" % row for row in rows]
+        batch = pa.RecordBatch.from_pydict({"key": values, "value": values})
+        return Task(self.settings, self.name, version).write([batch])
+
+    def commit(self, *messages: Written) -> None:
+        """What the driver does then."""
+        commit(self.settings, list(messages))
+
+    def values(self) -> list[bytes]:
+        """All that is in the topic."""
+        return values_of(self.bootstrap, self.topic)
+
+    @property
+    def own_topic(self) -> str:
+        """Where it stages."""
+        return f"__kstore_sink_{self.name}"
+
+
+@pytest.fixture
+def sink(broker: Broker, admin: AdminClient) -> Sink:
+    return Sink(broker, admin)
+
+
+def expected(*rows: range) -> list[bytes]:
+    return sorted(b"%d" % row for each in rows for row in each)
+
+
+def test_rows_of_all_tasks_are_written_once_all_have_succeeded(sink: Sink) -> None:
+    first, second = sink.task(0, range(100)), sink.task(0, range(100, 200))
+    assert sink.values() == []
+    sink.commit(first, second)
+    assert sink.values() == expected(range(200))
+
+
+def test_an_attempt_that_nobody_asks_for_leaves_nothing(sink: Sink) -> None:
+    sink.task(0, range(50))  # it died, or was slower than its twin
+    sink.commit(sink.task(0, range(50)))
+    assert sink.values() == expected(range(50))
+
+
+def test_a_repeated_batch_is_not_written_again(sink: Sink) -> None:
+    sink.commit(sink.task(0, range(50)))
+    sink.commit(sink.task(0, range(50)))
+    sink.commit(sink.task(1, range(50, 60)))
+    sink.commit(sink.task(0, range(50)))
+    assert sink.values() == expected(range(60))
+
+
+def test_a_repeated_task_of_a_planned_batch_stages_nothing(sink: Sink) -> None:
+    sink.commit(sink.task(0, range(50)))
+    assert sink.task(0, range(50)).attempt == ""
+
+
+def test_what_is_written_is_cleared_away(sink: Sink) -> None:
+    for version in range(3):
+        sink.commit(sink.task(version, range(10 * version, 10 * version + 10)))
+    tps = [TopicPartition(sink.own_topic, index) for index in range(3)]
+    starts = sink.admin.list_offsets(dict.fromkeys(tps, "earliest"))
+    ends = sink.admin.list_offsets(dict.fromkeys(tps, "latest"))
+    assert (starts[tps[0]].offset, ends[tps[0]].offset) == (4, 6)  # the last plan and its mark
+    assert all(starts[tp].offset == ends[tp].offset for tp in tps[1:] if ends[tp].offset)
+
+
+class Interruptions:
+    """Ends the driver after so many writes to target partitions, before or after the broker has
+    got the last one.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._left = -1
+        self._error: type[BaseException] = _KilledError
+        self._is_lost = False
+        self.hook: Callable[[], None] = lambda: None
+        self._produce = placing.produce
+        monkeypatch.setattr(placing, "produce", self._counted)
+
+    def after(self, writes: int, error: type[BaseException], *, is_lost: bool) -> None:
+        """The write after so many fails; is_lost: only its answer does not come."""
+        self._left, self._error, self._is_lost = writes, error, is_lost
+
+    async def _counted(self, *args: Any) -> Any:
+        self.hook()
+        self._left -= 1
+        if self._left != -1:
+            return await self._produce(*args)
+        if self._is_lost:
+            await self._produce(*args)
+        raise self._error("here it ended")
+
+
+@pytest.fixture
+def interruptions(monkeypatch: pytest.MonkeyPatch) -> Interruptions:
+    return Interruptions(monkeypatch)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("writes", range(0, 12, 2))
+def test_a_driver_that_died_in_between_is_carried_on_by_the_next(
+    sink: Sink, interruptions: Interruptions, writes: int, is_lost: bool
+) -> None:
+    staged = sink.task(0, range(200))
+    interruptions.after(writes, _KilledError, is_lost=is_lost)
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    # The batch is computed again, and comes out differently this time.
+    sink.commit(sink.task(0, range(1000, 1100)))
+    assert sink.values() == expected(range(200))
+
+
+def test_a_lost_answer_is_no_second_write(sink: Sink, interruptions: Interruptions) -> None:
+    staged = sink.task(0, range(200))
+    interruptions.after(3, NetworkError, is_lost=True)
+    sink.commit(staged)
+    assert sink.values() == expected(range(200))
+
+
+def test_other_writers_come_in_between(sink: Sink, interruptions: Interruptions) -> None:
+    with Producer(bootstrap_servers=sink.bootstrap, linger_ms=0) as other:
+
+        def write() -> None:
+            for partition in range(2):
+                other.send(sink.topic, b"other", partition=partition).result()
+
+        staged = sink.task(0, range(200))
+        interruptions.hook = write
+        interruptions.after(5, _KilledError, is_lost=True)
+        with pytest.raises(_KilledError):
+            sink.commit(staged)
+        interruptions.hook = lambda: None
+        write()
+        sink.commit(sink.task(0, range(200)))
+    assert [value for value in sink.values() if value != b"other"] == expected(range(200))
+
+
+def test_the_rows_of_a_partition_keep_their_order(sink: Sink, interruptions: Interruptions) -> None:
+    interruptions.after(4, _KilledError, is_lost=True)
+    staged = sink.task(0, range(300))
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    sink.commit(staged)
+    records = records_of(sink.bootstrap, sink.topic)
+    for partition in range(2):
+        found = [int(r.value or b"") for r in records if r.partition == partition]
+        assert found == sorted(found)
+
+
+def test_two_drivers_at_once_write_one_plan(sink: Sink) -> None:
+    ours, theirs = sink.task(0, range(300)), sink.task(0, range(5000, 5300))
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(sink.commit, each) for each in (ours, theirs)]:
+            done.result()
+    assert sink.values() in (expected(range(300)), expected(range(5000, 5300)))
+
+
+def test_a_version_left_half_done_is_finished_before_the_next(
+    sink: Sink, interruptions: Interruptions
+) -> None:
+    staged = sink.task(3, range(100))
+    interruptions.after(1, _KilledError, is_lost=False)
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    sink.commit(sink.task(9, range(100, 120)))
+    assert sink.values() == expected(range(120))
+
+
+def test_a_batch_that_is_too_large_for_the_topic_is_halved(sink: Sink) -> None:
+    small = f"{sink.topic}-small"
+    sink.admin.create_topics([NewTopic(small, 1, configs={"max.message.bytes": "500"})])
+    clients = {"bootstrap.servers": sink.bootstrap, "batch.size": "20000"}
+    sink.settings = SinkSettings(clients, small, exactly_once=True)
+    sink.commit(sink.task(0, range(400)))
+    assert values_of(sink.bootstrap, small) == expected(range(400))
+
+
+def test_a_log_that_was_cut_meanwhile_is_named(sink: Sink, interruptions: Interruptions) -> None:
+    staged = sink.task(0, range(50))
+    interruptions.after(2, _KilledError, is_lost=False)
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    with Producer(bootstrap_servers=sink.bootstrap) as other:
+        for partition in range(2):
+            other.send(sink.topic, b"other", partition=partition)
+    sink.admin.delete_records({TopicPartition(sink.topic, index): -1 for index in range(2)})
+    with pytest.raises(PipelineError, match=f"topic {sink.topic}, partition .*deleted"):
+        sink.commit(staged)
+
+
+def test_other_brokers_are_named_with_the_way_out(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = sink.task(0, range(5))
+    monkeypatch.setattr(sink_commit, "NEEDED", ("kstore.nosuch",))
+    with pytest.raises(PipelineError, match=r"kstore\.delivery to at-least-once"):
+        sink.commit(staged)
+
+
+def test_at_least_once_writes_at_once_and_has_nothing_to_commit(sink: Sink) -> None:
+    sink.settings = SinkSettings(sink.settings.clients, sink.topic, exactly_once=False)
+    written = sink.task(0, range(100))
+    assert sink.values() == expected(range(100))
+    sink.commit(written)
+    assert sink.own_topic not in sink.admin.list_topics(internal=True)
