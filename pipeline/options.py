@@ -91,9 +91,9 @@ def check_names(options: Mapping[str, str]) -> None:
         if lower.startswith(BROKER_PREFIX) or lower in _BY_NAME:
             continue
         near = difflib.get_close_matches(lower, _BY_NAME, n=1)
-        known = f"Did you mean {_BY_NAME[near[0]].name}?" if near else "It is not known"
+        hint = f"; the nearest is {_BY_NAME[near[0]].name}" if near else ""
         raise PipelineError(
-            f"there is no option {name!r}. {known.rstrip('?')}",
+            f"there is no option {name!r}{hint}",
             remedy="Options are those of Spark's Kafka connector, and kafka.* for clients",
         )
 

@@ -61,7 +61,7 @@ def test_partitions_may_be_assigned_and_patterns_match_whole_names() -> None:
 
 
 WRONG = {
-    "unknown": ({"startingOffset": "earliest"}, "Did you mean startingOffsets"),
+    "unknown": ({"startingOffset": "earliest"}, "the nearest is startingOffsets"),
     "two selections": ({"assign": '{"a": [0]}'}, "assign and subscribe were given"),
     "no server": ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
     "no topic": ({"subscribe": " , "}, "names no topic"),

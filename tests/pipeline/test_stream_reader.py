@@ -1,0 +1,267 @@
+"""Streaming reads from a real broker, driven as Spark drives them: how much at a time, new
+partitions, restarts, topics made anew, records that are gone, ordered expansion.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic
+from kstore.pipeline.errors import PipelineError
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+from tests.pipeline.reading import Query, values, write
+
+_numbers = itertools.count()
+MakeTopic = Callable[[int], str]
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> MakeTopic:
+    def make(partitions: int) -> str:
+        name = f"stream-{next(_numbers)}"
+        admin.create_topics([NewTopic(name, partitions)])
+        return name
+
+    return make
+
+
+@pytest.fixture
+def start(broker: Broker) -> Iterator[Callable[..., Query]]:
+    queries: list[Query] = []
+
+    def begin(topic: str, **options: object) -> Query:
+        servers = broker.bootstrap_servers
+        quick = {"fetchOffset.retryIntervalMs": "10"}
+        queries.append(Query(servers, topic, **(quick | options)))  # type: ignore[arg-type]
+        return queries[-1]
+
+    yield begin
+    for query in queries:
+        query.close()
+
+
+Start = Callable[..., Query]
+
+
+def test_each_micro_batch_goes_on_where_the_last_one_ended(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    query = start(topic)
+    assert query.step() is None
+    write(broker.bootstrap_servers, topic, range(5))
+    assert values(query.step()) == [0, 1, 2, 3, 4]
+    assert query.step() is None
+    write(broker.bootstrap_servers, topic, range(5, 8))
+    assert values(query.step()) == [5, 6, 7]
+
+
+def test_a_query_starts_at_the_latest_offset_unless_told(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(5))
+    query = start(topic, startingOffsets="latest")
+    write(broker.bootstrap_servers, topic, [5])
+    assert values(query.step()) == [5]
+
+
+def test_the_first_batch_run_again_reads_the_same_though_the_latest_offset_has_moved(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    query = start(topic, startingOffsets="latest")
+    write(broker.bootstrap_servers, topic, range(3))
+    first = values(query.step())
+    write(broker.bootstrap_servers, topic, range(3, 6))
+    assert values(query.again()) == first == [0, 1, 2]
+
+
+def test_maxoffsetspertrigger_bounds_a_batch_and_all_available_ignores_it(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(2)
+    write(broker.bootstrap_servers, topic, range(90))
+    write(broker.bootstrap_servers, topic, range(90, 100), partition=1)
+    query = start(topic, maxOffsetsPerTrigger="20")
+    rows = query.step()
+    assert rows is not None
+    assert sorted(row["partition"] for row in rows) == [0] * 18 + [1] * 2
+    assert len(values(query.step(all_available=True))) == 80
+
+
+def test_minoffsetspertrigger_waits_for_more_until_the_delay_is_over(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    servers = broker.bootstrap_servers
+    write(servers, topic, [0])
+    query = start(topic, minOffsetsPerTrigger="3")
+    assert values(query.step()) == [0], "the first batch never waits"
+    write(servers, topic, [1, 2])
+    assert query.step() is None
+    write(servers, topic, [3])
+    assert values(query.step()) == [1, 2, 3]
+    impatient = start(topic, minOffsetsPerTrigger="3", maxTriggerDelay="0ms", log=query.log)
+    write(servers, topic, [4])
+    assert values(impatient.step()) == [4]
+
+
+def test_available_now_ends_at_what_was_there_at_the_beginning_in_batches_of_the_limit(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(10))
+    query = start(topic, maxOffsetsPerTrigger="4", minOffsetsPerTrigger="4")
+    query.reader.prepareForTriggerAvailableNow()
+    found = values(query.step())
+    write(broker.bootstrap_servers, topic, [10])
+    while (rows := query.step()) is not None:
+        found += values(rows)
+    assert found == list(range(10))
+
+
+def test_new_partitions_and_new_topics_of_a_pattern_are_read_from_their_beginning(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    servers = broker.bootstrap_servers
+    topic = make_topic(1)
+    write(servers, topic, [0])
+    options = {"subscribePattern": f"{topic}(-more)?", "kstore.orderedExpansion": "false"}
+    query = start("", **options)
+    assert values(query.step()) == [0]
+    admin.create_partitions({topic: 2})
+    admin.create_topics([NewTopic(f"{topic}-more", 1)])
+    write(servers, topic, [1], partition=1)
+    write(servers, f"{topic}-more", [2])
+    assert sorted(values(query.step())) == [1, 2]
+    restarted = start("", log=query.log, **options)
+    write(servers, topic, [3], partition=1)
+    assert values(restarted.step()) == [3]
+
+
+def test_a_topic_made_anew_is_refused_and_the_way_out_reads_it_from_its_beginning(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    servers = broker.bootstrap_servers
+    topic = make_topic(1)
+    write(servers, topic, range(3))
+    query = start(topic)
+    assert values(query.step()) == [0, 1, 2]
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, 1)])
+    write(servers, topic, range(10, 16))
+    refused = rf"topic {topic}, partition 0, offset 3: .*created again.*new checkpointLocation"
+    with pytest.raises(PipelineError, match=refused):
+        query.step()
+    with pytest.raises(PipelineError, match=refused):
+        start(topic, log=query.log, failOnDataLoss="false").step()
+    query = start(topic, log=query.log, **{"kstore.recreatedTopics": "restart"})
+    assert values(query.step()) == [10, 11, 12, 13, 14, 15]
+    assert values(query.again()) == [10, 11, 12, 13, 14, 15]
+    assert query.step() is None
+    write(servers, topic, [16])
+    assert values(start(topic, log=query.log).step()) == [16], "the checkpoint is the new one's"
+
+
+def test_a_batch_saved_before_the_topic_was_made_anew_is_not_run_on_the_new_one(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(3))
+    query = start(topic)
+    query.step()
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, 1)])
+    write(broker.bootstrap_servers, topic, range(10, 16))
+    restarted = start(topic, log=query.log)
+    with pytest.raises(PipelineError, match="created again"):
+        restarted.again()
+
+
+def test_records_that_are_gone_are_an_error_unless_they_may_be_lost(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(3))
+    query = start(topic)
+    query.step()
+    write(broker.bootstrap_servers, topic, range(3, 10))
+    admin.delete_records({TopicPartition(topic, 0): 7})
+    with pytest.raises(PipelineError, match=f"topic {topic}, partition 0, offset 3: .*failOnData"):
+        query.step()
+    log = query.log[:-1]
+    assert values(start(topic, log=log, failOnDataLoss="false").step()) == [7, 8, 9]
+
+
+def test_a_partition_that_is_gone_is_an_error_unless_data_may_be_lost(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    one, other = make_topic(1), make_topic(1)
+    for topic in (one, other):
+        write(broker.bootstrap_servers, topic, [1])
+    options = {"subscribePattern": f"{one}|{other}"}
+    query = start("", **options)
+    assert values(query.step()) == [1, 1]
+    admin.delete_topics([other])
+    with pytest.raises(PipelineError, match=f"topic {other}, partition 0, .*was it deleted"):
+        query.step()
+    write(broker.bootstrap_servers, one, [2])
+    assert values(start("", log=query.log, failOnDataLoss="false", **options).step()) == [2]
+
+
+def test_a_new_partition_comes_after_what_was_there_when_it_was_added(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    servers = broker.bootstrap_servers
+    topic = make_topic(1)
+    write(servers, topic, range(10))
+    query = start(topic, maxOffsetsPerTrigger="4")
+    assert values(query.step()) == [0, 1, 2, 3]
+    admin.create_partitions({topic: 2})
+    write(servers, topic, [100, 101], partition=1)
+    write(servers, topic, [10])
+    log = list(query.log)
+    assert values(query.step()) == [4, 5, 6, 7]
+    restarted = start(topic, log=query.log)
+    assert values(restarted.step()) == [8, 9, 10]
+    assert values(restarted.step()) == [100, 101]
+    assert restarted.step() is None
+    both = start(topic, log=log, **{"kstore.orderedExpansion": "false"})
+    assert sorted(values(both.step())) == [4, 5, 6, 7, 8, 9, 10, 100, 101]
+
+
+def test_a_query_that_begins_with_a_grown_topic_keeps_the_order_too(
+    broker: Broker, admin: AdminClient, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    servers = broker.bootstrap_servers
+    write(servers, topic, range(3))
+    admin.create_partitions({topic: 2})
+    write(servers, topic, [50], partition=1)
+    admin.create_partitions({topic: 3})
+    write(servers, topic, [60], partition=2)
+    query = start(topic)
+    query.reader.prepareForTriggerAvailableNow()
+    assert values(query.step()) == [0, 1, 2]
+    assert values(query.step()) == [50]
+    assert values(query.step()) == [60]
+    assert query.step() is None
+    ahead = start(topic, startingOffsets=f'{{"{topic}": {{"0": 3, "1": 0, "2": 1}}}}')
+    assert values(ahead.step()) == [50], "of the third partition something was read before"
+
+
+def test_progress_reports_where_the_partitions_end(
+    broker: Broker, make_topic: MakeTopic, start: Start
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(10))
+    query = start(topic, maxOffsetsPerTrigger="4")
+    query.step()
+    told = query.reader.reportLatestOffset()
+    assert told is not None
+    assert told["topics"][topic]["partitions"]["0"]["offset"] == 10
