@@ -28,7 +28,7 @@ from kstore.config.client_configs import client_settings
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
 
-__all__ = ["Progress", "Replicator"]
+__all__ = ["NEEDED", "Progress", "Replicator", "first_of", "until_copied"]
 
 NEEDED = ("kstore.kip391", "kstore.kip359")
 CATCH_UP_PAUSE_S = 0.02
@@ -82,7 +82,7 @@ class Replicator:
             await self._sync_topics(copier)
             moving = asyncio.create_task(copier.run())
             rest = self._catch_up(copier) if until_caught_up else self._keep_up(copier)
-            await _first_of(moving, asyncio.create_task(rest))
+            await first_of(moving, asyncio.create_task(rest))
         finally:
             await self._source.close()
             await self._target.close()
@@ -155,24 +155,31 @@ class Replicator:
         for tp in list(copier.copies):
             end = partial(copier.source_end, tp)
             ends[tp] = await self._source.retrying(end, timeout_ms, [tp.topic])
-        copies = copier.copies
-        while True:
-            copier.changed.clear()
-            left = [
-                tp
-                for tp, end_offset in ends.items()
-                if copies[tp].step != Step.STOPPED and not copies[tp].has_copied(end_offset)
-            ]
-            if not left:
-                break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await copier.changed.wait()
-            await asyncio.sleep(CATCH_UP_PAUSE_S if len(left) > 64 else 0)
+        await until_copied(copier, ends)
         await self._sync_groups()
-        failed = [copy.problem for copy in copies.values() if copy.step == Step.STOPPED]
+        failed = [copy.problem for copy in copier.copies.values() if copy.step == Step.STOPPED]
         if failed:
             raise ReplicationError(f"{len(failed)} partitions failed, the first: {failed[0]}")
+
+
+async def until_copied(copier: Copier, ends: Mapping[TopicPartition, int]) -> None:
+    """Until the target has what the source has below these offsets, but for partitions that were
+    given up.
+    """
+    copies = copier.copies
+    while True:
+        copier.changed.clear()
+        left = [
+            tp
+            for tp, end_offset in ends.items()
+            if copies[tp].step != Step.STOPPED and not copies[tp].has_copied(end_offset)
+        ]
+        if not left:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await copier.changed.wait()
+        await asyncio.sleep(CATCH_UP_PAUSE_S if len(left) > 64 else 0)
 
 
 def _lag(copy: PartitionCopy) -> int:
@@ -181,7 +188,7 @@ def _lag(copy: PartitionCopy) -> int:
     return 0 if copy.has_copied(copy.source_end) else max(copy.source_end - copy.position, 0)
 
 
-async def _first_of(*tasks: asyncio.Task[None]) -> None:
+async def first_of(*tasks: asyncio.Task[None]) -> None:
     """Until one of them ends; the others are cancelled, and its error raised."""
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -32,6 +32,7 @@ __all__ = [
     "content_hashes",
     "decode_chunk",
     "entry_batch",
+    "key_hashes",
     "placed_hashes",
     "spark_schema",
     "times_of",
@@ -257,6 +258,11 @@ def content_hashes(rows: Any) -> NDArray[np.uint64]:
     found = _mix(found ^ _hashes(rows.column("key"), 1))
     found = _mix(found ^ _hashes(rows.column("value"), 2))
     return found ^ _header_hashes(rows.column("headers"))
+
+
+def key_hashes(rows: Any) -> NDArray[np.uint64]:
+    """Each record's key as a number; all records without a key have the same one."""
+    return _hashes(rows.column("key"), 1)
 
 
 def _header_hashes(headers: Any) -> NDArray[np.uint64]:

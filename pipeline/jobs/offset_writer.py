@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from kstore.clients.core.replication import PartitionCopy, Piece, cut
+from kstore.clients.core.replication import Piece, cut
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.replicator.replicator import NEEDED
-from kstore.clients.replicator.wire import LATEST, end_of, produce, record_at
+from kstore.clients.replicator.wire import LATEST, Destination, end_of, produce, record_at
 from kstore.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_for
 from kstore.pipeline.errors import PipelineError
 from kstore.protocol.produce import PartitionProduceResponse
@@ -76,7 +76,7 @@ class OffsetWriter:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._tp = tp
-        self._target = PartitionCopy(tp)  # what a request says of it: name and leader epoch
+        self._target = Destination(tp, -1)
         self._is_located = False
         self.position = -1
         self.written = 0
@@ -180,7 +180,7 @@ class OffsetWriter:
                 offset=end,
                 remedy="A leader has lost records; start the job again to go on there",
             )
-        self._target.leader_epoch = epoch
+        self._target = Destination(tp, epoch)
         self.position = end
         self._is_located = True
 

@@ -91,7 +91,8 @@ def restore(
     frame = entries(spark, options.path, [s.run for s in slices], "record")
     frame = frame.where(col("topic").isin(list(by_topic))).select(*_COLUMNS)
     found = _write(frame, Restorer(options.settings, options.renamed, options.compression), slices)
-    return [Restored(*row) for row in found.orderBy("topic", "partition").collect()]
+    # Sorted here: to sort in Spark would run the tasks twice.
+    return sorted((Restored(*row) for row in found.collect()), key=attrgetter("topic", "partition"))
 
 
 def _write(frame: DataFrame, restorer: Restorer, slices: list[Slice]) -> DataFrame:

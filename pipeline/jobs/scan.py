@@ -5,7 +5,7 @@ of entries (see entries.py), one task a range. What is done with them is the job
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,12 +38,15 @@ ROWS = 16_384
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets `start` to before `end` of one partition: what one task reads."""
+    """Offsets `start` to before `end` of one partition: what one task reads. `zone` goes into the
+    `kind` of its blocks.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    zone: str | None = None
 
     @property
     def size(self) -> int:
@@ -62,7 +65,7 @@ def split(ranges: Iterable[Range], tasks: int) -> list[Range]:
         start = each.start
         while start < each.end:
             end = min((start // BLOCK) * BLOCK + step, each.end)
-            found.append(Range(each.topic, each.partition, start, end))
+            found.append(replace(each, start=start, end=end))
             start = end
     return found
 
@@ -150,6 +153,7 @@ def _blocks(part: Range, rows: Any) -> Iterator[Any]:
             "offset": offsets[np.concatenate(([0], ends[:-1]))],
             "endOffset": offsets[ends - 1] + 1,
             "leaderEpoch": epochs[ends - 1],
+            "kind": pa.array([part.zone] * len(found), pa.string()),
             "records": [records for _, records, _ in found],
             "digest": [digest for _, _, digest in found],
         },
@@ -169,8 +173,5 @@ def _spans(entry: str, part: Range, spans: Sequence[tuple[int, int, str]]) -> An
 
 def scan(spark: SparkSession, plan: Scan, ranges: Sequence[Range]) -> DataFrame:
     """The entries of the ranges, one task each."""
-    told = Scan(
-        plan.settings, plan.wanted, plan.read_committed, plan.tolerant, plan.hourly, tuple(ranges)
-    )
     numbers = spark.range(0, len(ranges), 1, max(len(ranges), 1))
-    return numbers.mapInArrow(told, spark_schema())
+    return numbers.mapInArrow(replace(plan, ranges=tuple(ranges)), spark_schema())

@@ -1,0 +1,189 @@
+"""Reports: what a verification or statistics found, as Parquet tables and as one HTML page with
+plots, in a folder that may be anywhere where Spark can write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from kstore.pipeline.jobs import pages
+from kstore.pipeline.jobs.compare import BAD, FINDING_DDL, SUMMARY_DDL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kstore.pipeline.jobs.verify import Verification
+
+__all__ = ["PAGE", "verification_page", "write_table", "write_text", "write_verification"]
+
+PAGE = "report.html"
+BLOCKS_DDL = (
+    "topic string, partition int, block bigint, left_records bigint, right_records bigint, "
+    "equal boolean"
+)
+SHOWN_PARTITIONS = 60
+
+
+def write_verification(
+    spark: SparkSession, folder: str, found: Verification, left: str, right: str
+) -> str:
+    """Write summary, findings, blocks and the page; returns the page's path."""
+    write_table(spark, folder, "summary", [s.row() for s in found.summaries], SUMMARY_DDL)
+    write_table(spark, folder, "findings", [asdict(f) for f in found.findings], FINDING_DDL)
+    names = [part.split()[0] for part in BLOCKS_DDL.split(", ")]
+    blocks = [dict(zip(names, row, strict=True)) for row in found.blocks]
+    write_table(spark, folder, "blocks", blocks, BLOCKS_DDL)
+    return write_text(spark, folder, PAGE, verification_page(found, left, right))
+
+
+def write_table(
+    spark: SparkSession, folder: str, name: str, rows: Sequence[dict[str, Any]], ddl: str
+) -> None:
+    """One table of a report, in one file; an earlier one of the folder is replaced."""
+    columns = [part.strip().split()[0].strip("`") for part in ddl.split(",")]
+    values = [tuple(row[column] for column in columns) for row in rows]
+    frame = spark.createDataFrame(values, ddl).coalesce(1)
+    frame.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/{name}")
+
+
+def write_text(spark: SparkSession, folder: str, name: str, text: str) -> str:
+    """A file of text beside the tables; returns its path."""
+    path = f"{folder.rstrip('/')}/{name}"
+    scheme = urlsplit(folder).scheme
+    if scheme in ("", "file"):
+        Path(urlsplit(path).path if scheme else path).write_text(text, encoding="utf-8")
+        return path
+    context: Any = spark.sparkContext
+    hadoop = context._jvm.org.apache.hadoop.fs.Path(path)
+    system = hadoop.getFileSystem(context._jsc.hadoopConfiguration())
+    stream = system.create(hadoop, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+    return path
+
+
+# ---- the page of a verification ----
+
+
+def verification_page(found: Verification, left: str, right: str) -> str:
+    """What was compared, what was found, and where it lies."""
+    summaries = found.summaries
+    compared = sum(max(s.compared_end - s.compared_start, 0) for s in summaries)
+    bad = len({(f.topic, f.partition) for f in found.findings})
+    verdict = (
+        "Nothing was found that must not be."
+        if found.is_good
+        else f"{len(found.findings)} findings in {bad} of {len(summaries)} partitions."
+    )
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    body = [
+        pages.tiles(
+            [
+                ("partitions", len(summaries)),
+                ("offsets compared", compared),
+                ("records on the left", sum(s.left_records for s in summaries)),
+                ("records on the right", sum(s.right_records for s in summaries)),
+                ("findings", len(found.findings)),
+            ]
+        ),
+        _kinds(found),
+        _blocks(found),
+        _records(found),
+        _findings(found),
+        _partitions(found),
+    ]
+    if found.notes:
+        notes = pages.table(["note"], [[note] for note in found.notes])
+        body.append(pages.section("Notes", "These are no failures.", notes))
+    about = f"Left: {left}. Right: {right}. {when}."
+    return pages.page("kstore pipeline verify", verdict, about, filter(None, body))
+
+
+def _kinds(found: Verification) -> str:
+    if not found.findings:
+        return ""
+    counts: Counter[str] = Counter()
+    for finding in found.findings:
+        counts[finding.kind] += max(finding.records, 1)
+    rows = [(kind, [float(count)]) for kind, count in counts.most_common()]
+    explained = pages.table(["kind", "what it counts"], [[kind, BAD[kind]] for kind in counts])
+    plain = [(kind, [int(values[0])]) for kind, values in rows]
+    return pages.section(
+        "What was found", "Records by kind of finding.", pages.bars(plain, ["records"]), explained
+    )
+
+
+def _blocks(found: Verification) -> str:
+    by_partition: dict[str, list[pages.Cell]] = defaultdict(list)
+    for topic, partition, block, left, right, equal in found.blocks:
+        look = "good" if equal else "bad" if not (left and right) else "half"
+        said = f"block {block}: {left:,} records on the left, {right:,} on the right"
+        by_partition[f"{topic}-{partition}"].append(pages.Cell(look, said))
+    if not by_partition:
+        return ""
+    worst = sorted(
+        by_partition.items(), key=lambda row: (-sum(c.look != "good" for c in row[1]), row[0])
+    )
+    keys = [("good", "equal"), ("half", "differs"), ("bad", "on one side only")]
+    return pages.section(
+        "Where", f"Each cell is a block of offsets, in their order.{_shown(len(worst))}",
+        pages.strips(worst[:SHOWN_PARTITIONS], keys),
+    )  # fmt: skip
+
+
+def _records(found: Verification) -> str:
+    rows = [
+        (f"{s.topic}-{s.partition}", [s.left_records, s.right_records]) for s in found.summaries
+    ]
+    rows.sort(key=lambda row: -abs(row[1][0] - row[1][1]))
+    return pages.section(
+        "Records by partition", f"Within the offsets that both cover.{_shown(len(rows))}",
+        pages.bars(rows[:SHOWN_PARTITIONS], ["left", "right"]),
+    )  # fmt: skip
+
+
+def _shown(count: int) -> str:
+    if count <= SHOWN_PARTITIONS:
+        return ""
+    return f" The {SHOWN_PARTITIONS} partitions that differ most, of {count}."
+
+
+def _findings(found: Verification) -> str:
+    if not found.findings:
+        return ""
+    names = ["kind", "topic", "partition", "from offset", "to before", "records", "side", "detail"]
+    rows = [list(asdict(finding).values()) for finding in found.findings]
+    return pages.section("Findings", "By topic, partition and offset.", pages.table(names, rows))
+
+
+def _partitions(found: Verification) -> str:
+    names = [
+        "topic", "partition", "left", "right", "compared", "blocks equal", "holes left",
+        "holes right", "epoch left", "epoch right", "good",
+    ]  # fmt: skip
+    rows = [
+        [
+            s.topic,
+            s.partition,
+            f"{s.left_start}…{s.left_end}",
+            f"{s.right_start}…{s.right_end}",
+            f"{s.compared_start}…{s.compared_end}",
+            f"{s.blocks_equal}/{s.blocks}",
+            s.left_holes,
+            s.right_holes,
+            s.left_epoch,
+            s.right_epoch,
+            s.findings == 0,
+        ]
+        for s in found.summaries
+    ]
+    about = "Offsets from the first to before the last; holes are offsets without a record."
+    return pages.section("Partitions", about, pages.table(names, rows))

@@ -1,0 +1,234 @@
+"""The two things that a verification compares: a cluster, or an archive. Both say what they cover,
+and give block sums, faults, holes and the hashes of single records in the same form.
+
+Zones: what lies before, inside and behind the offsets that both sides cover is summed apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kstore.pipeline.jobs.archive import task_count
+from kstore.pipeline.jobs.brokers import Brokers
+from kstore.pipeline.jobs.entries import (
+    BLOCK,
+    blocks_of,
+    content_hashes,
+    entry_batch,
+    placed_hashes,
+    spark_schema,
+)
+from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.scan import Range, Scan, scan, split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ArchiveSide", "ClusterSide", "Extent", "Place", "Side", "block_ranges", "by_place"]
+
+Place = tuple[str, int]
+ZONES = ("before", "inside", "behind")
+_NEEDED = (
+    "topic", "partition", "offset", "timestampMillis", "leaderEpoch", "key", "value", "headers",
+)  # fmt: skip
+
+
+class Extent(NamedTuple):
+    """Offsets `start` to before `end` that a side covers."""
+
+    start: int
+    end: int
+
+
+class Side(Protocol):
+    """A cluster or an archive."""
+
+    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+        """The partitions of the topics, and what is there of each."""
+
+    def lives(self) -> dict[str, tuple[str, str]]:
+        """Cluster id and topic id of each topic, empty where they are not known."""
+
+    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+        """Entries: blocks (their zone is in `kind`), holes and faults."""
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """The records at these offsets, as entries."""
+
+
+def zoned(extent: Extent, inside: Extent | None) -> list[tuple[str, Extent]]:
+    """An extent cut at the borders of what both sides cover."""
+    if inside is None:
+        return [("before", extent)]
+    before = Extent(extent.start, min(inside.start, extent.end))
+    behind = Extent(max(inside.end, extent.start), extent.end)
+    parts = zip(ZONES, (before, inside, behind), strict=True)
+    return [(zone, part) for zone, part in parts if part.end > part.start]
+
+
+@dataclass
+class ClusterSide:
+    """A cluster, by the settings of a consumer."""
+
+    settings: Mapping[str, Any]
+    read_committed: bool = True
+    tasks: int = 0
+    _extents: dict[Place, Extent] = field(default_factory=dict)
+    _lives: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+        """See Side."""
+        with Brokers(self.settings, read_committed=self.read_committed) as brokers:
+            for topic in brokers.topics(wanted):
+                self._lives[topic.name] = brokers.cluster_id, topic.topic_id
+                for part in topic.partitions:
+                    self._extents[topic.name, part.partition] = Extent(part.start, part.end)
+        return self._extents
+
+    def lives(self) -> dict[str, tuple[str, str]]:
+        """See Side."""
+        return self._lives
+
+    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+        """See Side. What lies before is not read: the other side has deleted it."""
+        ranges = [
+            Range(*place, part.start, part.end, zone)
+            for place, extent in self._extents.items()
+            for zone, part in zoned(extent, inside.get(place))
+            if zone != "before" and part.end > part.start
+        ]
+        plan = Scan(
+            self.settings,
+            frozenset({"block", "hole", "fault"}),
+            read_committed=self.read_committed,
+            tolerant=True,
+        )
+        return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """See Side."""
+        plan = Scan(
+            self.settings,
+            frozenset({"record"}),
+            read_committed=self.read_committed,
+            tolerant=True,
+        )
+        return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
+
+
+@dataclass
+class ArchiveSide:
+    """An archive's folder. Its slices are known once `covers` was called."""
+
+    path: str
+    slices: list[Slice] = field(default_factory=list)
+
+    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+        """See Side."""
+        self.slices = [s for s in read_slices(spark, self.path) if wanted.fullmatch(s.topic)]
+        found: dict[Place, Extent] = {}
+        for each in self.slices:
+            place = each.topic, each.partition
+            start, end = found.get(place, (each.start, each.end))
+            found[place] = Extent(min(start, each.start), max(end, each.end))
+        return found
+
+    def lives(self) -> dict[str, tuple[str, str]]:
+        """See Side."""
+        return {each.topic: (each.cluster_id, each.topic_id) for each in self.slices}
+
+    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+        """See Side. The blocks are computed from the records; the stored holes are as they were."""
+        read = self._read(spark, "record").select(*_NEEDED)
+        found = read.mapInArrow(Sums(dict(inside)), spark_schema())
+        return found.unionByName(self._read(spark, "hole").drop("run"))
+
+    def stored(self, spark: SparkSession) -> DataFrame:
+        """The blocks as they were when they were archived."""
+        return self._read(spark, "block")
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """See Side."""
+        from pyspark.sql.functions import broadcast, col
+
+        rows = [(r.topic, r.partition, r.start, r.end) for r in ranges]
+        wanted = spark.createDataFrame(rows, "t string, p int, first bigint, until bigint")
+        read = self._read(spark, "record").where(col("topic").isin({r.topic for r in ranges}))
+        joined = read.join(
+            broadcast(wanted),
+            (col("topic") == col("t"))
+            & (col("partition") == col("p"))
+            & col("offset").between(col("first"), col("until") - 1),
+            "leftsemi",
+        )
+        return joined.drop("run")
+
+    def _read(self, spark: SparkSession, *kinds: str) -> DataFrame:
+        from pyspark.sql.functions import col
+
+        topics = sorted({each.topic for each in self.slices})
+        found = entries(spark, self.path, [each.run for each in self.slices], *kinds)
+        return found.where(col("topic").isin(topics))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Records of an archive to blocks, in `mapInArrow`; several blocks of one number are added up
+    by who asked.
+    """
+
+    inside: dict[Place, Extent]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Spark's `mapInArrow`."""
+        for batch in batches:
+            for place, rows in by_place(batch):
+                offsets = rows.column("offset").to_numpy(zero_copy_only=False)
+                placed = placed_hashes(content_hashes(rows), offsets)
+                epochs = rows.column("leaderEpoch").to_numpy(zero_copy_only=False)
+                inside = self.inside.get(place, Extent(0, 0))
+                zone = np.where(offsets < inside.start, 0, np.where(offsets < inside.end, 1, 2))
+                for number, name in enumerate(ZONES):
+                    at = zone == number
+                    if at.any():
+                        yield _blocks(place, name, offsets[at], placed[at], epochs[at])
+
+
+def by_place(batch: Any) -> Iterator[tuple[Place, Any]]:
+    """The rows of a batch by topic and partition, each in its order."""
+    topics = batch.column("topic").dictionary_encode()
+    codes = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    keys = (codes << 32) | batch.column("partition").to_numpy(zero_copy_only=False)
+    for key in np.unique(keys):
+        rows = batch.filter(pa.array(keys == key))
+        yield (topics.dictionary[int(key >> 32)].as_py(), int(key & 0xFFFFFFFF)), rows
+
+
+def _blocks(place: Place, zone: str, offsets: Any, placed: Any, epochs: Any) -> Any:
+    found = blocks_of(offsets, placed)
+    ends = np.cumsum([records for _, records, _ in found])
+    begins = np.concatenate(([0], ends[:-1]))
+    columns = {
+        "partition": pa.array(np.full(len(found), place[1], np.int32)),
+        "offset": np.minimum.reduceat(offsets, begins),
+        "endOffset": np.maximum.reduceat(offsets, begins) + 1,
+        "leaderEpoch": np.maximum.reduceat(epochs, begins).astype(np.int32),
+        "kind": [zone] * len(found),
+        "records": [records for _, records, _ in found],
+        "digest": [digest for _, _, digest in found],
+    }
+    return entry_batch("block", place[0], columns)
+
+
+def block_ranges(place: Place, numbers: Iterable[int], inside: Extent) -> list[Range]:
+    """The offsets of these blocks, as far as both sides cover them."""
+    return [
+        Range(*place, max(n * BLOCK, inside.start), min((n + 1) * BLOCK, inside.end))
+        for n in numbers
+    ]

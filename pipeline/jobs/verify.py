@@ -1,0 +1,380 @@
+"""The job verify: whether two clusters, or a cluster and an archive, hold the same records at the
+same offsets. `compare.BAD` lists what it looks for.
+
+Both sides are read once and summed to blocks of 10,000 offsets where they are read; only the
+records of blocks whose sums differ are compared one by one. What is not wrong is told, too: what
+one side has deleted, and holes. Order per key is in key_order.py, the report in report.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kstore.pipeline.jobs.compare import (
+    FINDING_DDL,
+    Block,
+    Finding,
+    Place,
+    Summary,
+    block_findings,
+    epoch_findings,
+    record_findings,
+)
+from kstore.pipeline.jobs.entries import BLOCK, content_hashes, placed_hashes
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.sides import ArchiveSide, Extent, Side, block_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Verification", "VerifyOptions", "verify"]
+
+Sums = dict[Place, dict[int, Block]]
+_HASH_DDL = "topic string, partition int, block bigint, offset bigint, digest bigint"
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`right` None: only what `left` says of itself (an archive's own sums, faults, epochs)."""
+
+    topics: re.Pattern[str]
+    left: Side
+    right: Side | None = None
+    behind_allowed: bool = False
+    """A right side that ends earlier is no failure: it is still being copied, say."""
+
+
+@dataclass
+class Verification:
+    """What was found. `findings` are all of them; `blocks` tell each block that was compared."""
+
+    summaries: list[Summary] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    blocks: list[tuple[str, int, int, int, int, bool]] = field(default_factory=list)
+    """Topic, partition, block number, records left and right, whether they are equal."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was found that must not be."""
+        return not self.findings
+
+
+@dataclass
+class _Read:
+    """All sums of one side."""
+
+    blocks: Sums = field(default_factory=lambda: defaultdict(dict))
+    behind: Sums = field(default_factory=lambda: defaultdict(dict))
+    whole: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
+    """Records and digest of each block in all zones."""
+    holes: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
+    faults: list[tuple[Place, int, int, str]] = field(default_factory=list)
+
+
+def verify(
+    spark: SparkSession, options: VerifyOptions, report: Callable[[str], None]
+) -> Verification:
+    """Compare. Raises JobError where there is nothing to compare, PipelineError from a task."""
+    found = Verification()
+    # The right first: a copy that is going on then never seems to be ahead.
+    copy = None if options.right is None else options.right.covers(spark, options.topics)
+    left = options.left.covers(spark, options.topics)
+    right = left if copy is None else copy
+    if not left and not right:
+        raise JobError(f"no topic on either side matches {options.topics.pattern!r}")
+    recreated = _recreated(options, found)
+    inside = {
+        place: Extent(start, max(min(left[place].end, right[place].end), start))
+        for place in left.keys() & right.keys()
+        if place[0] not in recreated
+        for start in [max(left[place].start, right[place].start)]
+    }
+    for place in sorted(left.keys() ^ right.keys()):
+        side = "right" if place in left else "left"
+        extent = left.get(place) or right[place]
+        size = extent.end - extent.start
+        found.findings.append(Finding("absent", *place, extent.start, extent.end, size, side))
+    report(f"{len(inside)} partitions, {sum(e.end - e.start for e in inside.values())} offsets")
+    ours = _read(options.left.sums(spark, inside))
+    report("the left is read")
+    theirs = ours if options.right is None else _read(options.right.sums(spark, inside))
+    report("the right is read")
+    unequal = _compare(options, found, (left, right, inside), (ours, theirs))
+    if unequal and options.right is not None:
+        report(f"{sum(map(len, unequal.values()))} blocks differ: comparing their records")
+        found.findings += _records(spark, options, unequal, inside)
+    for name, one, read in (("left", options.left, ours), ("right", options.right, theirs)):
+        if isinstance(one, ArchiveSide):
+            found.findings += _archive_findings(spark, one, name, read)
+    _finish(found)
+    return found
+
+
+def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
+    """Topics of one cluster with two ids: the archive is of an earlier life."""
+    if options.right is None:
+        return set()
+    ours, theirs = options.left.lives(), options.right.lives()
+    names = set()
+    for topic in sorted(ours.keys() & theirs.keys()):
+        (cluster, one), (other_cluster, other) = ours[topic], theirs[topic]
+        if cluster and cluster == other_cluster and one and other and one != other:
+            names.add(topic)
+            said = f"topic id {one} on the left, {other} on the right: nothing was compared"
+            found.findings.append(Finding("recreated", topic, -1, -1, -1, 0, "both", said))
+    return names
+
+
+def _read(frame: DataFrame) -> _Read:
+    """One pass over a side; what comes to the driver is a row per block, fault and kind of hole."""
+    from pyspark.sql.functions import bit_xor, col, expr, lit, when
+    from pyspark.sql.functions import max as greatest
+    from pyspark.sql.functions import min as least
+    from pyspark.sql.functions import sum as total
+
+    is_block = col("entry") == "block"
+    number = when(is_block, expr(f"offset div {BLOCK}"))
+    # A hole needs no place, a fault keeps its own.
+    place = when(col("entry") == "fault", col("offset")).otherwise(lit(None))
+    rows = (
+        frame.select("*", number.alias("block"), place.alias("at"))
+        .groupBy("entry", "topic", "partition", "kind", "block", "at")
+        .agg(
+            least("offset").alias("first"),
+            greatest("endOffset").alias("until"),
+            total("records").alias("records"),
+            bit_xor("digest").alias("digest"),
+            greatest("leaderEpoch").alias("epoch"),
+            total(col("endOffset") - col("offset")).alias("offsets"),
+        )
+        .collect()
+    )
+    found = _Read()
+    for row in rows:
+        at = row.topic, row.partition
+        if row.entry == "block":
+            block = Block(row.first, row.until, row.records, row.digest, row.epoch)
+            if row.kind != "before":
+                sums = found.behind if row.kind == "behind" else found.blocks
+                sums[at][row.block] = block
+            records, digest = found.whole.get((*at, row.block), (0, 0))
+            found.whole[*at, row.block] = records + row.records, digest ^ row.digest
+        elif row.entry == "hole":
+            found.holes[at] += row.offsets
+        else:
+            found.faults.append((at, row.first, row.until, row.kind))
+    return found
+
+
+def _compare(
+    options: VerifyOptions,
+    found: Verification,
+    covers: tuple[dict[Place, Extent], dict[Place, Extent], dict[Place, Extent]],
+    reads: tuple[_Read, _Read],
+) -> dict[Place, list[int]]:
+    """Summaries, and all findings but those of single records; the blocks whose sums differ."""
+    left, right, inside = covers
+    ours, theirs = reads
+    unequal: dict[Place, list[int]] = {}
+    for place in sorted(left.keys() | right.keys()):
+        summary = _summary(place, covers, reads)
+        found.summaries.append(summary)
+        if place not in inside:
+            continue
+        one, other = ours.blocks[place], theirs.blocks[place]
+        lacking, differ = block_findings(place, one, other)
+        found.findings += lacking
+        if differ:
+            unequal[place] = differ
+        summary.blocks = len(one.keys() | other.keys())
+        summary.blocks_equal = summary.blocks - len(differ) - len(lacking)
+        bad = {*differ} | {finding.start // BLOCK for finding in lacking}
+        for number in sorted(one.keys() | other.keys()):
+            counts = [side[number].records if number in side else 0 for side in (one, other)]
+            found.blocks.append((*place, number, counts[0], counts[1], number not in bad))
+        found.findings += epoch_findings(place, "left", one)
+        if options.right is not None:
+            found.findings += epoch_findings(place, "right", other)
+            found.findings += _same_epochs(options, place, one, other)
+        _tails(options, found, place, reads)
+        if left[place].start != right[place].start:
+            side = "right" if right[place].start > left[place].start else "left"
+            found.notes.append(
+                f"{place[0]}-{place[1]}: the {side} begins at "
+                f"{max(left[place].start, right[place].start)}, the other at "
+                f"{min(left[place].start, right[place].start)}: earlier offsets are not compared"
+            )
+    sides = (("left", ours), ("right", theirs)) if options.right is not None else (("left", ours),)
+    for side, read in sides:
+        for place, start, end, kind in read.faults:
+            found.findings.append(Finding(kind, *place, start, end, end - start, side))
+    return unequal
+
+
+def _summary(place: Place, covers: Any, reads: tuple[_Read, _Read]) -> Summary:
+    left, right, inside = (cover.get(place, Extent(-1, -1)) for cover in covers)
+    summary = Summary(*place, *left, *right, *inside)
+    sides = []
+    for read in reads:
+        blocks = read.blocks[place].values()
+        digest = 0
+        for block in blocks:
+            digest ^= block.digest
+        records = sum(block.records for block in blocks)
+        epoch = max((block.epoch for block in blocks), default=-1)
+        sides.append((records, digest, read.holes[place], epoch))
+    summary.left_records, summary.left_digest, summary.left_holes, summary.left_epoch = sides[0]
+    summary.right_records, summary.right_digest, summary.right_holes, summary.right_epoch = sides[1]
+    return summary
+
+
+def _same_epochs(
+    options: VerifyOptions, place: Place, one: dict[int, Block], other: dict[int, Block]
+) -> Iterator[Finding]:
+    """In one cluster an offset's leader epoch never changes."""
+    assert options.right is not None
+    ours, theirs = options.left.lives(), options.right.lives()
+    if not ours.get(place[0], ("",))[0] or ours[place[0]] != theirs.get(place[0]):
+        return
+    for number in sorted(one.keys() & other.keys()):
+        a, b = one[number], other[number]
+        if (a.records, a.digest) == (b.records, b.digest) and a.epoch != b.epoch:
+            said = f"epoch {a.epoch} on the left, {b.epoch} on the right"
+            yield Finding("epoch", *place, a.first, a.end, a.records, "both", said)
+
+
+def _tails(
+    options: VerifyOptions, found: Verification, place: Place, reads: tuple[_Read, _Read]
+) -> None:
+    """What one side has behind the other's end."""
+    for kind, side, read in (("behind", "right", reads[0]), ("extra", "left", reads[1])):
+        blocks = read.behind[place].values()
+        if not blocks:
+            continue
+        first, end = min(b.first for b in blocks), max(b.end for b in blocks)
+        records = sum(b.records for b in blocks)
+        if kind == "behind" and options.behind_allowed:
+            found.notes.append(f"{place[0]}-{place[1]}: {records} records are not copied yet")
+            continue
+        said = f"the {side} ends before"
+        found.findings.append(Finding(kind, *place, first, end, records, side, said))
+
+
+# ---- single records ----
+
+
+def _records(
+    spark: SparkSession,
+    options: VerifyOptions,
+    unequal: dict[Place, list[int]],
+    inside: dict[Place, Extent],
+) -> list[Finding]:
+    assert options.right is not None
+    ranges = [
+        each
+        for place, numbers in unequal.items()
+        for each in block_ranges(place, numbers, inside[place])
+    ]
+    groups = [
+        side.records(spark, ranges)
+        .mapInArrow(_hashed, _HASH_DDL)
+        .groupBy("topic", "partition", "block")
+        for side in (options.left, options.right)
+    ]
+    rows = groups[0].cogroup(groups[1]).applyInArrow(_differences, FINDING_DDL).collect()
+    return [Finding(**row.asDict()) for row in rows]
+
+
+def _hashed(batches: Iterator[Any]) -> Iterator[Any]:
+    """Records to their hashes."""
+    for rows in batches:
+        offsets = rows.column("offset").to_numpy(zero_copy_only=False)
+        placed = placed_hashes(content_hashes(rows), offsets)
+        arrays = [
+            rows.column("topic"),
+            rows.column("partition"),
+            pa.array(offsets // BLOCK),
+            rows.column("offset"),
+            pa.array(placed.view(np.int64)),
+        ]
+        names = ["topic", "partition", "block", "offset", "digest"]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _differences(left: Any, right: Any) -> Any:
+    """One block of both sides, for `applyInArrow`."""
+    some = left if left.num_rows else right
+    place = some["topic"][0].as_py(), some["partition"][0].as_py()
+    sides = [(side["offset"].to_numpy(), side["digest"].to_numpy()) for side in (left, right)]
+    found = record_findings(place, sides[0], sides[1])
+    fields = [part.strip().split() for part in FINDING_DDL.replace("`", "").split(",")]
+    types = {"string": pa.string(), "bigint": pa.int64()}
+    return pa.table(
+        {
+            name: pa.array([getattr(finding, name) for finding in found], types[kind])
+            for name, kind in fields
+        }
+    )
+
+
+# ---- archives ----
+
+
+def _archive_findings(
+    spark: SparkSession, side: ArchiveSide, name: str, read: _Read
+) -> Iterator[Finding]:
+    """Blocks that are not as they were archived, and offsets between runs that never were."""
+    from pyspark.sql.functions import bit_xor, expr
+    from pyspark.sql.functions import max as greatest
+    from pyspark.sql.functions import min as least
+    from pyspark.sql.functions import sum as total
+
+    blocks = side.stored(spark).groupBy("topic", "partition", expr(f"offset div {BLOCK} AS block"))
+    seen = set()
+    for row in blocks.agg(
+        total("records").alias("records"),
+        bit_xor("digest").alias("digest"),
+        least("offset").alias("first"),
+        greatest("endOffset").alias("until"),
+    ).collect():
+        at = row.topic, row.partition, row.block
+        seen.add(at)
+        records, digest = read.whole.get(at, (0, 0))
+        if (records, digest) != (row.records, row.digest):
+            said = f"{row.records} records were archived, {records} are there"
+            if records == row.records:
+                said = f"all {records} records are there, but not as they were archived"
+            span = row.first, row.until
+            yield Finding("damaged", *at[:2], *span, max(abs(row.records - records), 1), name, said)
+    for topic, partition, block in sorted(read.whole.keys() - seen):
+        records, _ = read.whole[topic, partition, block]
+        span = block * BLOCK, (block + 1) * BLOCK
+        yield Finding("damaged", topic, partition, *span, records, name, "they were not archived")
+    ends: dict[Place, int] = {}
+    for each in side.slices:
+        place = each.topic, each.partition
+        end = ends.get(place, each.start)
+        if each.start > end:
+            yield Finding("gap", *place, end, each.start, each.start - end, name)
+        if each.start < end:
+            twice = min(end, each.end)
+            yield Finding("doubled", *place, each.start, twice, twice - each.start, name,
+                          "two runs have archived them")  # fmt: skip
+        ends[place] = max(end, each.end)
+
+
+def _finish(found: Verification) -> None:
+    found.findings.sort(key=lambda f: (f.topic, f.partition, f.start, f.kind))
+    bad: dict[Place, int] = defaultdict(int)
+    for finding in found.findings:
+        bad[finding.topic, finding.partition] += max(finding.records, 1)
+    for summary in found.summaries:
+        summary.findings = bad[summary.topic, summary.partition]
