@@ -99,7 +99,8 @@ def _mutations(broker: Broker, ctx: RequestContext) -> Mutations | None:
     if broker.throttles is None:
         return None
     strict = ctx.api_version >= STRICT_FROM[ctx.api_key]
-    found: Mutations | None = broker.throttles.mutations(ctx.client_id or "", strict=strict)
+    who = (ctx.principal, ctx.client_id or "")
+    found: Mutations | None = broker.throttles.mutations(*who, strict=strict)
     return found
 
 

@@ -1,6 +1,7 @@
 """Holds clients to their quotas (KIP-13, KIP-124): who produces or fetches more bytes, or takes
 more of the broker's time, than a quota allows, has to wait, and is told how long.
 
+The user is who has authenticated; ANONYMOUS on a listener that asks nobody.
 While no user and no client id has a quota, connections know nothing of this and pay nothing for it.
 """
 
@@ -10,6 +11,7 @@ import re
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
+from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.runtime.client_quotas import ClientQuotas
 from kstore.broker.state.client_quotas import CLIENT_ID, IP, USER, precedence
 from kstore.broker.state.rates import SampledRate, TokenBucket
@@ -25,7 +27,6 @@ BYTE_RATES = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
 REQUEST_TIME = "request_percentage"
 MUTATIONS = "controller_mutation_rate"
 KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
-ANONYMOUS = "ANONYMOUS"
 MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = 2**31 - 1
 MAX_CLIENTS = 10_000
@@ -39,6 +40,20 @@ class _Limit(NamedTuple):
 
     rate: SampledRate
     bound: float
+
+
+class _Who(NamedTuple):
+    """Who sends requests; a quota holds for the user, the client id, or both."""
+
+    principal: str
+    client_id: str
+    host: str = ""
+    listener: str = ""
+
+    @property
+    def user(self) -> str:
+        """The principal's name."""
+        return self.principal.partition(":")[2]
 
 
 class Mutations:
@@ -80,7 +95,7 @@ class ClientThrottles:
         self._config = broker.config
         self._quotas = quotas
         self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
-        self._limits: dict[tuple[str, str], _Limit | None] = {}
+        self._limits: dict[tuple[str, _Who], _Limit | None] = {}
         self._buckets: dict[tuple[str | None, str | None], TokenBucket] = {}
 
     def forget_bounds(self) -> None:
@@ -118,11 +133,11 @@ class ClientThrottles:
 
     # ---- what handlers of topics call ----
 
-    def mutations(self, client_id: str, *, strict: bool) -> Mutations | None:
+    def mutations(self, principal: str, client_id: str, *, strict: bool) -> Mutations | None:
         """What a client's request is charged by; None where it has no quota. ``strict`` clients
         know the error THROTTLING_QUOTA_EXCEEDED.
         """
-        held = self._held_by(MUTATIONS, client_id)
+        held = self._held_by(MUTATIONS, _Who(principal, client_id))
         if held is None:
             return None
         whose, bound = held
@@ -142,45 +157,50 @@ class ClientThrottles:
 
     def _limit(self, connection: Connection, key: str) -> _Limit | None:
         client_id = (connection.client_id or b"").decode("utf-8", "replace")
-        if (key, client_id) in self._limits:
-            return self._limits[key, client_id]
+        who = _Who(connection.principal, client_id, connection.client_host, connection.listener)
+        if (key, who) in self._limits:
+            return self._limits[key, who]
         if len(self._limits) >= MAX_CLIENTS:
             self._limits.clear()
             self._rates.clear()
             self._buckets.clear()
-        found = self._limits[key, client_id] = self._resolve(key, client_id)
+        found = self._limits[key, who] = self._resolve(key, who)
         return found
 
-    def _resolve(self, key: str, client_id: str) -> _Limit | None:
-        held = self._held_by(key, client_id)
+    def _resolve(self, key: str, who: _Who) -> _Limit | None:
+        held = None if self._is_broker(who) else self._held_by(key, who)
         if held is None:
             return None
         whose, bound = held
         return _Limit(self._rates.setdefault((key, *whose), self._new_rate()), bound)
 
-    def _held_by(
-        self, key: str, client_id: str
-    ) -> tuple[tuple[str | None, str | None], float] | None:
+    def _held_by(self, key: str, who: _Who) -> tuple[tuple[str | None, str | None], float] | None:
         """(user, client id) that share a quota with this client, and the quota. A default one holds
-        for each client by itself.
+        for each user or client by itself.
         """
-        if self._is_broker(client_id):
-            return None
         quotas = self._quotas.quotas
-        for entity in precedence(ANONYMOUS, client_id):
+        for entity in precedence(who.user, who.client_id):
             bound = quotas.get(entity, {}).get(key)
             if bound is not None:
                 kinds = {kind for kind, _ in entity}
-                user = ANONYMOUS if USER in kinds else None
-                return (user, client_id if CLIENT_ID in kinds else None), bound
+                user = who.user if USER in kinds else None
+                return (user, who.client_id if CLIENT_ID in kinds else None), bound
         return None
 
-    def _is_broker(self, client_id: str) -> bool:
-        """Whether it is another broker of the cluster, whose copying has throttles of its own."""
-        if not self._config.clustered:
+    def _is_broker(self, who: _Who) -> bool:
+        """Whether it is another broker of the cluster, whose copying has throttles of its own: on
+        the listener that is for brokers, and, where there is an authorizer, with their right.
+        """
+        config, authorizer = self._config, self._broker.authorizer
+        if not config.clustered or who.listener != config.inter_broker_listener.name:
             return False
-        named = BROKER_CLIENT.fullmatch(client_id)
-        return named is not None and int(named[1]) in self._broker.image.brokers
+        named = BROKER_CLIENT.fullmatch(who.client_id)
+        if named is None or int(named[1]) not in self._broker.image.brokers:
+            return False
+        action, kind = AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
+        return authorizer is None or authorizer.authorize(
+            who.principal, who.host, action, kind, CLUSTER_NAME
+        )
 
     def _new_rate(self) -> SampledRate:
         window_ms = self._config["quota.window.size.seconds"] * 1000

@@ -26,8 +26,6 @@ MAX_THROTTLE_MS = 1000.0
 MAX_HOST_RATES = 10_000
 UNLIMITED = 2**31 - 1
 RATE_KEY = "connection_creation_rate"
-INTER_BROKER = "PLAINTEXT"
-"""The listener by which brokers reach each other."""
 
 
 class _Acceptor:
@@ -124,7 +122,8 @@ class ConnectionLimits:
 
     def _is_protected(self, listener: str) -> bool:
         """Whether brokers come by this listener, among others: it takes another one's place."""
-        return len(self._config.listeners) > 1 and listener == INTER_BROKER
+        listeners = self._config.listeners
+        return len(listeners) > 1 and listener == self._config.inter_broker_listener.name
 
     def _pause(self, listener: str, acceptor: _Acceptor, wait_ms: float) -> None:
         acceptor.paused = True

@@ -1,4 +1,4 @@
-"""broker/runtime/client_throttles.py: who is held to a quota that holds for all."""
+"""broker/runtime/client_throttles.py: whose quota holds for whom, and who is held to none."""
 
 from __future__ import annotations
 
@@ -7,35 +7,129 @@ from typing import Any
 
 import pytest
 
+from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.runtime.client_throttles import ClientThrottles
+from kstore.broker.state.authorizer import Authorizer
 
 FETCH = 1
+RATE = "consumer_byte_rate"
 
 
 class Config(dict[str, int]):
     clustered = True
+    inter_broker_listener = SimpleNamespace(name="INTERNAL")
+
+
+def throttles(quotas: dict[Any, float], authorizer: Authorizer | None = None) -> ClientThrottles:
+    loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: None)
+    config = Config({"quota.window.num": 11, "quota.window.size.seconds": 1})
+    broker: Any = SimpleNamespace(
+        loop=loop,
+        config=config,
+        image=SimpleNamespace(brokers={1: None, 2: None}),
+        authorizer=authorizer,
+    )
+    rows: Any = SimpleNamespace(quotas={entity: {RATE: rate} for entity, rate in quotas.items()})
+    return ClientThrottles(broker, rows)
+
+
+def connection(user: str, client_id: str, listener: str = "CLIENTS") -> Any:
+    return SimpleNamespace(
+        principal=f"User:{user}",
+        client_id=client_id.encode(),
+        client_host="10.0.0.1",
+        listener=listener,
+        unmute=None,
+    )
+
+
+EVERYBODY = {(("client-id", None),): 1.0}
 
 
 @pytest.mark.parametrize(
     ("client_id", "held"),
     [
-        (b"broker-2", False),
-        (b"broker-2-fetcher", False),
-        (b"broker-7-fetcher", True),  # there is no such broker
-        (b"broker-2-fetcher-too", True),
-        (b"somebody", True),
-        (b"", True),
+        ("broker-2", False),
+        ("broker-2-fetcher", False),
+        ("broker-7-fetcher", True),  # there is no such broker
+        ("broker-2-fetcher-too", True),
+        ("somebody", True),
+        ("", True),
     ],
 )
-def test_brokers_of_the_cluster_are_no_clients_with_quotas(client_id: bytes, held: bool) -> None:
-    unmuted: list[object] = []
-    loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: unmuted.append(call))
-    config = Config({"quota.window.num": 11, "quota.window.size.seconds": 1})
-    broker: Any = SimpleNamespace(
-        loop=loop, config=config, image=SimpleNamespace(brokers={1: None, 2: None})
-    )
-    every_client = (("client-id", None),)
-    quotas: Any = SimpleNamespace(quotas={every_client: {"consumer_byte_rate": 1.0}})
-    connection: Any = SimpleNamespace(client_id=client_id, unmute=None)
-    wait_ms = ClientThrottles(broker, quotas).charge(connection, FETCH, 1_000_000)
-    assert (wait_ms > 0) == held
+def test_brokers_of_the_cluster_are_no_clients_with_quotas(client_id: str, held: bool) -> None:
+    peer = connection("ANONYMOUS", client_id, "INTERNAL")
+    assert (throttles(EVERYBODY).charge(peer, FETCH, 1_000_000) > 0) == held
+
+
+def test_who_calls_itself_a_broker_on_another_listener_is_held() -> None:
+    assert throttles(EVERYBODY).charge(connection("x", "broker-2"), FETCH, 1_000_000) > 0
+
+
+def test_with_an_authorizer_only_who_has_the_brokers_right_is_one() -> None:
+    right = Acl(
+        AclResourceType.CLUSTER, "kafka-cluster", "User:broker", AclOperation.CLUSTER_ACTION,
+        AclPermission.ALLOW,
+    )  # fmt: skip
+    authorizer = Authorizer()
+    authorizer.load([right])
+    held = throttles(EVERYBODY, authorizer)
+    assert held.charge(connection("broker", "broker-2", "INTERNAL"), FETCH, 1_000_000) == 0
+    assert held.charge(connection("mallory", "broker-2", "INTERNAL"), FETCH, 1_000_000) > 0
+
+
+USER_AND_CLIENT = (("client-id", "c"), ("user", "u"))
+ORDER: list[Any] = [
+    USER_AND_CLIENT,
+    (("client-id", None), ("user", "u")),
+    (("user", "u"),),
+    (("client-id", "c"), ("user", None)),
+    (("client-id", None), ("user", None)),
+    (("user", None),),
+    (("client-id", "c"),),
+    (("client-id", None),),
+]
+
+
+@pytest.mark.parametrize("first", range(len(ORDER)))
+def test_the_most_specific_quota_holds(first: int) -> None:
+    """The order is KIP-55's: a wide quota on the first alone lets everything pass."""
+    quotas = dict.fromkeys(ORDER[first:], 1.0) | {ORDER[first]: 1e12}
+    assert throttles(quotas).charge(connection("u", "c"), FETCH, 1_000_000) == 0
+
+
+def used_by_others(entity: Any, user: str, client_id: str) -> bool:
+    """Whether this client waits once u's c has used up the entity's quota."""
+    held = throttles({entity: 1000.0})
+    assert held.charge(connection("u", "c"), FETCH, 1_000_000) > 0
+    return held.charge(connection(user, client_id), FETCH, 1) > 0
+
+
+@pytest.mark.parametrize(
+    ("entity", "shared_by_clients", "shared_by_users"),
+    [
+        ((("user", "u"),), True, False),
+        ((("user", None),), True, False),
+        ((("client-id", "c"),), False, True),
+        ((("client-id", None),), False, True),
+        (USER_AND_CLIENT, False, False),
+        ((("client-id", None), ("user", None)), False, False),
+    ],
+)
+def test_who_shares_a_quota(entity: Any, shared_by_clients: bool, shared_by_users: bool) -> None:
+    assert used_by_others(entity, "u", "other") == shared_by_clients
+    assert used_by_others(entity, "other", "c") == shared_by_users
+
+
+def test_partitions_that_are_made_are_charged_to_the_user() -> None:
+    held = throttles({})
+    held._quotas.quotas[(("user", "u"),)] = {"controller_mutation_rate": 1.0}  # type: ignore[index]
+    held._config |= {"controller.quota.window.num": 11, "controller.quota.window.size.seconds": 1}
+    assert held.mutations("User:v", "c", strict=True) is None
+    first = held.mutations("User:u", "c", strict=True)
+    assert first is not None
+    assert first.charge(100)
+    second = held.mutations("User:u", "d", strict=True)
+    assert second is not None
+    assert not second.charge(1)
+    assert second.wait_ms() > 0
