@@ -194,6 +194,10 @@ class Server:
         if row.handler == FAST:
             raise AssertionError(f"API key {api_key} is answered by the data plane")
         handler = resolve_handler(row)
+        if self.broker.authorizer is not None:
+            from kstore.broker.api.permissions import guarded
+
+            handler = guarded(api_key, handler)
         if self.broker.config.clustered:
             handler = self._in_cluster(api_key, row, handler)
         found = self._handlers[api_key] = (handler, APIS[api_key])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.metadata import CLUSTER_OPERATIONS
+from kstore.broker.api.metadata import cluster_operations
 from kstore.errors import ErrorCode
 from kstore.protocol.cluster import (
     DescribeClusterBroker,
@@ -52,5 +52,5 @@ def handle_describe_cluster(
                 )
             )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(broker, ctx)
     return response

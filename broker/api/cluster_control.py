@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
 from kstore.broker.api.forwarding import carried_out
+from kstore.broker.api.permissions import guarded
 from kstore.broker.coordination.store import StoreError
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
 from kstore.protocol.cluster_control import (
@@ -139,7 +140,8 @@ async def handle_envelope(
         (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal,
     )
     try:
-        response = await carried_out(resolve_handler(row))(broker, message, asked)
+        handler = guarded(key, resolve_handler(row))
+        response = await carried_out(handler)(broker, message, asked)
     except KafkaError as problem:
         return EnvelopeResponse(error_code=problem.code)
     frame = encode_response(response, version, header.correlation_id)

@@ -4,10 +4,14 @@ broker/state's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import permitted
 from kstore.broker.api.api_versions import finalized_features
-from kstore.broker.api.groups import GROUP_OPERATIONS
+from kstore.broker.api.groups import group_operations
+from kstore.broker.api.permissions import no_right
 from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
 from kstore.broker.state.consumer_describe import describe_consumer_group
 from kstore.broker.state.consumer_heartbeat import request_problem
@@ -24,10 +28,16 @@ if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
+__all__ = [
+    "UNSEEN",
+    "handle_consumer_group_describe",
+    "handle_consumer_group_heartbeat",
+    "may_describe",
+]
 
 KIND = "consumer"
 FEATURE = "group.version"
+UNSEEN = "The group has topics that whoever asks has no right to describe."
 
 
 async def handle_consumer_group_heartbeat(
@@ -36,6 +46,11 @@ async def handle_consumer_group_heartbeat(
     """Join, stay in or leave a consumer group."""
     if not _is_enabled(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not may_describe(broker, ctx, request.subscribed_topic_names or ()):
+        return ConsumerGroupHeartbeatResponse(
+            error_code=denied, error_message=no_right(ctx, denied)
+        )
     coordinator = coordinator_of(broker)
     assignors = coordinator.settings.consumer_assignors
     problem = request_problem(request, ctx.api_version, assignors)
@@ -62,6 +77,7 @@ async def handle_consumer_group_describe(
         ]
         return response
     coordinator = coordinator_of(broker)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for group_id in request.group_ids:
         if not group_id:
             response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -71,10 +87,33 @@ async def handle_consumer_group_describe(
         except KafkaError as error:
             response.groups.append(DescribedGroup(group_id=group_id, error_code=error.code))
             continue
+        if not may_describe(broker, ctx, _topics(described)):
+            response.groups.append(
+                DescribedGroup(group_id=group_id, error_code=denied, error_message=UNSEEN)
+            )
+            continue
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = group_operations(broker, ctx, group_id)
         response.groups.append(described)
     return response
+
+
+def may_describe(broker: Broker, ctx: RequestContext, topics: Iterable[str]) -> bool:
+    """Whether who asks may describe all of these topics."""
+    if broker.authorizer is None:
+        return True
+    names = set(topics)
+    return permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names) == names
+
+
+def _topics(described: DescribedGroup) -> set[str]:
+    """The topics that the group's members have, or are to have."""
+    return {
+        topic.topic_name
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 async def _describe(broker: Broker, coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:

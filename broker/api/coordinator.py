@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed
+from kstore.broker.api.permissions import DENIED, no_right
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.coordinator import (
@@ -26,6 +29,7 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 NO_NODE = -1
+RESOURCES = {GROUP: AclResourceType.GROUP, TRANSACTION: AclResourceType.TRANSACTIONAL_ID}
 
 
 async def handle_find_coordinator(
@@ -36,7 +40,7 @@ async def handle_find_coordinator(
     """
     many = ctx.api_version >= FIRST_VERSION_WITH_MANY_KEYS
     keys = request.coordinator_keys if many else [request.key]
-    found = [await _find(broker, request.key_type, key, ctx.listener) for key in keys]
+    found = [await _find(broker, request.key_type, key, ctx) for key in keys]
     if many:
         return FindCoordinatorResponse(coordinators=found)
     return FindCoordinatorResponse(
@@ -48,11 +52,14 @@ async def handle_find_coordinator(
     )
 
 
-async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coordinator:
+async def _find(broker: Broker, key_type: int, key: str, ctx: RequestContext) -> Coordinator:
     if key_type not in (GROUP, TRANSACTION):
         return _nowhere(
             key, ErrorCode.INVALID_REQUEST, f"no coordinator for keys of type {key_type}"
         )
+    kind = RESOURCES[key_type]
+    if not allowed(broker, ctx, AclOperation.DESCRIBE, kind, key):
+        return _nowhere(key, DENIED[kind], no_right(ctx, DENIED[kind]))
     try:
         if key_type == TRANSACTION:
             from kstore.broker.runtime.transactions import transactions_of
@@ -63,9 +70,9 @@ async def _find(broker: Broker, key_type: int, key: str, listener: str) -> Coord
     except KafkaError as error:
         return _nowhere(key, error.code, str(error))
     node = broker.image.brokers.get(node_id)
-    endpoint = None if node is None else node.endpoint(listener)
+    endpoint = None if node is None else node.endpoint(ctx.listener)
     if endpoint is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no listener {listener}")
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no listener {ctx.listener}")
     return Coordinator(
         key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=""
     )

@@ -14,14 +14,26 @@ from uuid import UUID
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Struct, field_type, parse_versions
 
-__all__ = ["PATCHED", "TOPIC_APIS", "failed", "patch", "places", "put_in", "split"]
+__all__ = [
+    "PATCHED",
+    "TOPIC_APIS",
+    "failed",
+    "keep_rows",
+    "patch",
+    "places",
+    "put_in",
+    "rows_of",
+    "split",
+    "subject",
+]
 
 Place = tuple[str, int]
 NameOf = Callable[[UUID], str]
 """A topic's name by its id; "" for one that is not known."""
 WHOLE_TOPIC = -1
 TOPIC_FIELDS = ("name", "topic", "topic_name")
-ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 34, 35, 51
+JOIN_GROUP, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 11, 34, 35, 51
+FIRST_NULL_PROTOCOL = 7
 
 
 class Rows(NamedTuple):
@@ -167,6 +179,29 @@ def split(
     return taken if found else request, rest if left else None
 
 
+def rows_of(request: Any, version: int) -> list[Any]:
+    """The rows of a request that are answered one by one: topics, groups, config resources."""
+    return [
+        row
+        for rows in ROWS[request.API_KEY]
+        if _exists(type(request), rows.asked, version)
+        for row in getattr(request, rows.asked) or ()
+    ]
+
+
+def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
+    """The request with the rows of these numbers among `rows_of`, and no others."""
+    kept = _copy(request)
+    first = 0
+    for rows in ROWS[request.API_KEY]:
+        if _exists(type(request), rows.asked, version):
+            found = getattr(request, rows.asked) or []
+            mine = [row for number, row in enumerate(found, first) if number in numbers]
+            setattr(kept, rows.asked, mine)
+            first += len(found)
+    return kept
+
+
 def put_in(failure: Any, response: Any, version: int) -> Any:
     """The response with a failure's rows in place of its own; its other fields stay."""
     for rows in ROWS.get(response.API_KEY, ()):
@@ -237,8 +272,10 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
     getattr(told, rows.told).extend(found.values())
 
 
-def _topic_name(item: Any, name_of: NameOf) -> str | None:
-    """The topic that a row is about; None if it is about something else."""
+def subject(item: Any, name_of: NameOf) -> str | None:
+    """The topic that a row is about, or what it names by itself; None if it is about something
+    else. "" for an id that is not known.
+    """
     if isinstance(item, str):
         return item
     for name in TOPIC_FIELDS:
@@ -252,7 +289,7 @@ def _places(asked: Any, rows: Rows, name_of: NameOf) -> Iterator[Place]:
     if not rows.has_places:
         return
     for item in getattr(asked, rows.asked) or ():
-        topic = _topic_name(item, name_of)
+        topic = subject(item, name_of)
         if topic is None and rows.inner is not None:
             yield from _places(item, rows.inner, name_of)
         elif topic is not None and rows.inner is None:
@@ -279,7 +316,7 @@ def _divide(
     mine: list[Any] = []
     others: list[Any] = []
     for item in getattr(asked, rows.asked) or ():
-        topic = _topic_name(item, name_of)
+        topic = subject(item, name_of)
         inner = rows.inner
         if inner is None:
             (mine if (topic, WHOLE_TOPIC) in struck else others).append(item)
@@ -363,8 +400,14 @@ def _scram_altered(request: Any, response: Any, version: int, code: int, message
     ]
 
 
+def _not_joined(request: Any, response: Any, version: int, code: int, message: str) -> None:
+    """JoinGroup: no protocol is null where the version can say so."""
+    response.protocol_name = None if version >= FIRST_NULL_PROTOCOL else ""
+
+
 _SPECIAL: dict[int, Callable[[Any, Any, int, int, str], None]] = {
     ALTER_REPLICA_LOG_DIRS: _log_dirs_altered,
     DESCRIBE_LOG_DIRS: _log_dirs_described,
     ALTER_SCRAM: _scram_altered,
+    JOIN_GROUP: _not_joined,
 }

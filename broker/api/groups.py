@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed, allowed_cluster, operations_mask
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.group_admin import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
 __all__ = [
+    "group_operations",
     "handle_delete_groups",
     "handle_describe_groups",
     "handle_heartbeat",
@@ -46,16 +49,12 @@ __all__ = [
     "handle_sync_group",
 ]
 
+GROUP = AclResourceType.GROUP
 FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 """From here on a member has to name the protocol type and name that it joined with (KIP-559)."""
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-GROUP_OPERATIONS = sum(
-    1 << code for code in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
-"""Every operation on a group, which is what everybody may do while there is no authorizer."""
 
 
 async def handle_join_group(
@@ -133,9 +132,14 @@ async def handle_describe_groups(
         except KafkaError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = group_operations(broker, ctx, group_id)
         response.groups.append(described)
     return response
+
+
+def group_operations(broker: Broker, ctx: RequestContext, group_id: str) -> int:
+    """What who asks may do with the group (KIP-430)."""
+    return operations_mask(broker, ctx, GROUP, group_id)
 
 
 async def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
@@ -147,7 +151,7 @@ async def _describe(broker: Broker, group_id: str, api_version: int) -> Describe
 async def handle_list_groups(
     broker: Broker, request: ListGroupsRequest, ctx: RequestContext
 ) -> ListGroupsResponse:
-    """All groups of this broker that pass the filters."""
+    """The groups of this broker that pass the filters, of those that who asks may describe."""
     response = ListGroupsResponse()
     coordinator = coordinator_of(broker)
     await coordinator.wait_loaded()
@@ -155,6 +159,12 @@ async def handle_list_groups(
         if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=partition.error_code)
         response.groups += partition.shard.list(request.states_filter, request.types_filter)
+    if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
+        response.groups = [
+            group
+            for group in response.groups
+            if allowed(broker, ctx, AclOperation.DESCRIBE, GROUP, group.group_id)
+        ]
     return response
 
 

@@ -38,7 +38,7 @@ from kstore.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["handle_describe_topic_partitions", "handle_metadata"]
+__all__ = ["cluster_operations", "handle_describe_topic_partitions", "handle_metadata"]
 
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
@@ -172,7 +172,7 @@ def _describe(
         max_partition_epoch=image.max_partition_epoch,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = _cluster_operations(broker, ctx)
+        response.cluster_authorized_operations = cluster_operations(broker, ctx)
     operations: int | list[int] = NOT_ASKED
     if request.include_topic_authorized_operations:
         operations = _topic_operations(broker, ctx, topics)
@@ -200,7 +200,7 @@ def _topic_operations(
     return [operations_mask(broker, ctx, kind, topic.name or "") for topic in topics]
 
 
-def _cluster_operations(broker: Broker, ctx: RequestContext) -> int:
+def cluster_operations(broker: Broker, ctx: RequestContext) -> int:
     """What who asks may do with the cluster; nothing that it would be told without DESCRIBE."""
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
         return NO_OPERATIONS

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.broker.state.offset_commit import offset_commit_failure
 from kstore.errors import ErrorCode, KafkaError
@@ -167,6 +169,10 @@ async def handle_offset_fetch(
 async def _fetch_group(
     broker: Broker, group: OffsetFetchRequestGroup, require_stable: bool, ctx: RequestContext
 ) -> OffsetFetchResponseGroup:
+    if not allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id):
+        return OffsetFetchResponseGroup(
+            group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
     by_id = ctx.api_version >= FIRST_FETCH_VERSION_WITH_TOPIC_IDS
     refused: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
@@ -177,7 +183,9 @@ async def _fetch_group(
                 image = broker.image.topic_by_id(topic.topic_id)
             if image is not None:
                 topic.name, topic.topic_id = image.name, image.topic_id
-            if image is None and by_id:
+            if not (image is None and by_id) and not _is_shown(broker, ctx, topic.name):
+                refused.append(_denied_topic(topic, by_id=by_id))
+            elif image is None and by_id:
                 refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 known.append(topic)
@@ -188,8 +196,10 @@ async def _fetch_group(
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    if group.topics is None and by_id:
-        _add_topic_ids(broker, response)
+    if group.topics is None:
+        response.topics = [row for row in response.topics if _is_shown(broker, ctx, row.name)]
+        if by_id:
+            _add_topic_ids(broker, response)
     response.topics += refused
     return response
 
@@ -203,6 +213,18 @@ def _add_topic_ids(broker: Broker, response: OffsetFetchResponseGroup) -> None:
             topic.topic_id = image.topic_id
             kept.append(topic)
     response.topics = kept
+
+
+def _is_shown(broker: Broker, ctx: RequestContext, topic: str) -> bool:
+    return allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+
+
+def _denied_topic(topic: OffsetFetchRequestTopics, *, by_id: bool) -> OffsetFetchResponseTopics:
+    """What is told of a topic that who asks may not describe: not the name of an id either."""
+    row = _refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if by_id:
+        row.name = ""
+    return row
 
 
 def _refused_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopics:

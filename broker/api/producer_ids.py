@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed_any, allowed_cluster
 from kstore.broker.runtime.producer_ids import producer_ids_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -36,11 +38,20 @@ async def handle_init_producer_id(
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return await _init_transactional(broker, request, ctx.api_version)
+    if not _may_be_idempotent(broker, ctx):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         producer_id = await producer_ids_of(broker).next_id()
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
+
+
+def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
+    """Who may write any topic may do so idempotently (KIP-679)."""
+    return allowed_cluster(broker, ctx, AclOperation.IDEMPOTENT_WRITE) or allowed_any(
+        broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC
+    )
 
 
 async def _init_transactional(

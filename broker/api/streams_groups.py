@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed_cluster, permitted
 from kstore.broker.api.api_versions import finalized_features
-from kstore.broker.api.groups import GROUP_OPERATIONS
+from kstore.broker.api.consumer_groups import UNSEEN, may_describe
+from kstore.broker.api.groups import group_operations
+from kstore.broker.api.permissions import no_right
 from kstore.broker.runtime.internal_topics import InternalTopics
 from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
 from kstore.broker.state.streams_describe import describe_streams_group
@@ -25,6 +29,12 @@ from kstore.protocol.streams_groups import (
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+)
+from kstore.protocol.streams_groups import (
+    StreamsGroupDescribeResponseTopology as ToldTopology,
+)
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequestTopology as AskedTopology,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +56,11 @@ async def handle_streams_group_heartbeat(
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         check_heartbeat(request)
+        if not may_describe(broker, ctx, _topics(request.topology)):
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return StreamsGroupHeartbeatResponse(
+                error_code=denied, error_message=no_right(ctx, denied)
+            )
         coordinator = coordinator_of(broker)
         answer = await coordinator.handle(request.group_id, request, ctx)
     except StreamsError as refused:
@@ -56,7 +71,7 @@ async def handle_streams_group_heartbeat(
     statuses = response.status or []
     for index, status in enumerate(statuses):
         if status.status_code == MISSING_INTERNAL_TOPICS:
-            problem = await _make_internal_topics(coordinator, request.group_id)
+            problem = await _make_internal_topics(coordinator, request.group_id, ctx)
             # The group keeps this status for the next answer: it must not grow with each.
             statuses[index] = Status(
                 status_code=status.status_code, status_detail=status.status_detail + problem
@@ -71,13 +86,22 @@ def _is_enabled(broker: Broker) -> bool:
     )
 
 
-async def _make_internal_topics(coordinator: GroupCoordinator, group_id: str) -> str:
+async def _make_internal_topics(
+    coordinator: GroupCoordinator, group_id: str, ctx: RequestContext
+) -> str:
     """Have the missing topics made; words for those that could not be."""
     broker = coordinator.broker
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup) or group.topology is None:
         return ""
     missing = configured_topology(group.topology, broker.image).missing_topics
+    denied = set(missing)
+    if allowed_cluster(broker, ctx, AclOperation.CREATE):
+        denied.clear()
+    else:
+        denied -= permitted(broker, ctx, AclOperation.CREATE, AclResourceType.TOPIC, missing)
+    if denied:
+        return f"; {ctx.principal} has no right to create {_some(sorted(denied))}."
     if coordinator.internal_topics is None:
         coordinator.internal_topics = InternalTopics(broker)
     maker: InternalTopics = coordinator.internal_topics
@@ -86,11 +110,24 @@ async def _make_internal_topics(coordinator: GroupCoordinator, group_id: str) ->
     maker.create(missing, 2 * interval_ms / 1000)
     if not errors:
         return ""
-    shown = list(errors.items())[:ERRORS_SHOWN]
-    told = ", ".join(f"{name} ({why.rstrip('.')})" for name, why in shown)
-    more = len(errors) - ERRORS_SHOWN
-    told += f" and {more} more" if more > 0 else ""
+    told = _some([f"{name} ({why.rstrip('.')})" for name, why in errors.items()])
     return f"; could not make {told}."
+
+
+def _some(words: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(words) - ERRORS_SHOWN
+    return ", ".join(words[:ERRORS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _topics(topology: AskedTopology | ToldTopology | None) -> set[str]:
+    """All topics that a topology reads, writes or keeps its state in."""
+    names: set[str] = set()
+    for part in () if topology is None else topology.subtopologies or ():
+        names.update(part.source_topics, part.repartition_sink_topics)
+        names.update(topic.name for topic in part.repartition_source_topics)
+        names.update(topic.name for topic in part.state_changelog_topics)
+    return names
 
 
 async def handle_streams_group_describe(
@@ -108,8 +145,11 @@ async def handle_streams_group_describe(
     response = StreamsGroupDescribeResponse()
     for group_id in request.group_ids:
         described = await _describe(broker, group_id)
+        if not may_describe(broker, ctx, _topics(described.topology)):
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            described = DescribedGroup(group_id=group_id, error_code=denied, error_message=UNSEEN)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = group_operations(broker, ctx, group_id)
         response.groups.append(described)
     return response
 

@@ -11,8 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
+from kstore.broker.api.access import allowed
 from kstore.broker.api.configs import shown_topic_defaults
+from kstore.broker.api.permissions import no_right
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.state.image import TopicImage
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
@@ -46,6 +49,7 @@ __all__ = [
 ]
 
 DYNAMIC_TOPIC_CONFIG = 1
+UNKNOWN = -1
 REFUSED_IDS: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "A topic is deleted by its name or by its id: give one of both.",
     ErrorCode.UNKNOWN_TOPIC_ID: "No topic has this id; it may be deleted already.",
@@ -82,6 +86,7 @@ async def handle_create_topics(
     for asked in request.topics:
         if counts[asked.name] == 1:
             made = await _create(broker, asked, request.validate_only, mutations)
+            _hide_configs(broker, ctx, made)
             response.topics.append(made)
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
@@ -152,6 +157,15 @@ async def _create(
     )
 
 
+def _hide_configs(broker: Broker, ctx: RequestContext, made: CreatableTopicResult) -> None:
+    """Who may not describe a topic's configs is not told how it was made either."""
+    topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS
+    if made.error_code == ErrorCode.NONE and not allowed(broker, ctx, may, topic, made.name):
+        made.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        made.num_partitions = made.replication_factor = UNKNOWN
+        made.configs = []
+
+
 def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
     """As DescribeConfigs would show them, in the order of their names."""
     rows = []
@@ -189,6 +203,9 @@ async def handle_delete_topics(
             code, message = ErrorCode.REQUEST_TIMED_OUT, None
         elif name is not None and counts[name] > 1:
             code, message = ErrorCode.INVALID_REQUEST, TWICE
+        elif name is not None and not _may_delete(broker, ctx, name):
+            response.responses.append(_not_deleted(broker, ctx, state, name))
+            continue
         elif topic is not None and mutations and not mutations.charge(len(topic.partitions)):
             code, message = THROTTLED
         elif name is not None and code == ErrorCode.NONE:
@@ -200,6 +217,27 @@ async def handle_delete_topics(
         )
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
+
+
+def _may_delete(broker: Broker, ctx: RequestContext, name: str) -> bool:
+    """Whether the topic may be deleted; who may describe it may also hear that it is not there."""
+    there = name in broker.image.topics
+    needed = AclOperation.DELETE if there else AclOperation.DESCRIBE
+    return allowed(broker, ctx, needed, AclResourceType.TOPIC, name)
+
+
+def _not_deleted(
+    broker: Broker, ctx: RequestContext, state: DeleteTopicState, name: str
+) -> DeletableTopicResult:
+    """The refusal; who may not even describe the topic is told no more than it said itself."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    known = allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    return DeletableTopicResult(
+        name=name if known else state.name,
+        topic_id=state.topic_id,
+        error_code=code,
+        error_message=no_right(ctx, code),
+    )
 
 
 def _resolve(broker: Broker, state: DeleteTopicState) -> tuple[str | None, int]:

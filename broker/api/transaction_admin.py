@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed, permitted
 from kstore.broker.runtime.markers import commit_markers, write_marker
 from kstore.broker.runtime.transactions import transactions_of
 from kstore.broker.state.topic_rules import TopicError, check_name
@@ -52,7 +54,7 @@ PARTITIONS_PER_TURN = 32
 async def handle_describe_transactions(
     broker: Broker, request: DescribeTransactionsRequest, ctx: RequestContext
 ) -> DescribeTransactionsResponse:
-    """The state of each transactional id."""
+    """The state of each transactional id, with the topics that who asks may describe."""
     coordinator = transactions_of(broker)
     response = DescribeTransactionsResponse()
     for transactional_id in request.transactional_ids:
@@ -60,6 +62,9 @@ async def handle_describe_transactions(
             partition = coordinator.partition(transactional_id)
             state = partition.shard.describe(transactional_id)
             await coordinator.settled(transactional_id)
+            names = {topic.topic for topic in state.topics}
+            known = permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+            state.topics = [topic for topic in state.topics if topic.topic in known]
         except KafkaError as error:
             state = DescribeTransactionsResponseTransactionState(
                 transactional_id=transactional_id, error_code=error.code
@@ -71,7 +76,7 @@ async def handle_describe_transactions(
 async def handle_list_transactions(
     broker: Broker, request: ListTransactionsRequest, ctx: RequestContext
 ) -> ListTransactionsResponse:
-    """The transactional ids that pass the filters."""
+    """The transactional ids that pass the filters, of those that who asks may describe."""
     try:
         wanted = TransactionFilter.of(request)
     except ValueError:
@@ -84,7 +89,15 @@ async def handle_list_transactions(
         unknown_state_filters=[name for name in request.state_filters if name not in known]
     )
     for partition in partitions:
-        response.transaction_states += partition.shard.list(wanted, broker.now_ms())
+        listed = partition.shard.list(wanted, broker.now_ms())
+        response.transaction_states += [
+            state
+            for state in listed
+            if allowed(
+                broker, ctx, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID,
+                state.transactional_id,
+            )
+        ]  # fmt: skip
         await asyncio.sleep(0)
     return response
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import permitted
 from kstore.broker.runtime.coordinator_log import partition_of
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
@@ -77,6 +79,9 @@ def handle_add_partitions_to_txn(
                 topics=request.v3_and_below_topics,
             )
         ]
+        denied = _denied(broker, request, ctx)
+        if denied:
+            return _added([(item, _none_added(item, denied)) for item in asked], ctx.api_version)
     found = [(item, _add(broker, coordinator, item, client_version)) for item in asked]
     if broker.cluster is None and not coordinator.durable:
         return _added(found, ctx.api_version)
@@ -121,19 +126,11 @@ def _add(
     client_version: int,
 ) -> dict[TopicPartition, int]:
     """An error code per partition. If one does not exist, none is added."""
-    places = [
-        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
-    ]
-    missing = {place for place in places if broker.image.partition(*place) is None}
+    places = _places(asked)
+    absent = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    missing = {place: absent for place in places if broker.image.partition(*place) is None}
     if missing:
-        return {
-            place: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if place in missing
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-            )
-            for place in places
-        }
+        return _none_added(asked, missing)
     claim = Claim(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         found = coordinator.verify_partitions(asked.transactional_id, claim, frozenset(places))
@@ -142,6 +139,42 @@ def _add(
         asked.transactional_id, claim, frozenset(places), client_version
     )
     return dict.fromkeys(places, code)
+
+
+def _places(asked: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
+    ]
+
+
+def _none_added(
+    asked: AddPartitionsToTxnTransaction, problems: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The codes where some partitions can't be added: no other is."""
+    return {
+        place: problems.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in _places(asked)
+    }
+
+
+def _denied(
+    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
+) -> dict[TopicPartition, int]:
+    """The partitions that the client has no right to write, and what else is wrong with some."""
+    if broker.authorizer is None:
+        return {}
+    names = {topic.name for topic in request.v3_and_below_topics}
+    writable = permitted(broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC, names)
+    if writable == names:
+        return {}
+    found: dict[TopicPartition, int] = {}
+    for topic in request.v3_and_below_topics:
+        for index in topic.partitions:
+            place = TopicPartition(topic.name, index)
+            if topic.name not in writable:
+                found[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif broker.image.partition(*place) is None:
+                found[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return found
 
 
 def _topic_results(

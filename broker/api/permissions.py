@@ -1,0 +1,274 @@
+"""What each API requires: the one table of operations and resources, and the check that a handler
+is given where the broker has an authorizer.
+
+What is refused as a whole, or row by row, is refused here, before the handler sees it. Where a
+right only changes what is shown (ListGroups), or depends on what a handler finds, the row is there
+too, and the handler asks (access.py). Produce, Fetch and Metadata are in the data plane's hands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed, allowed_cluster
+from kstore.broker.api.failing import failed, keep_rows, put_in, rows_of, subject
+from kstore.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kstore.broker.api import Handler, RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["ANYBODY", "DENIED", "PERMISSIONS", "Level", "Right", "guarded", "no_right"]
+
+READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
+DELETE, ALTER, DESCRIBE = AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE
+CLUSTER_ACTION = AclOperation.CLUSTER_ACTION
+DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
+IDEMPOTENT_WRITE = AclOperation.IDEMPOTENT_WRITE
+REPLICATOR_WRITE = AclOperation.REPLICATOR_WRITE
+TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
+TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
+
+DENIED: dict[int, int] = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error of who lacks a right, by the type of the resource."""
+CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
+"""Config resource types and whose rights they are under; all others are the cluster's."""
+
+
+class Level(Enum):
+    """What becomes of a request without the right."""
+
+    WHOLE = "all of it is refused"
+    EACH = "each row (topic, group, config resource) without it is refused, the others are answered"
+    HANDLER = "the handler asks: it depends on what is found, or decides what is shown"
+
+
+class Right(NamedTuple):
+    """An operation on a resource that an API requires."""
+
+    operation: AclOperation
+    resource: AclResourceType
+    level: Level = Level.WHOLE
+    field: str = ""
+    """WHOLE: the request's field with the resource's name; null there means that no right is
+    needed. "" for the cluster.
+    """
+    first: int = 0
+    last: int = 32767
+    """The versions of the request that require it."""
+    instead: tuple[Right, ...] = ()
+    """Any of these will do as well."""
+
+
+def _cluster(operation: AclOperation, *instead: Right, first: int = 0) -> tuple[Right, ...]:
+    return (Right(operation, CLUSTER, first=first, instead=instead),)
+
+
+def _each(operation: AclOperation, resource: AclResourceType, *instead: Right) -> Right:
+    return Right(operation, resource, Level.EACH, instead=instead)
+
+
+def _shown(operation: AclOperation, resource: AclResourceType, *instead: Right) -> Right:
+    return Right(operation, resource, Level.HANDLER, instead=instead)
+
+
+_MEMBER = Right(READ, GROUP, field="group_id")
+_TRANSACTION = Right(WRITE, TRANSACTIONAL_ID, field="transactional_id")
+
+PERMISSIONS: dict[int, tuple[Right, ...]] = {
+    0: (
+        _shown(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, Level.HANDLER, "transactional_id"),
+        _shown(REPLICATOR_WRITE, CLUSTER),
+    ),
+    1: (_shown(READ, TOPIC, Right(CLUSTER_ACTION, CLUSTER)),),
+    2: (_each(DESCRIBE, TOPIC),),
+    3: (_shown(DESCRIBE, TOPIC), _shown(CREATE, CLUSTER, Right(CREATE, TOPIC))),
+    4: _cluster(CLUSTER_ACTION),
+    5: _cluster(CLUSTER_ACTION),
+    6: _cluster(CLUSTER_ACTION),
+    7: _cluster(CLUSTER_ACTION),
+    8: (_MEMBER, _each(READ, TOPIC)),
+    9: (_shown(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    10: (_shown(DESCRIBE, GROUP), _shown(DESCRIBE, TRANSACTIONAL_ID)),
+    11: (_MEMBER,),
+    12: (_MEMBER,),
+    13: (_MEMBER,),
+    14: (_MEMBER,),
+    15: (_each(DESCRIBE, GROUP),),
+    16: (_shown(DESCRIBE, CLUSTER, Right(DESCRIBE, GROUP)),),
+    19: (_each(CREATE, TOPIC, Right(CREATE, CLUSTER)), _shown(DESCRIBE_CONFIGS, TOPIC)),
+    20: (_shown(DELETE, TOPIC), _shown(DESCRIBE, TOPIC)),
+    21: (_each(DELETE, TOPIC),),
+    22: (
+        _TRANSACTION,
+        _shown(IDEMPOTENT_WRITE, CLUSTER, Right(WRITE, TOPIC)),
+    ),
+    23: (_each(DESCRIBE, TOPIC, Right(CLUSTER_ACTION, CLUSTER)),),
+    24: (
+        Right(WRITE, TRANSACTIONAL_ID, field="v3_and_below_transactional_id", last=3),
+        _shown(WRITE, TOPIC),
+        *_cluster(CLUSTER_ACTION, first=4),
+    ),
+    25: (_TRANSACTION, _MEMBER),
+    26: (_TRANSACTION,),
+    27: _cluster(CLUSTER_ACTION, Right(ALTER, CLUSTER)),
+    28: (_TRANSACTION, _MEMBER, _each(READ, TOPIC)),
+    29: _cluster(DESCRIBE),
+    30: _cluster(ALTER),
+    31: _cluster(ALTER),
+    32: (_each(DESCRIBE_CONFIGS, TOPIC),),
+    33: (_each(ALTER_CONFIGS, TOPIC),),
+    34: _cluster(ALTER),
+    35: _cluster(DESCRIBE),
+    37: (_each(ALTER, TOPIC),),
+    42: (_each(DELETE, GROUP),),
+    43: _cluster(ALTER),
+    44: (_each(ALTER_CONFIGS, TOPIC),),
+    45: _cluster(ALTER),
+    46: _cluster(DESCRIBE),
+    47: (Right(DELETE, GROUP, field="group_id"), _each(READ, TOPIC)),
+    48: _cluster(DESCRIBE_CONFIGS),
+    49: _cluster(ALTER_CONFIGS),
+    50: _cluster(DESCRIBE),
+    51: _cluster(ALTER),
+    55: _cluster(DESCRIBE),
+    56: _cluster(CLUSTER_ACTION),
+    57: _cluster(ALTER),
+    58: _cluster(CLUSTER_ACTION),
+    60: (_shown(DESCRIBE, CLUSTER),),
+    61: (_each(READ, TOPIC),),
+    64: _cluster(ALTER),
+    65: (_each(DESCRIBE, TRANSACTIONAL_ID), _shown(DESCRIBE, TOPIC)),
+    66: (_shown(DESCRIBE, TRANSACTIONAL_ID),),
+    68: (_MEMBER, _shown(DESCRIBE, TOPIC)),
+    69: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    74: _cluster(DESCRIBE_CONFIGS),
+    75: (_shown(DESCRIBE, TOPIC),),
+    80: _cluster(ALTER),
+    81: _cluster(ALTER),
+    88: (_MEMBER, _shown(DESCRIBE, TOPIC), _shown(CREATE, TOPIC, Right(CREATE, CLUSTER))),
+    89: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    25300: (_each(DESCRIBE, TOPIC),),
+}  # fmt: skip
+"""API key to the rights that it requires, all of them, in the order in which they are asked for.
+In DescribeConfigs and its like, TOPIC stands for whatever the row of the request is about."""
+ANYBODY: dict[int, str] = {
+    17: "SaslHandshake: there is no user yet",
+    18: "ApiVersions: clients ask before they know anything",
+    36: "SaslAuthenticate: there is no user yet",
+    71: "GetTelemetrySubscriptions: what a client is to tell of itself",
+    72: "PushTelemetry: what a client tells of itself",
+}
+"""The APIs that require nothing."""
+ASKED_ANYWAY = frozenset({47})
+"""OffsetDelete: what is wrong with the group is said even where no topic is left."""
+
+
+def guarded(api_key: int, handler: Handler) -> Handler:
+    """The handler behind the rights that the table has for its API."""
+    rights = PERMISSIONS.get(api_key, ())
+    whole = [right for right in rights if right.level is Level.WHOLE]
+    each = next((right for right in rights if right.level is Level.EACH), None)
+    if not whole and each is None:
+        return handler
+
+    def check(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        if broker.authorizer is None:
+            return handler(broker, request, ctx)
+        for right in whole:
+            if right.first <= ctx.api_version <= right.last and not _has(
+                broker, ctx, right, getattr(request, right.field or "", "")
+            ):
+                return _refused(request, ctx, DENIED[right.resource])
+        if each is None:
+            return handler(broker, request, ctx)
+        return _row_by_row(broker, request, ctx, each, handler)
+
+    return check
+
+
+def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) -> bool:
+    """Whether who asks has the right on the resource, or one that does instead."""
+    if name is None:
+        return True
+    if right.resource == CLUSTER:
+        found = allowed_cluster(broker, ctx, right.operation)
+    else:
+        found = allowed(broker, ctx, right.operation, right.resource, name)
+    return found or any(_has(broker, ctx, other, name) for other in right.instead)
+
+
+def _refused(request: Any, ctx: RequestContext, code: int) -> Any:
+    return failed(request, ctx.api_version, code, no_right(ctx, code))
+
+
+def no_right(ctx: RequestContext, code: int) -> str:
+    """What who was refused is told: nothing of what is there."""
+    kinds = {error: AclResourceType(kind).name.lower() for kind, error in DENIED.items()}
+    kind = kinds[code].replace("_", " ")
+    return f"{ctx.principal} has no right to this {kind}: an administrator can give it with an ACL."
+
+
+def _row_by_row(
+    broker: Broker, request: Any, ctx: RequestContext, right: Right, handler: Handler
+) -> Any:
+    """The handler's answer to the rows with the right, and the refusals of the others."""
+    rows = rows_of(request, ctx.api_version)
+    codes = dict(_refusals(broker, rows, ctx, right))
+    if not codes:
+        return handler(broker, request, ctx)
+    failures = []
+    for code in sorted(set(codes.values())):
+        numbers = {number for number, found in codes.items() if found == code}
+        refused = keep_rows(request, ctx.api_version, numbers)
+        told = no_right(ctx, code)
+        failures.append(failed(refused, ctx.api_version, code, told, partitions_only=True))
+    left = set(range(len(rows))) - codes.keys()
+    if left or request.API_KEY in ASKED_ANYWAY:
+        answer = handler(broker, keep_rows(request, ctx.api_version, left), ctx)
+    else:
+        answer = failures.pop()
+    if isinstance(answer, Awaitable):
+        return _joined_later(answer, failures, ctx.api_version)
+    return _joined(answer, failures, ctx.api_version)
+
+
+def _refusals(
+    broker: Broker, rows: list[Any], ctx: RequestContext, right: Right
+) -> Iterator[tuple[int, int]]:
+    """The numbers of the rows that are refused, with their errors."""
+
+    def name_of(topic_id: UUID) -> str:
+        topic = broker.image.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    for number, row in enumerate(rows):
+        kind = right.resource
+        if hasattr(row, "resource_type"):
+            kind = CONFIGS_OF.get(row.resource_type, CLUSTER)
+            name = row.resource_name
+        else:
+            name = subject(row, name_of)
+        if not name and kind == TOPIC:
+            continue  # an id that is not known: the handler says so
+        if not _has(broker, ctx, right._replace(resource=kind), name):
+            yield number, DENIED[kind]
+
+
+def _joined(answer: Any, failures: list[Any], version: int) -> Any:
+    for failure in failures:
+        answer = put_in(failure, answer, version)
+    return answer
+
+
+async def _joined_later(answer: Awaitable[Any], failures: list[Any], version: int) -> Any:
+    return _joined(await answer, failures, version)
