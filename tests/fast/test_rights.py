@@ -1,0 +1,252 @@
+"""Produce, Fetch and cached answers with an authorizer: who may do what, and what those who may not
+are told, for every version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+)
+from kstore.broker.state.authorizer import Authorizer
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.plane_harness import TOPIC_ID, Client, Plane
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+OTHER_ID = UUID("00112233-4455-6677-8899-aabbccddee00")
+UNKNOWN_ID = UUID(int=9)
+IDS = {"t": TOPIC_ID, "other": OTHER_ID, "absent": UNKNOWN_ID}
+
+
+def acl(
+    operation: AclOperation, name: str = "t", kind: AclResourceType = AclResourceType.TOPIC
+) -> Acl:
+    return Acl(kind, name, "User:alice", operation, AclPermission.ALLOW)
+
+
+@pytest.fixture
+def plane(tmp_path: Path):
+    plane = Plane(tmp_path)
+    plane.add_topic("other", OTHER_ID, 1)
+    plane.plane.authorizer = Authorizer(["User:root"])
+    yield plane
+    plane.close()
+
+
+def rules(plane: Plane, *acls: Acl) -> None:
+    plane.plane.authorizer.load(acls)
+
+
+def client_of(plane: Plane, principal: str = "User:alice") -> Client:
+    client = plane.client()
+    client.connection.principal = principal
+    return client
+
+
+def produce(
+    version: int, *topics: str, acks: int = 1, records: bytes | None = None, **more: Any
+) -> ProduceRequest:
+    data = []
+    for topic in topics:
+        records = records or build_batch([b"x"])
+        row = TopicProduceData(partition_data=[PartitionProduceData(index=0, records=records)])
+        if version >= 13:
+            row.topic_id = IDS[topic]
+        else:
+            row.name = topic
+        data.append(row)
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=data, **more)
+
+
+def fetch(version: int, *topics: str, **more: Any) -> FetchRequest:
+    rows = []
+    for topic in topics:
+        part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        named = {"topic_id": IDS[topic]} if version >= 13 else {"topic": topic}
+        rows.append(FetchTopic(partitions=[part], **named))
+    return FetchRequest(topics=rows, **{"max_wait_ms": 0, "min_bytes": 1, **more})
+
+
+def codes(response: Any) -> list[int]:
+    """The error codes of the partitions, in order."""
+    return [
+        p.error_code
+        for topic in response.responses
+        for p in (
+            topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
+        )
+    ]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_produce_needs_write_on_each_topic(plane: Plane, version: int) -> None:
+    """A topic that is not there looks like one that may not be written to; of ids, which nobody can
+    guess, it is told.
+    """
+    client = client_of(plane)
+    absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED
+    asked = produce(version, "t", "other", "absent")
+    assert codes(client.call(PRODUCE, version, asked)) == [DENIED, DENIED, absent]
+    rules(plane, acl(WRITE), acl(READ, "other"))
+    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED, absent]
+    rules(plane, acl(WRITE), acl(WRITE, "absent"))
+    absent = absent if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED, absent]
+    assert plane.partition().log_end_offset == 2
+    assert plane.partition(topic="other").log_end_offset == 0
+    root = client_of(plane, "User:root")
+    assert codes(root.call(PRODUCE, version, produce(version, "other"))) == [0]
+
+
+def test_produce_without_acks_and_without_the_right_ends_the_connection(plane: Plane) -> None:
+    client = client_of(plane)
+    client.send(PRODUCE, 9, produce(9, "t", acks=0))
+    assert client.transport.closed
+    assert plane.partition().log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_transactional_records_need_write_on_their_id(plane: Plane, version: int) -> None:
+    """All of the request is refused, as in Kafka; records that are in no transaction are not."""
+    rules(plane, acl(WRITE))
+    client = client_of(plane)
+    in_transaction = build_batch(
+        [b"x"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    asked = produce(version, "t", "other", records=in_transaction, transactional_id="tx")
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert codes(client.call(PRODUCE, version, asked)) == [refused, refused]
+    asked_plain = produce(version, "t", transactional_id="tx")
+    assert codes(client.call(PRODUCE, version, asked_plain)) == [0]
+    rules(plane, acl(WRITE), acl(WRITE, "tx", AclResourceType.TRANSACTIONAL_ID))
+    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED]
+
+
+def test_the_coordinator_is_not_asked_about_topics_that_may_not_be_written(plane: Plane) -> None:
+    asked: list[Any] = []
+
+    def admit(*question: Any) -> dict[Any, int]:
+        asked.append(question[-1])
+        return {}
+
+    plane.produce.admit_transactional = admit
+    rules(plane, acl(WRITE), acl(WRITE, "tx", AclResourceType.TRANSACTIONAL_ID))
+    records = build_batch(
+        [b"x"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    request = produce(9, "t", "other", records=records, transactional_id="tx")
+    assert codes(client_of(plane).call(PRODUCE, 9, request)) == [0, DENIED]
+    [partitions] = asked
+    assert [partition for partition, _ in partitions] == [plane.partition()]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_fetch_needs_read_on_each_topic(plane: Plane, version: int) -> None:
+    plane.partition().append_batches(bytearray(build_batch([b"x"])))
+    client = client_of(plane)
+    absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED
+    asked = fetch(version, "t", "other", "absent")
+    refused = client.call(FETCH, version, asked)
+    assert codes(refused) == [DENIED, DENIED, absent]
+    row = refused.responses[0].partitions[0]
+    assert (row.high_watermark, row.last_stable_offset, row.records or b"") == (-1, -1, b"")
+    rules(plane, acl(READ), acl(WRITE, "other"))
+    assert codes(client.call(FETCH, version, asked)) == [0, DENIED, absent]
+    rules(plane, acl(READ), acl(READ, "absent"))
+    absent = absent if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(client.call(FETCH, version, asked)) == [0, DENIED, absent]
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 17])
+def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int) -> None:
+    """The rights are looked at with every fetch, also of partitions that it does not name anew; and
+    with those of who sends it.
+    """
+    rules(plane, acl(READ), acl(READ, "other"))
+    client = client_of(plane)
+    first = client.call(FETCH, version, fetch(version, "t", "other", session_epoch=0))
+    assert codes(first) == [0, 0]
+    session = first.session_id
+    assert session
+
+    def go_on(client: Client, epoch: int) -> list[int]:
+        plane.partition().append_batches(bytearray(build_batch([b"x"])))
+        more = fetch(version, session_id=session, session_epoch=epoch)
+        return codes(client.call(FETCH, version, more))
+
+    assert go_on(client, 1) == [0], "only the topic with news is told"
+    rules(plane, acl(READ))
+    assert sorted(go_on(client, 2)) == [0, DENIED]
+    rules(plane, acl(READ, "other"))
+    assert sorted(go_on(client, 3)) == [0, DENIED], "each is told, since each has changed"
+    rules(plane)
+    assert go_on(client, 4) == [DENIED, DENIED]
+    assert go_on(client, 5) == [DENIED, DENIED], "an error is told every time"
+    assert go_on(client_of(plane, "User:root"), 6) == [0, 0]
+    rules(plane, acl(READ), acl(READ, "other"))
+    assert go_on(client, 7) == [0]
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_who_says_that_it_is_a_follower_needs_cluster_action(plane: Plane, version: int) -> None:
+    """READ on the topic does not do."""
+    plane.partition().append_batches(bytearray(build_batch([b"x"])))
+    me: dict[str, Any] = {"replica_id": 2}
+    if version >= 15:
+        me = {"replica_state": ReplicaState(replica_id=2, replica_epoch=-1)}
+    rules(plane, acl(READ))
+    client = client_of(plane)
+    asked = fetch(version, "t", "absent", **me)
+    assert codes(client.call(FETCH, version, asked)) == [DENIED, DENIED]
+    rules(plane, acl(AclOperation.CLUSTER_ACTION, CLUSTER_NAME, AclResourceType.CLUSTER))
+    code, absent = codes(client.call(FETCH, version, asked))
+    assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "as everywhere: 2 has no replica"
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert absent in unknown
+
+
+def test_a_fetch_that_waits_was_allowed_when_it_came(plane: Plane) -> None:
+    """As in Kafka: the next one is refused."""
+    rules(plane, acl(READ))
+    client = client_of(plane)
+    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=500))
+    rules(plane)
+    plane.partition().append_batches(bytearray(build_batch([b"x"])))
+    plane.loop.turn()
+    [(_, answer)] = client.answers()
+    assert codes(answer) == [0]
+    assert codes(client.call(FETCH, 12, fetch(12, "t"))) == [DENIED]
+
+
+def test_cached_answers_are_one_principals(plane: Plane) -> None:
+    """And nobody's after a change of the rules."""
+    asked = MetadataRequest(topics=None)
+    told = iter(range(100))
+    plane.server.answers[METADATA] = lambda: MetadataResponse(cluster_id=f"{next(told)}").encode(9)
+    alice, again, bob = (client_of(plane, f"User:{name}") for name in ("alice", "alice", "bob"))
+
+    def ask(client: Client) -> str:
+        return str(client.call(METADATA, 9, asked).cluster_id)
+
+    assert [ask(alice), ask(again), ask(bob), ask(bob), ask(alice)] == ["0", "0", "1", "1", "0"]
+    rules(plane, acl(READ))
+    assert [ask(bob), ask(alice), ask(again)] == ["2", "3", "3"]
+    alice.connection.principal = "User:bob"
+    assert ask(alice) == "2"
+    plane.plane.authorizer = None
+    assert [ask(alice), ask(bob)] == ["4", "4"]
