@@ -1,0 +1,220 @@
+"""Quotas of authenticated users and of addresses, and limits of connections: the same test on
+kstore and on a real Kafka. What Kafka does is what is expected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from kstore._fast.builder import build_batch
+from kstore.clients import AdminClient, NewTopic
+from kstore.clients.admin import quota_entity
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.schema import Message
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from tests.conformance import wire
+from tests.conformance.broker_process import free_port
+from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kstore_broker import KstoreBroker
+
+TOPIC = "t"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+THROTTLING_QUOTA_EXCEEDED = 89
+_names = (f"made-{number}" for number in itertools.count())
+
+
+class Quotas(NamedTuple):
+    """A running broker with users alice and bob, and an administrator of it."""
+
+    sasl: tuple[str, int]
+    admin: AdminClient
+
+    def set(self, key: str, value: float | None, **entity: str | None) -> None:
+        self.admin.alter_client_quotas({quota_entity(**entity): {key: value}})
+
+
+class Client:
+    """One connection of a user, with a client id."""
+
+    def __init__(self, address: tuple[str, int], user: str, client_id: str) -> None:
+        self.sock = socket.create_connection(address, timeout=30)
+        self.client_id = client_id
+        assert self.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        secret = f"\0{user}\0{user}-secret".encode()
+        assert self.call(SaslAuthenticateRequest(auth_bytes=secret), 2).error_code == 0
+
+    def call(self, request: Message, version: int) -> Any:
+        self.sock.sendall(encode_request(request, version, 3, self.client_id))
+        raw = wire.read_frame(self.sock)
+        return decode_response(raw, APIS[request.API_KEY].response, version)[1]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("kstore", marks=pytest.mark.slow),
+        pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java]),
+    ],
+)
+def quotas(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Quotas]:
+    folder = tmp_path_factory.mktemp("quotas")
+    broker: KafkaBroker | KstoreBroker
+    if request.param == "kafka":
+        request.getfixturevalue("kafka_jars")
+        broker = KafkaBroker(folder, flags=["-Xmx512M", "-Xms256M"])
+    else:
+        broker = KstoreBroker(folder)
+    sasl = ("127.0.0.1", free_port())
+    where = f"PLAINTEXT://{broker.bootstrap},SASL_PLAINTEXT://{sasl[0]}:{sasl[1]}"
+    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob"))
+    broker.overrides = {
+        "listeners": where,
+        "advertised.listeners": where,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {users};",
+        "quota.window.num": "2",
+        "max.connections.per.ip.overrides": "127.0.0.3:2",
+    }
+    if isinstance(broker, KafkaBroker):
+        broker.overrides["listeners"] += f",CONTROLLER://127.0.0.1:{broker.controller_port}"
+        broker.overrides["listener.security.protocol.map"] = (
+            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+        )
+    with broker, AdminClient(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])
+        yield Quotas(sasl, admin)
+
+
+def produce(size: int = 5000) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=build_batch([(None, b"x" * size)]))
+    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+
+
+def fetch() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
+    return FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
+
+
+def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Message) -> int:
+    """What a fresh connection is told; so nobody has to wait for the end of a throttle."""
+    client = Client(address, user, client_id)
+    try:
+        answer = client.call(request, 9 if isinstance(request, ProduceRequest) else 12)
+        return int(answer.throttle_time_ms)
+    finally:
+        client.sock.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Kafka's brokers hear of a change a little later than who made it."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in 30 s"
+        time.sleep(0.05)
+
+
+CASES: dict[str, tuple[Mapping[str, str | None], tuple[bool, bool, bool]]] = {
+    # whose quota: (does alice's other client wait, bob's client of the same id, bob's other one)
+    "user": ({"user": "alice"}, (True, False, False)),
+    "every-user": ({"user": None}, (True, False, False)),
+    "client": ({"client_id": "one"}, (False, True, False)),
+    "both": ({"user": "alice", "client_id": "one"}, (False, False, False)),
+    "user-every-client": ({"user": "alice", "client_id": None}, (False, False, False)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whose_bytes_count_for_a_quota(quotas: Quotas, case: str) -> None:
+    """A quota of 1,000 bytes a second is used up by alice's "one"; the others send little."""
+    entity, expected = CASES[case]
+    key = "producer_byte_rate"
+    quotas.set(key, 1000.0, **entity)
+    try:
+        until(lambda: throttle_ms(quotas.sasl, "alice", "one", produce()) > 0)
+        others = [("alice", "two"), ("bob", "one"), ("bob", "two")]
+        waits = [throttle_ms(quotas.sasl, *who, produce(1)) > 0 for who in others]
+        assert tuple(waits) == expected
+    finally:
+        quotas.set(key, None, **entity)
+
+
+def test_the_most_specific_quota_counts(quotas: Quotas) -> None:
+    key = "consumer_byte_rate"
+    quotas.set(key, 1.0, user="alice")
+    quotas.set(key, 1e9, user="alice", client_id="trusted")
+    Client(quotas.sasl, "bob", "w").call(produce(), 9)
+    until(lambda: throttle_ms(quotas.sasl, "alice", "any", fetch()) > 0)
+    assert throttle_ms(quotas.sasl, "alice", "trusted", fetch()) == 0
+    assert throttle_ms(quotas.sasl, "bob", "any", fetch()) == 0
+    quotas.set(key, None, user="alice")
+    quotas.set(key, None, user="alice", client_id="trusted")
+    until(lambda: throttle_ms(quotas.sasl, "alice", "any", fetch()) == 0)
+
+
+def create(count: int) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=next(_names), num_partitions=count, replication_factor=1)
+        for _ in range(2)
+    ]
+    return CreateTopicsRequest(topics=topics, timeout_ms=30_000)
+
+
+def test_partitions_that_a_user_makes_count_for_the_user(quotas: Quotas) -> None:
+    key = "controller_mutation_rate"
+    quotas.set(key, 1.0, user="alice")
+    alice, bob = (Client(quotas.sasl, user, "c") for user in ("alice", "bob"))
+    codes: list[int] = []
+
+    def refused() -> bool:
+        codes[:] = [row.error_code for row in alice.call(create(20), 6).topics]
+        return THROTTLING_QUOTA_EXCEEDED in codes
+
+    until(refused)
+    assert {row.error_code for row in bob.call(create(1), 6).topics} == {0}
+    quotas.set(key, None, user="alice")
+
+
+def connect(address: tuple[str, int], source: str) -> socket.socket:
+    return socket.create_connection(address, timeout=30, source_address=(source, 0))
+
+
+def is_served(connection: socket.socket) -> bool:
+    try:
+        wire.exchange(connection, wire.API_VERSIONS_FRAME)
+    except (wire.WireError, OSError):
+        return False
+    return True
+
+
+def test_an_address_has_so_many_connections(quotas: Quotas) -> None:
+    """max.connections.per.ip.overrides allows two; the third is closed before it is answered."""
+    held = [connect(quotas.sasl, "127.0.0.3") for _ in range(2)]
+    assert all(is_served(each) for each in held)
+    assert not is_served(connect(quotas.sasl, "127.0.0.3"))
+    others = [connect(quotas.sasl, "127.0.0.4") for _ in range(4)]
+    assert all(is_served(each) for each in others)
+    held[0].close()
+    until(lambda: is_served(connect(quotas.sasl, "127.0.0.3")))
+    for each in (*held, *others):
+        each.close()
+
+
+def test_an_address_that_connects_too_often_is_held_up(quotas: Quotas) -> None:
+    """KIP-612: beyond the address's rate a connection is closed, after a pause."""
+    quotas.set("connection_creation_rate", 2.0, ip="127.0.0.5")
+    until(lambda: not is_served(connect(quotas.sasl, "127.0.0.5")))
+    assert is_served(connect(quotas.sasl, "127.0.0.6"))
+    quotas.set("connection_creation_rate", None, ip="127.0.0.5")
