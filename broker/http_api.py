@@ -12,7 +12,15 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.http_server import JSON, Answer, Request, address_of, is_loopback, serve_http
+from kstore.broker.http_server import (
+    JSON,
+    Answer,
+    Request,
+    address_of,
+    is_local,
+    is_loopback,
+    serve_http,
+)
 from kstore.broker.metrics import LoopStall, prometheus_lines
 from kstore.config import ConfigError
 
@@ -45,6 +53,8 @@ async def serve_metrics(
         )
 
     async def answer(request: Request) -> Answer:
+        if not is_local(request):
+            return _strange_host()
         if request.path != "/metrics":
             return _error(404, "metrics are at /metrics")
         if request.method not in {"GET", "HEAD"}:
@@ -72,6 +82,10 @@ async def serve_api(server: Server, stall: LoopStall) -> tuple[asyncio.AbstractS
     return await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
 
 
+def _strange_host() -> Answer:
+    return _error(403, f"without {TOKEN}, only requests to localhost are answered")
+
+
 class HttpApi:
     """The answers of one broker. ``token``: what a client has to know; None or "": nothing."""
 
@@ -92,6 +106,8 @@ class HttpApi:
             return _error(
                 401, "send the token as Authorization: Bearer TOKEN", www_authenticate="Bearer"
             )
+        if not self._token and not is_local(request):
+            return _strange_host()
         resource, _, rest = request.path.strip("/").partition("/")
         routes = _FAULT_ROUTES if resource == "faults" and rest else _ROUTES.get(resource, {})
         if not routes or (rest and resource != "faults"):

@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 from kstore.config import ConfigError
 from kstore.net.transport import ListenError
 
-__all__ = ["Answer", "Request", "address_of", "is_loopback", "serve_http"]
+__all__ = ["Answer", "Request", "address_of", "is_local", "is_loopback", "serve_http"]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 256 * 1024
+MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 10.0
 JSON = "application/json"
 
@@ -55,10 +56,12 @@ class _BadRequestError(Exception):
 
 
 def address_of(name: str, url: str) -> tuple[str, int]:
-    """Host and port of http://HOST:PORT; ConfigError, which names the setting."""
+    """Host and port of http://HOST:PORT; without a host it is this machine alone. ConfigError,
+    which names the setting.
+    """
     parts = urlsplit(url)
     try:
-        host, port = parts.hostname or "", parts.port
+        host, port = parts.hostname or "127.0.0.1", parts.port
     except ValueError:
         host, port = "", None
     if parts.scheme != "http" or not host or port is None or parts.path.strip("/"):
@@ -74,20 +77,38 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_local(request: Request) -> bool:
+    """Whether the request names this machine: a page in a browser, whose own name was made to lead
+    here, does not.
+    """
+    try:
+        host = urlsplit(f"//{request.headers.get('host', 'localhost')}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(host)
+
+
 async def serve_http(name: str, url: str, handler: Handler) -> tuple[asyncio.AbstractServer, str]:
     """Listen where the setting ``name`` says; returns the server and its URL, with its true port.
 
     ConfigError for a URL that can't be used, ListenError for an address that is in use.
     """
     host, port = address_of(name, url)
+    under_way = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal under_way
+        if under_way >= MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
+        under_way += 1
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await _answer(reader, writer, handler)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # a client that went away, or is none
         finally:
+            under_way -= 1
             writer.close()
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -136,6 +137,44 @@ def test_garbage_is_refused(broker: Broker, sent: bytes, status: bytes) -> None:
             pass
     assert got[9:12] == status
     assert ask(f"{broker.http_url}/health").status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.9:80", 200),
+        ("[::1]:1", 200),
+        ("evil.example", 403),
+        ("[", 403),
+    ],
+)
+def test_without_a_token_only_this_machines_names_are_answered(
+    broker: Broker, host: str, status: int
+) -> None:
+    """A page in a browser may have its own name lead to this machine (DNS rebinding)."""
+    assert ask(f"{broker.http_url}/health", headers={"Host": host}).status == status
+
+
+def test_so_many_connections_at_once_are_answered_and_no_more(broker: Broker) -> None:
+    host, _, port = broker.http_url.removeprefix("http://").rpartition(":")
+    idle = [socket.create_connection((host, int(port)), timeout=60) for _ in range(64)]
+    more = socket.create_connection((host, int(port)), timeout=60)
+    with contextlib.suppress(ConnectionResetError):
+        assert more.recv(1) == b""
+    for each in (*idle, more):
+        each.close()
+    while True:
+        try:
+            assert ask(f"{broker.http_url}/health").status == 200
+            return
+        except OSError:  # one of those is not gone yet
+            continue
+
+
+def test_without_a_host_it_is_this_machine_alone(tmp_path: Path) -> None:
+    with KstoreBroker(tmp_path, overrides={"kstore.http.listener": "http://:0"}) as broker:
+        assert "the HTTP API is at http://127.0.0.1:" in broker.error_output()
 
 
 def test_faults_need_a_setting_of_their_own(tmp_path: Path) -> None:
