@@ -59,7 +59,7 @@ cdef class Columns:
     # Room for all that the cursor's buffer may hold.
     cdef int reserve(self, BatchCursor cursor) except -1
     cdef int _make_room(self, Py_ssize_t count) except -1
-    # Records of the cursor until there are max_records rows in all, or max_bytes of keys and values.
+    # Records of the cursor until there are max_records rows, or max_bytes of keys and values.
     cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records,
                   Py_ssize_t max_bytes=*) except -1
     cdef int _add_times(self, BatchCursor cursor, const RecordFields* fields,
