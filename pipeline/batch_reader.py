@@ -29,7 +29,7 @@ class _OptionalPushdown:
     there is none, since it would refuse the query instead of doing without.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions

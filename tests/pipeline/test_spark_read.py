@@ -1,0 +1,187 @@
+"""Reads in a real Spark from a real broker, beside Spark's own Kafka connector: the same rows in
+the same schema, checkpoints across restarts, and errors that reach the user.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.testing.brokers import Broker
+from tests.pipeline.reading import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+WAIT_S = 240
+_numbers = itertools.count()
+MakeTopic = Callable[[int], str]
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> MakeTopic:
+    def make(partitions: int) -> str:
+        name = f"spark-{next(_numbers)}"
+        admin.create_topics([NewTopic(name, partitions)])
+        return name
+
+    return make
+
+
+def read(spark: SparkSession, broker: Broker, kind: str, **options: Any) -> DataFrame:
+    """A batch by this format."""
+    servers = broker.bootstrap_servers
+    reader = spark.read.format(kind).option("kafka.bootstrap.servers", servers)
+    return reader.options(**options).load()
+
+
+def test_the_same_rows_in_the_same_schema_as_sparks_own_connector(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(300):
+            producer.send(
+                topic,
+                None if number % 7 == 0 else b"v%d" % number,
+                None if number % 5 == 0 else b"k%d" % number,
+                headers=[("h", b"x"), ("h", None)] if number % 3 == 0 else None,
+                timestamp=1_900_000_000_000 + number,
+            )
+        producer.flush()
+    for headers in ("false", "true"):
+        options = {"subscribe": topic, "includeHeaders": headers, "minPartitions": "5"}
+        ours, theirs = (read(spark, broker, kind, **options) for kind in ("kstore", "kafka"))
+        assert ours.schema == theirs.schema
+        by_offset = [frame.orderBy("partition", "offset").collect() for frame in (ours, theirs)]
+        assert by_offset[0] == by_offset[1]
+        assert len(by_offset[0]) == 300
+        assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
+
+
+def test_filters_are_pushed_down_where_spark_allows_it_and_hold_where_not(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    for partition in range(3):
+        write(broker.bootstrap_servers, topic, range(20), partition)
+    expected = [(1, offset) for offset in range(5, 10)]
+    where = "partition = 1 and offset between 5 and 9 and timestamp > '2020-01-01'"
+    for enabled, tasks in (("false", 3), ("true", 1)):
+        spark.conf.set(PUSHDOWN, enabled)
+        try:
+            found = read(spark, broker, "kstore", subscribe=topic).where(where)
+            rows = found.select("partition", "offset").orderBy("offset").collect()
+            assert [tuple(row) for row in rows] == expected
+            assert found.rdd.getNumPartitions() == tasks
+        finally:
+            spark.conf.set(PUSHDOWN, "true")
+
+
+def test_a_schema_of_some_columns_is_all_that_is_read(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(4))
+    reader = spark.read.format("kstore").schema("value BINARY").option("subscribe", topic)
+    frame = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+    assert frame.columns == ["value"]
+    assert [int(row.value) for row in frame.collect()] == [0, 1, 2, 3]
+
+
+def stream(
+    spark: SparkSession, broker: Broker, topic: str, folder: Path, **options: Any
+) -> StreamingQuery:
+    """A query that writes Parquet until what was there at its beginning is read."""
+    given = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
+    reader = spark.readStream.format("kstore").options(**(given | options))
+    frame = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "rows"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(availableNow=True).start()
+
+
+def finished(query: StreamingQuery) -> list[int]:
+    """Rows of each micro-batch, once the query has ended."""
+    assert query.awaitTermination(WAIT_S)
+    return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def places(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
+    """Partition and offset of each row that was written."""
+    rows = spark.read.parquet(str(folder / "rows")).select("partition", "offset").collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_a_stream_goes_on_from_its_checkpoint_and_takes_in_new_partitions(
+    spark: SparkSession, broker: Broker, admin: AdminClient, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    servers = broker.bootstrap_servers
+    write(servers, topic, range(100))
+    limits = {"maxOffsetsPerTrigger": "60"}
+    assert finished(stream(spark, broker, topic, tmp_path, **limits)) == [60, 40]
+    write(servers, topic, range(100, 110))
+    admin.create_partitions({topic: 2})
+    write(servers, topic, range(5), partition=1)
+    assert finished(stream(spark, broker, topic, tmp_path)) == [10, 5], "one after the other"
+    expected = [(0, offset) for offset in range(110)] + [(1, offset) for offset in range(5)]
+    assert places(spark, tmp_path) == expected
+
+
+def test_a_topic_made_anew_ends_the_query_with_the_way_out(
+    spark: SparkSession, broker: Broker, admin: AdminClient, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(3))
+    finished(stream(spark, broker, topic, tmp_path))
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, 1)])
+    write(broker.bootstrap_servers, topic, range(8))
+    message = rf"topic {topic}, partition 0, offset 3: the topic was deleted and created again"
+    with pytest.raises(PySparkException, match=message):
+        stream(spark, broker, topic, tmp_path).awaitTermination(WAIT_S)
+    options = {"kstore.recreatedTopics": "restart"}
+    assert finished(stream(spark, broker, topic, tmp_path, **options)) == [8]
+
+
+def test_what_is_wrong_is_told_in_the_driver(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    quick = {"fetchOffset.retryIntervalMs": "10"}
+    with pytest.raises(PySparkException, match="no option 'subscribes'; the nearest is subscribe"):
+        read(spark, broker, "kstore", subscribes="a")
+    with pytest.raises(PySparkException, match=r"'no-such-topic'.*Create the topic"):
+        read(spark, broker, "kstore", subscribe="no-such-topic").collect()
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 could not be asked"):
+        read(
+            spark, broker, "kstore",
+            **{"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1"} | quick,
+        ).collect()  # fmt: skip
+    topic = make_topic(1)
+    offsets = f'{{"{topic}": {{"0": 7}}}}'
+    with pytest.raises(
+        PySparkException, match=f"topic {topic}, partition 0, offset 7: .*is not there"
+    ):
+        read(spark, broker, "kstore", subscribe=topic, startingOffsets=offsets).collect()
+
+
+def test_the_source_can_be_registered_too(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    from kstore.pipeline.source import KstoreDataSource
+
+    spark.dataSource.register(KstoreDataSource)
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(4))
+    assert read(spark, broker, "kstore", subscribe=topic).count() == 4
