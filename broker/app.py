@@ -26,6 +26,7 @@ from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.cluster import ClusterMember
+    from kstore.broker.runtime.tls_acceptor import TlsAcceptor
     from kstore.config import BrokerConfig
 
 __all__ = ["serve"]
@@ -101,10 +102,6 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     }
     server = Server(config, loop)
     broker = Broker(config, loop, server, server.report)
-    if any(listener.tls for listener in config.listeners):
-        from kstore.broker.runtime.tls import BrokerTls
-
-        broker.tls = BrokerTls(broker)
     server.publish(broker)
     try:
         broker.open(_endpoints(config, ports))
@@ -125,11 +122,12 @@ async def _serve(
     """Accept connections until told to stop; then answer what is in flight."""
     loop = asyncio.get_running_loop()
     backlog = config["socket.listen.backlog.size"]
-    accepting: list[asyncio.AbstractServer] = []
+    accepting: list[asyncio.AbstractServer | TlsAcceptor] = []
     for listener, bound in zip(config.listeners, sockets, strict=True):
-        tls = None if broker.tls is None else broker.tls.servers.get(listener.name)
         factory = connection_factory(broker, listener.name)
-        accepting += await listen(loop, factory, bound, backlog, tls)
+        security = broker.security
+        secure = None if security is None else security.acceptor(listener.name, factory, bound)
+        accepting += [secure] if secure else await listen(loop, factory, bound, backlog)
     stall = LoopStall(loop)
     stall.start()
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))

@@ -58,13 +58,9 @@ class Server:
         self.broker = broker
         self._limits = ConnectionLimits(broker, self._refuse)
         if any(listener.protocol != "PLAINTEXT" for listener in broker.config.listeners):
-            from kstore.broker.runtime.unproven import Unproven
+            from kstore.broker.runtime.security import Security
 
-            unproven = broker.unproven = Unproven(broker.config, self._loop)
-            if any(listener.sasl for listener in broker.config.listeners):
-                from kstore.broker.runtime.authentication import Authentications
-
-                broker.sasl = Authentications(broker, unproven, self.dispatch)
+            broker.security = Security(broker, self.dispatch)
         for key, row in API_TABLE.items():
             if row.internal and not broker.config.clustered:
                 continue
@@ -80,24 +76,14 @@ class Server:
         if self.stopping:
             return "the broker is stopping"
         refusal = self._limits.arrived(connection)
-        if refusal is None and self.broker.unproven is not None:
-            refusal = self._ask_who(connection)
+        if refusal is None and self.broker.security is not None:
+            refusal = self.broker.security.admit(connection)
         return refusal
-
-    def _ask_who(self, connection: Connection) -> str | None:
-        """A client of a listener that is not PLAINTEXT: by SASL, or by its certificate."""
-        if self.broker.tls is not None:
-            refusal = self.broker.tls.name_by_certificate(connection)
-            if refusal is not None:
-                return refusal
-        if self.broker.sasl is not None:
-            self.broker.sasl.begin(connection)
-        return None
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
-        if self.broker.sasl is not None:
-            self.broker.sasl.lost(connection)
+        if self.broker.security is not None:
+            self.broker.security.lost(connection)
         self._limits.lost(connection)
 
     def report(self, sentence: str) -> None:

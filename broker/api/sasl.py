@@ -27,8 +27,9 @@ def handle_sasl_handshake(
     broker: Broker, request: SaslHandshakeRequest, ctx: RequestContext
 ) -> SaslHandshakeResponse:
     """Renew a session that has an end; where none has, there is nothing to shake hands about."""
-    if broker.sasl is not None and ctx.connection is not None:
-        session = broker.sasl.of(ctx.connection)
+    sasl = None if broker.security is None else broker.security.sasl
+    if sasl is not None and ctx.connection is not None:
+        session = sasl.of(ctx.connection)
         if session is not None:
             response = session.renew(request.mechanism, ctx.api_version)
             if response is not None:

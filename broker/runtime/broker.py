@@ -32,14 +32,12 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.acl_store import AclStore
-    from kstore.broker.runtime.authentication import Authentications
     from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.fetchers import Fetchers
     from kstore.broker.runtime.isr import IsrChanges
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
-    from kstore.broker.runtime.tls import BrokerTls
-    from kstore.broker.runtime.unproven import Unproven
+    from kstore.broker.runtime.security import Security
     from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
@@ -77,25 +75,7 @@ class Broker:
         self.node_id: int = config["node.id"]
         self.report = report
         self.table = PartitionTable(self.node_id, loop.call_soon)
-        sessions: FetchSessionCache[Any] = FetchSessionCache(
-            config["max.incremental.fetch.session.cache.slots"],
-            lambda: random.randrange(1, 1 << 31),
-        )
-        self.plane = DataPlane(
-            server,
-            self.table,
-            ProducePath(
-                self.table,
-                report,
-                durable=config["kstore.flush.policy"] == "always",
-                call_later=loop.call_later,
-            ),
-            FetchPath(
-                self.table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]
-            ),
-            max_request_bytes=config["socket.request.max.bytes"],
-            max_queued_bytes=config["queued.max.request.bytes"],
-        )
+        self.plane = _plane(config, self.table, server, loop, report)
         self.plane.produce.admit_transactional = self._admit_transactional
         self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
@@ -132,12 +112,8 @@ class Broker:
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
-        self.tls: BrokerTls | None = None
-        """The keys of its listeners (runtime/tls.py); None where all are in plain text."""
-        self.unproven: Unproven | None = None
-        """Who has not shown yet who it is; None where all listeners are PLAINTEXT."""
-        self.sasl: Authentications | None = None
-        """Who its clients are (runtime/authentication.py); None where no listener has SASL."""
+        self.security: Security | None = None
+        """TLS and SASL (runtime/security.py); None where all listeners are PLAINTEXT."""
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
         self.commits = GroupCommit(loop, report)
@@ -188,7 +164,7 @@ class Broker:
         self.check_rights()
         self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        protocols = self.config.listener_protocols
+        protocols = None if self.security is None else self.security.protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
         self.image.put_broker(myself, controller=True)
         self.topics = Topics(
@@ -241,10 +217,8 @@ class Broker:
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""
-        if self.tls is not None:
-            self.tls.close()
-        if self.sasl is not None:
-            self.sasl.close()
+        if self.security is not None:
+            self.security.close()
         if self._fetchers is not None:
             self._fetchers.close()
         if self._peers is not None:
@@ -255,3 +229,25 @@ class Broker:
         self.replicas.close()
         if hasattr(self, "store"):  # not after a failed start
             self.store.close()
+
+
+def _plane(
+    config: BrokerConfig,
+    table: PartitionTable,
+    server: Any,
+    loop: asyncio.AbstractEventLoop,
+    report: Callable[[str], None],
+) -> DataPlane:
+    sessions: FetchSessionCache[Any] = FetchSessionCache(
+        config["max.incremental.fetch.session.cache.slots"],
+        lambda: random.randrange(1, 1 << 31),
+    )
+    durable = config["kstore.flush.policy"] == "always"
+    return DataPlane(
+        server,
+        table,
+        ProducePath(table, report, durable=durable, call_later=loop.call_later),
+        FetchPath(table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]),
+        max_request_bytes=config["socket.request.max.bytes"],
+        max_queued_bytes=config["queued.max.request.bytes"],
+    )

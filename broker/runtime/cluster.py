@@ -159,7 +159,8 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
-        protocols = self._broker.config.listener_protocols
+        security = self._broker.security
+        protocols = None if security is None else security.protocols
         return registration.register(self._store, self._myself, self._broker.now_ms(), protocols)
 
     def _session_timeout_ms(self) -> int:

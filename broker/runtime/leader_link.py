@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.replica_fetcher import ReplicaFetcher
-from kstore.broker.runtime.peers import inter_broker_endpoint, peer_tls
+from kstore.broker.runtime.peers import connect_to_peer, inter_broker_endpoint
 from kstore.broker.state.follower import BackOff
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class LeaderLink:
         self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._connecting: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renews = False
         self._closed = False
 
     def connect(self) -> None:
@@ -52,10 +54,14 @@ class LeaderLink:
 
     def lost(self) -> None:
         """The connection has ended: make another one."""
-        if not self._closed and self._broker.cluster is not None:
+        renews, self._renews = self._renews, False
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        if not self._closed and not renews and self._broker.cluster is not None:
             self._broker.cluster.suspect(self.leader_id)
         if not self._closed and self._connecting is None:
-            pause_s = self._pauses.pause_s(self._broker.loop.time())
+            pause_s = 0.0 if renews else self._pauses.pause_s(self._broker.loop.time())
             self._connecting = self._broker.loop.create_task(self._connect(pause_s))
 
     def close(self) -> None:
@@ -63,8 +69,8 @@ class LeaderLink:
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in filter(None, (self._watch, self._renewal)):
+            timer.cancel()
         self.fetcher.close()
 
     async def _connect(self, pause_s: float) -> None:
@@ -87,11 +93,20 @@ class LeaderLink:
         protocol: Any = self.fetcher
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._broker.loop.create_connection(
-                    lambda: protocol, endpoint.host, endpoint.port, **peer_tls(self._broker)
+                _, usable_s = await connect_to_peer(
+                    self._broker, lambda: protocol, endpoint.host, endpoint.port
                 )
         except (OSError, TimeoutError):
             return
+        if usable_s is not None:
+            self._renewal = self._broker.loop.call_later(usable_s, self._renew)
+
+    def _renew(self) -> None:
+        """The session is over soon: go on over another connection."""
+        self._renewal = None
+        if self.fetcher.connected:
+            self._renews = True
+            self.fetcher.close()
 
     def _watch_later(self) -> None:
         if self._watch is not None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kstore._fast.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from kstore.broker.state.image import Endpoint
     from kstore.protocol.schema import Message
 
-__all__ = ["Peers", "inter_broker_endpoint", "peer_tls"]
+__all__ = ["Peers", "connect_to_peer", "inter_broker_endpoint"]
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -101,7 +102,7 @@ class Peers:
             raise NetworkError("this broker stops")
         channel = self._channels.get((host, port, lane))
         if channel is None:
-            channel = _Channel(self._broker.loop, host, port, partial(peer_tls, self._broker))
+            channel = _Channel(self._broker, host, port)
             self._channels[host, port, lane] = channel
         return channel
 
@@ -110,15 +111,23 @@ def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> En
     """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
     first (of security.inter.broker.protocol).
     """
-    name = broker.config.inter_broker_listener.name
+    name = (broker.config["inter.broker.listener.name"] or "").upper()
+    if broker.security is not None:
+        name = broker.security.peer_listener
     named = (end for end in endpoints if end.listener.upper() == name)
     return next(named, endpoints[0] if endpoints else None)
 
 
-def peer_tls(broker: Broker) -> dict[str, Any]:
-    """What create_connection needs to know to speak TLS to another broker; empty: plain text."""
-    peer = None if broker.tls is None else broker.tls.peer
-    return {} if peer is None else {"ssl": peer}
+async def connect_to_peer(
+    broker: Broker, factory: Callable[[], P], host: str, port: int
+) -> tuple[P, float | None]:
+    """The protocol of a new connection to another broker, which takes requests; and for how many
+    seconds it does, None: for as long as there is the connection. Raises OSError.
+    """
+    if broker.security is not None:
+        return await broker.security.connect(factory, host, port)
+    _, protocol = await broker.loop.create_connection(factory, host, port)
+    return protocol, None
 
 
 class _Asked(NamedTuple):
@@ -132,19 +141,14 @@ class _Asked(NamedTuple):
 class _Channel:
     """One lane to one broker: its connection, made when needed and made anew."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        host: str,
-        port: int,
-        tls: Callable[[], dict[str, Any]],
-    ) -> None:
-        self._loop = loop
-        self._tls = tls
+    def __init__(self, broker: Broker, host: str, port: int) -> None:
+        self._broker = broker
+        self._loop = broker.loop
         self._host = host
         self._port = port
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._ending: _Link | None = None  # what it was asked is answered, and nothing else sent
         self._unsent: list[_Asked] = []  # while there is no connection
         self._last_id = -1
         self._failures = 0
@@ -167,15 +171,15 @@ class _Channel:
             self._link.send(asked)
         else:
             self._unsent.append(asked)
-            if self._connecting is None:
-                self._connecting = self._loop.create_task(self._connect())
+            self._make()
         try:
             async with asyncio.timeout(timeout_s):
                 return await asked.answer
         except TimeoutError:
             sentence = f"{self._name} has not answered within {timeout_s:g} s"
-            if self._link is not None and self._link.awaits(asked):
-                self._link.drop(sentence)  # what was asked after it would wait behind it in vain
+            for link in filter(None, (self._link, self._ending)):
+                if link.awaits(asked):
+                    link.drop(sentence)  # what was asked after it would wait behind it in vain
             raise RequestTimedOutError(sentence) from None
 
     def close(self, reason: str) -> None:
@@ -183,13 +187,18 @@ class _Channel:
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._link is not None:
-            self._link.drop(reason)
+        for link in filter(None, (self._link, self._ending)):
+            link.drop(reason)
         self._fail_unsent(reason)
 
     @property
     def _name(self) -> str:
         return f"the broker at {self._host}:{self._port}"
+
+    def _make(self) -> None:
+        """Connect, if that is not under way; requests keep their order across connections."""
+        if self._connecting is None and self._ending is None:
+            self._connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
         try:
@@ -197,8 +206,8 @@ class _Channel:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, link = await self._loop.create_connection(
-                    lambda: _Link(self._name, self._lost), self._host, self._port, **self._tls()
+                link, usable_s = await connect_to_peer(
+                    self._broker, lambda: _Link(self._name, self._lost), self._host, self._port
                 )
         except (OSError, TimeoutError) as problem:
             pause_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)
@@ -206,11 +215,11 @@ class _Channel:
             self._retry_at = self._loop.time() + pause_s
             self._fail_unsent(f"{self._name} can't be reached: {problem or 'no answer'}")
         else:
-            self._connected(link)
+            self._connected(link, usable_s)
         finally:
             self._connecting = None
 
-    def _connected(self, link: _Link) -> None:
+    def _connected(self, link: _Link, usable_s: float | None) -> None:
         self._failures = 0
         if link.lost is not None:
             self._fail_unsent(link.lost)
@@ -220,10 +229,22 @@ class _Channel:
         for asked in unsent:
             if not asked.answer.done():
                 link.send(asked)
+        if usable_s is not None:
+            self._loop.call_later(usable_s, self._retire, link)
+
+    def _retire(self, link: _Link) -> None:
+        """Its session is over soon: what comes now goes over another connection."""
+        if self._link is link:
+            self._link, self._ending = None, link
+            link.end_when_answered(f"its session with {self._name} is over")
 
     def _lost(self, link: _Link) -> None:
         if self._link is link:
             self._link = None
+        if self._ending is link:
+            self._ending = None
+            if self._unsent and not self._closed:
+                self._make()
 
     def _fail_unsent(self, reason: str) -> None:
         unsent, self._unsent = self._unsent, []
@@ -240,6 +261,7 @@ class _Link(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: Any = None
         self._waiting: deque[_Asked] = deque()
+        self._last_words: str | None = None
         self._splitter = FrameSplitter(MAX_FRAME_BYTES)
 
     def send(self, asked: _Asked) -> None:
@@ -250,6 +272,12 @@ class _Link(asyncio.Protocol):
     def awaits(self, asked: _Asked) -> bool:
         """Whether the answer has not come yet."""
         return any(each is asked for each in self._waiting)
+
+    def end_when_answered(self, reason: str) -> None:
+        """End the connection once all that was asked is answered."""
+        self._last_words = reason
+        if not self._waiting:
+            self.drop(reason)
 
     def drop(self, reason: str) -> None:
         """End the connection; what was asked fails."""
@@ -284,6 +312,8 @@ class _Link(asyncio.Protocol):
             raise ProtocolError(f"request {asked.correlation_id} was next to be answered")
         if not asked.answer.done():
             asked.answer.set_result(frame)
+        if self._last_words is not None and not self._waiting:
+            self.drop(self._last_words)
 
     def _end(self, reason: str) -> None:
         if self.lost is not None:

@@ -95,6 +95,7 @@ class PlainServer(SaslServer):
         self._check = check
 
     def step(self, token: bytes) -> bytes:
+        """The one message: whom to act as, user, password."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
             raise SaslRefusedError(f"its PLAIN message has {len(parts)} parts instead of 3")
@@ -140,6 +141,7 @@ class ScramServer(SaslServer):
         return self._keys is not None
 
     def step(self, token: bytes) -> bytes:
+        """The first message says who, the second proves it."""
         text = token.decode("utf-8", "replace")
         return self._begin(text) if self._keys is None else self._end(text, self._keys)
 
@@ -202,6 +204,7 @@ class OAuthBearerServer(SaslServer):
         self._refusal: SaslRefusedError | None = None
 
     def step(self, token: bytes) -> bytes:
+        """The token; after a refusal only what ends the exchange."""
         if self._refusal is not None and token == b"\x01":
             raise self._refusal
         match = _BEARER.fullmatch(token.decode("utf-8", "replace"))

@@ -1,6 +1,6 @@
 """The asyncio shell around sockets: the loop, and listening on an address. It knows no protocol.
 
-TLS and the clients' side come here too, so that there is one such shell.
+The clients' side comes here too, so that there is one such shell.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
-    from ssl import SSLContext
 
 __all__ = ["ListenError", "bind", "listen", "new_loop"]
 
-HANDSHAKE_TIMEOUT_S = 10.0
 PORT_ATTEMPTS = 20
 """How often a free port is asked for that every address of the host has."""
 
@@ -109,12 +107,6 @@ async def listen(
     factory: Callable[[], Any],
     sockets: list[socket.socket],
     backlog: int,
-    tls: SSLContext | None = None,
 ) -> list[asyncio.AbstractServer]:
-    """Accept on sockets that `bind` made; each connection gets a protocol from factory, once it has
-    shaken hands where there is ``tls``.
-    """
-    given: dict[str, Any] = {"backlog": backlog}
-    if tls is not None:
-        given |= {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
-    return [await loop.create_server(factory, sock=sock, **given) for sock in sockets]
+    """Accept on sockets that `bind` made; each connection gets a protocol from factory."""
+    return [await loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets]

@@ -92,7 +92,7 @@ class Node:
         self.partitions = partitions
         self.reports: list[str] = []
         self.cluster: Any = None
-        self.tls: Any = None
+        self.security: Any = None
         self.env: Env | None = None
         """For its logs; None: the machine."""
         self.alive = False

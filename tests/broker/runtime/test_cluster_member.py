@@ -84,7 +84,7 @@ class Machine:
         broker: Any = SimpleNamespace(
             node_id=node_id,
             config=SETTINGS,
-            tls=None,
+            security=None,
             loop=asyncio.get_running_loop(),
             now_ms=lambda: 1000,
             report=lambda sentence: None,

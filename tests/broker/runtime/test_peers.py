@@ -69,7 +69,7 @@ def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
         image = MetadataImage("c", lambda: None)
         image.put_broker(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),)))
         broker: Any = SimpleNamespace(
-            loop=asyncio.get_running_loop(), node_id=1, image=image, config=CONFIG, tls=None
+            loop=asyncio.get_running_loop(), node_id=1, image=image, config=CONFIG, security=None
         )
         peers = Peers(broker)
         try:

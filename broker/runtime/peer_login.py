@@ -1,0 +1,105 @@
+"""How this broker shows other brokers who it is, where their listener has SASL: on each connection,
+before its first request.
+
+The mechanisms are kstore/net/sasl_client.py's. A connection is not authenticated anew when its
+session ends (KIP-368): who uses it makes another one in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.framing import FrameSplitter
+from kstore.errors import KafkaError, NetworkError
+from kstore.net.sasl_client import authenticate
+from kstore.net.sasl_login import Login
+from kstore.protocol.registry import APIS, decode_response, encode_request
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
+
+__all__ = ["PeerLogin"]
+
+MAX_FRAME_BYTES = 1024 * 1024
+USED_PART = 0.8
+"""How much of a session is used."""
+
+
+class PeerLogin:
+    """Of one broker; ConfigError for settings that can't be used."""
+
+    def __init__(self, broker: Broker, settings: Mapping[str, Any]) -> None:
+        self._broker = broker
+        self._login = Login(settings)
+        self._told: dict[str, str] = {}  # by address: the last trouble
+
+    async def connect(
+        self, factory: Callable[[], Any], host: str, port: int, tls: Mapping[str, Any]
+    ) -> tuple[Any, float | None]:
+        """The protocol that ``factory`` made, once the other broker knows who this one is, and for
+        how many seconds it takes requests. OSError where it does not.
+        """
+        loop = self._broker.loop
+        address = f"{host}:{port}"
+        transport, talk = await loop.create_connection(_Exchange, host, port, **tls)
+        try:
+            client = await self._login.client()
+            name = f"the broker at {address}"
+            lifetime_ms = await authenticate(client, talk.ask, name)
+        except KafkaError as problem:
+            transport.abort()
+            self._tell(address, str(problem))
+            raise ConnectionError(str(problem)) from None
+        except BaseException:
+            transport.abort()
+            raise
+        self._told.pop(address, None)
+        protocol = factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return protocol, lifetime_ms / 1000 * USED_PART if lifetime_ms else None
+
+    def _tell(self, address: str, problem: str) -> None:
+        """Once for each trouble: it is tried again soon."""
+        if self._told.get(address) != problem:
+            self._told[address] = problem
+            self._broker.report(problem)
+
+
+class _Exchange(asyncio.Protocol):
+    """Requests one after the other, up to the authentication."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._splitter = FrameSplitter(MAX_FRAME_BYTES)
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._lost: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """An answer, or a part of one."""
+        for frame in self._splitter.feed(data):
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(frame)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """Whoever waits is told."""
+        self._lost = f"it closed the connection{f': {problem}' if problem else ''}"
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(NetworkError(self._lost))
+
+    async def ask(self, request: Message, version: int) -> Message:
+        """A request's answer. Raises NetworkError."""
+        if self._lost is not None:
+            raise NetworkError(self._lost)
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._transport.write(encode_request(request, version, 0, None))
+        frame = await self._waiting
+        response: Message = decode_response(frame, APIS[request.API_KEY].response, version)[1]
+        return response

@@ -1,0 +1,141 @@
+"""What a broker with a listener that is not PLAINTEXT has beside the others: TLS, who its clients
+are, and how it goes to other brokers. A broker with PLAINTEXT alone never imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.runtime.listener_settings import listener_settings
+from kstore.broker.runtime.unproven import Unproven
+from kstore.config import ConfigError
+
+if TYPE_CHECKING:
+    import socket
+
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.authentication import Authentications, Dispatch
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.peer_login import PeerLogin
+    from kstore.broker.runtime.tls import BrokerTls
+    from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+
+__all__ = ["Security"]
+
+
+class Security:
+    """Of one broker; ConfigError for settings or files that can't be used."""
+
+    def __init__(self, broker: Broker, dispatch: Dispatch) -> None:
+        """``dispatch`` answers a request of a client that is not authenticated yet."""
+        config = broker.config
+        own = config.inter_broker_listener
+        self.peer_listener = own.name
+        """Where brokers reach each other."""
+        self.protocols = config.listener_protocols
+        self.unproven = Unproven(config, broker.loop)
+        self.tls: BrokerTls | None = None
+        """The keys of its listeners; None where none speaks TLS."""
+        self.sasl: Authentications | None = None
+        """Who its clients are; None where no listener has SASL."""
+        self._broker = broker
+        self._login: PeerLogin | None = None
+        if any(each.tls for each in config.listeners):
+            from kstore.broker.runtime.tls import BrokerTls
+
+            self.tls = BrokerTls(broker)
+        if any(each.sasl for each in config.listeners):
+            from kstore.broker.runtime.authentication import Authentications
+
+            self.sasl = Authentications(broker, self.unproven, dispatch)
+        if own.sasl and config.clustered:
+            self._login = _peer_login(broker, own.name)
+
+    def close(self) -> None:
+        """The broker stops."""
+        if self.tls is not None:
+            self.tls.close()
+        if self.sasl is not None:
+            self.sasl.close()
+
+    # ---- clients ----
+
+    def acceptor(
+        self, listener: str, factory: Callable[[], Connection], sockets: list[socket.socket]
+    ) -> TlsAcceptor | None:
+        """Who accepts the connections of a listener with TLS; None for one without."""
+        context = None if self.tls is None else self.tls.servers.get(listener)
+        if context is None:
+            return None
+        from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+
+        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""
+        refusal = None
+        if self.tls is not None:
+            refusal = self.tls.name_by_certificate(connection)
+        if refusal is None and self.sasl is not None:
+            self.sasl.begin(connection)
+        return refusal
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self.sasl is not None:
+            self.sasl.lost(connection)
+
+    # ---- other brokers ----
+
+    async def connect(
+        self, factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[Any, float | None]:
+        """A connection to another broker, as that asks for it: the protocol that ``factory`` made,
+        and for how many seconds the connection may be used; None: that is not bounded. OSError.
+        """
+        tls: dict[str, Any] = {}
+        if self.tls is not None and self.tls.peer is not None:
+            tls["ssl"] = self.tls.peer
+        if self._login is not None:
+            return await self._login.connect(factory, host, port, tls)
+        _, protocol = await self._broker.loop.create_connection(factory, host, port, **tls)
+        return protocol, None
+
+
+PEER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+FOR_TOKENS = (
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.scope",
+)
+
+
+def _peer_login(broker: Broker, listener: str) -> PeerLogin:
+    """As whom this broker goes to others: what the listener's sasl.jaas.config says."""
+    from kstore.broker.runtime.peer_login import PeerLogin
+    from kstore.broker.runtime.sasl_listeners import MECHANISMS
+
+    found = listener_settings(broker, listener, (PEER_MECHANISM, *FOR_TOKENS))
+    mechanism = found.pop(PEER_MECHANISM)
+    if mechanism not in MECHANISMS:
+        raise ConfigError(
+            f"{PEER_MECHANISM} is {mechanism}, but the listener {listener}, by which brokers reach "
+            f"each other, has SASL: it must be one of {', '.join(MECHANISMS)}",
+            key=PEER_MECHANISM,
+        )
+    jaas = f"{mechanism.lower()}.sasl.jaas.config"
+    text = listener_settings(broker, listener, (jaas,))[jaas]
+    given = {name: value for name, value in found.items() if value is not None}
+    if text is not None:
+        given["sasl.jaas.config"] = text
+    given["sasl.mechanism"] = mechanism
+    try:
+        return PeerLogin(broker, given)
+    except ConfigError as problem:
+        raise ConfigError(
+            f"listener.name.{listener.lower()}.{jaas}, as whom this broker goes to others: "
+            f"{problem}",
+            key=problem.key,
+        ) from None

@@ -1,0 +1,107 @@
+"""Accepts the connections of a listener with TLS: a bound on how long a handshake takes and how
+many there are, and a word to the operator where one fails.
+
+What comes behind the handshake is a Connection's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.unproven import Unproven
+
+__all__ = ["TlsAcceptor"]
+
+AT_ONCE = 50
+"""How many are accepted before others have their turn."""
+PAUSE_S = 1.0
+"""How long nothing is accepted after the system had no descriptor or memory left."""
+GRACE_S = 5.0
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class TlsAcceptor:
+    """Of one listener; closed as an asyncio server is."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        unproven: Unproven,
+        context: ssl.SSLContext,
+        factory: Callable[[], Any],
+        sockets: list[socket.socket],
+    ) -> None:
+        self._loop = broker.loop
+        self._report = broker.report
+        self._limit_s: float = broker.config["kstore.authentication.timeout.ms"] / 1000
+        self._unproven = unproven
+        self._context = context
+        self._factory = factory
+        self._sockets = sockets
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        for sock in sockets:
+            self._loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def close(self) -> None:
+        """Accept nothing more; handshakes under way end."""
+        self._closed = True
+        for sock in self._sockets:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                if problem.errno not in EXHAUSTED:
+                    raise
+                self._report(f"no connection can be accepted: {problem.strerror}")
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(PAUSE_S, self._go_on, listening)
+                return
+            sock.setblocking(False)
+            with suppress(OSError):  # the peer may be gone
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = self._loop.create_task(self._shake_hands(sock, f"{address[0]}:{address[1]}"))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if not self._closed:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    async def _shake_hands(self, sock: socket.socket, peer: str) -> None:
+        given_up: list[str] = []
+
+        def give_up(reason: str) -> None:
+            given_up.append(reason)
+            with suppress(OSError):  # it is gone meanwhile
+                sock.shutdown(socket.SHUT_RDWR)  # which ends the handshake
+
+        self._unproven.add(sock, give_up)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._factory, sock, ssl=self._context,
+                ssl_handshake_timeout=self._limit_s + GRACE_S,
+            )  # fmt: skip
+        except OSError as problem:
+            found = getattr(problem, "reason", None) or str(problem) or "the peer is gone"
+            reason = given_up[0] if given_up else f"the TLS handshake failed: {found}"
+            self._report(f"closing the connection from {peer}: {reason}")
+        finally:
+            self._unproven.remove(sock)
