@@ -93,26 +93,19 @@ class _RangeReader:
         offset, end = self._range.start, self._range.end
         pending = self._ask(offset)
         last_progress = time.monotonic()
-        while True:
-            data = self._answer(pending, offset)
-            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                offset = self._after_loss(offset)
-                if offset >= end:
-                    return
-                pending = self._ask(offset)
-                continue
-            found = self._framed(data, offset)
-            if found.end_offset > offset:
-                if found.end_offset < end:
-                    pending = self._ask(found.end_offset)
-                yield from self._decoded(data, offset)
-                offset = found.end_offset
-                last_progress = time.monotonic()
-                if offset >= end:
-                    return
-                continue
-            self._check_patience(data, found, offset, last_progress)
-            pending = self._ask(offset)
+        try:
+            while offset < end:
+                data = self._answer(pending, offset)
+                next_offset = self._next(data, offset, last_progress)
+                if next_offset < end:
+                    pending = self._ask(next_offset)
+                if data.error_code == ErrorCode.NONE and next_offset > offset:
+                    yield from self._decoded(data, offset)
+                if next_offset > offset:
+                    offset = next_offset
+                    last_progress = time.monotonic()
+        finally:
+            pending.cancel()  # whoever reads has had enough, or there was an error
 
     # ---- asking ----
 
@@ -124,15 +117,7 @@ class _RangeReader:
         try:
             return pending.result()
         except KafkaError as error:
-            raise self._problem(
-                f"the brokers at {self._options.servers} did not give the records: {error}",
-                offset,
-                "Check that brokers run, that executors reach their advertised.listeners, and"
-                " kafkaConsumer.pollTimeoutMs",
-            ) from error
-        except BaseException:
-            pending.cancel()
-            raise
+            raise self._unanswered(error, offset) from error
 
     async def _fetch(self, offset: int) -> PartitionData:
         """The answer for the partition: records, or OFFSET_OUT_OF_RANGE."""
@@ -188,9 +173,33 @@ class _RangeReader:
 
     # ---- answers ----
 
-    def _framed(self, data: PartitionData, offset: int) -> FetchedRecords:
-        """Where the answer's whole batches end."""
-        return FetchedRecords(self._tp, data.records or b"", start_offset=offset, verify=False)
+    def _next(self, data: PartitionData, offset: int, since: float) -> int:
+        """Where to go on after an answer: at the same offset if it brought nothing, though that
+        must not go on for longer than kafkaConsumer.pollTimeoutMs.
+        """
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            next_offset = self._after_loss(offset)
+        else:
+            # No more than the ends of its batches; nothing is decoded here.
+            found = FetchedRecords(self._tp, data.records or b"", start_offset=offset, verify=False)
+            next_offset = found.end_offset
+            if found.is_cut_off and found.size_bytes and next_offset == offset:
+                raise self._problem(
+                    f"the broker sends {found.size_bytes} bytes, which hold no whole batch",
+                    offset,
+                    "Raise kafka.max.partition.fetch.bytes and kafka.fetch.max.bytes",
+                )
+        waited_ms = (time.monotonic() - since) * 1000
+        if next_offset > offset or waited_ms < self._options.poll_timeout_ms:
+            return next_offset
+        # A leader that has just changed may not know yet how far it may let read; this is no such.
+        ends = data.last_stable_offset if self._client.isolation else data.high_watermark
+        return self._lost(
+            f"no record came within {self._options.poll_timeout_ms} ms, though the query reads up"
+            f" to offset {self._range.end}; the partition ends at {ends}",
+            offset,
+            self._range.end,
+        )
 
     def _decoded(self, data: PartitionData, offset: int) -> Iterator[Any]:
         """The answer's records within the range."""
@@ -206,50 +215,47 @@ class _RangeReader:
                 "Look at it with `kstore dump`, and read from after it with startingOffsets",
             ) from error
 
-    def _check_patience(
-        self, data: PartitionData, found: FetchedRecords, offset: int, since: float
-    ) -> None:
-        """Nothing came though there should be something: a leader that has just changed may not
-        know yet; after kafkaConsumer.pollTimeoutMs it is an error.
-        """
-        if found.is_cut_off and found.size_bytes:
-            raise self._problem(
-                f"the broker sends {found.size_bytes} bytes, which hold no whole batch",
-                offset,
-                "Raise kafka.max.partition.fetch.bytes and kafka.fetch.max.bytes",
-            )
-        if (time.monotonic() - since) * 1000 >= self._options.poll_timeout_ms:
-            ends = data.last_stable_offset if self._client.isolation else data.high_watermark
-            raise self._problem(
-                f"no record came within {self._options.poll_timeout_ms} ms, though the query reads"
-                f" up to offset {self._range.end}; the partition ends at {ends}",
-                offset,
-                LOST,
-            )
-
     def _after_loss(self, offset: int) -> int:
-        """Where to go on after records that are gone; an error unless data may be lost."""
-        client = self._client
-
-        async def ask(which: int) -> int:
-            found = await list_offsets(
-                client.cluster,
-                {self._tp: which},
-                isolation_level=client.isolation,
-                timeout_ms=self._options.poll_timeout_ms,
-            )
-            return found[self._tp].offset
-
-        first, last = client.thread.run(ask(EARLIEST)), client.thread.run(ask(LATEST))
-        next_offset = first if offset < first else self._range.end
-        what = f"the partition has offsets {first} to {last - 1}" if last > first else "it is empty"
-        problem = self._problem(
-            f"records that the query has to read are gone; {what}", offset, LOST
+        """Where to go on when the leader has no such offset: the same where it should have."""
+        first, last = self._edge(EARLIEST, offset), self._edge(LATEST, offset)
+        if first <= offset <= last:
+            return offset
+        there = f"has offsets {first} to {last - 1}" if last > first else "is empty"
+        return self._lost(
+            f"records that the query has to read are gone; the partition {there}",
+            offset,
+            min(first, self._range.end) if offset < first else self._range.end,
         )
+
+    def _edge(self, which: int, offset: int) -> int:
+        """Where the partition begins or ends."""
+        client = self._client
+        ask = list_offsets(
+            client.cluster,
+            {self._tp: which},
+            isolation_level=client.isolation,
+            timeout_ms=self._options.poll_timeout_ms,
+        )
+        try:
+            return client.thread.run(ask)[self._tp].offset
+        except KafkaError as error:
+            raise self._unanswered(error, offset) from error
+
+    def _lost(self, what: str, offset: int, next_offset: int) -> int:
+        """Where to go on after records that are gone; an error unless data may be lost."""
+        problem = self._problem(what, offset, LOST)
         if self._options.fail_on_data_loss:
             raise problem
         print(f"kstore: {problem} Going on from offset {next_offset}.", file=sys.stderr)
-        return min(next_offset, self._range.end)
+        return next_offset
+
+    def _unanswered(self, error: KafkaError, offset: int) -> PipelineError:
+        return self._problem(
+            f"the brokers at {self._options.servers} did not give the records: {error}",
+            offset,
+            "Check that brokers run, that executors reach their advertised.listeners, and"
+            " kafkaConsumer.pollTimeoutMs",
+        )
 
     def _problem(self, problem: str, offset: int, remedy: str) -> PipelineError:
         wanted = self._range

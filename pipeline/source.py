@@ -6,6 +6,7 @@ It only chooses who does the work; each reader and writer is imported when Spark
 
 from __future__ import annotations
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -15,10 +16,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.options import PATH, check_names, flag
 from kstore.pipeline.schema import source_schema
 
 __all__ = ["KstoreDataSource"]
+
+OLDEST = (4, 2)
+"""PySpark's first version whose Python data sources know limits of micro-batches."""
 
 
 class KstoreDataSource(DataSource):
@@ -31,6 +36,7 @@ class KstoreDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's Kafka connector; headers if includeHeaders asks for them."""
+        _check_version(pyspark.__version__)
         check_names(self.options)
         return source_schema(include_headers=flag(self.options, "includeHeaders"))
 
@@ -63,3 +69,13 @@ class KstoreDataSource(DataSource):
         from kstore.pipeline.sink import StreamWriter
 
         return StreamWriter(schema, self.options, overwrite=overwrite)
+
+
+def _check_version(version: str) -> None:
+    """Raises PipelineError for a PySpark that is too old: it finds this source all the same."""
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise PipelineError(
+            f"the source kstore needs PySpark {'.'.join(map(str, OLDEST))} or newer, this is"
+            f" {version}",
+            remedy='Install "kstore[spark]" where driver and executors run',
+        )

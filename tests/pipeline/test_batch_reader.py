@@ -137,6 +137,8 @@ def test_a_range_beyond_the_end_of_the_log_is_an_error_after_a_while(
     assert next(found).column("offset").to_pylist() == [0, 1, 2]
     with pytest.raises(PipelineError, match=rf"topic {topic}, partition 0, offset 3: .*ends at 3"):
         next(found)
+    lossy = BatchReader(SCHEMA, given | {"failOnDataLoss": "false"})
+    assert sum(len(batch) for batch in lossy.read(OffsetRange(topic, 0, 0, 5))) == 3
 
 
 def test_a_topic_made_anew_after_planning_is_not_read(
@@ -253,3 +255,9 @@ def test_a_wrong_option_is_told_when_the_dataframe_is_made() -> None:
     options = {"kafka.bootstrap.servers": "h:1", "subscribes": "a"}
     with pytest.raises(PipelineError, match="'subscribes'; the nearest is subscribe"):
         KstoreDataSource(options).schema()
+
+
+def test_a_pyspark_that_is_too_old_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.1.3")
+    with pytest.raises(PipelineError, match=r"needs PySpark 4\.2 or newer, this is 4\.1\.3"):
+        KstoreDataSource({"subscribe": "a"}).schema()

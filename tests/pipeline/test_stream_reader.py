@@ -5,6 +5,7 @@ partitions, restarts, topics made anew, records that are gone, ordered expansion
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -265,3 +266,20 @@ def test_progress_reports_where_the_partitions_end(
     told = query.reader.reportLatestOffset()
     assert told is not None
     assert told["topics"][topic]["partitions"]["0"]["offset"] == 10
+
+
+def test_a_query_waits_for_a_broker_that_is_restarted(
+    start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Broker(tmp_path_factory.mktemp("restarted")) as other:
+        with AdminClient(bootstrap_servers=other.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+        write(other.bootstrap_servers, "t", range(3))
+        options = {"kafka.bootstrap.servers": other.bootstrap_servers}
+        query = start("t", maxOffsetsPerTrigger="2", **options)
+        assert values(query.step()) == [0, 1]
+        other.kill()
+        starting = threading.Thread(target=other.start)
+        starting.start()
+        assert values(query.step()) == [2]
+        starting.join()
