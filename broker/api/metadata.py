@@ -193,11 +193,12 @@ def _all_topics(broker: Broker, ctx: RequestContext) -> list[TopicImage | Missin
 def _topic_operations(
     broker: Broker, ctx: RequestContext, topics: Sequence[TopicImage | Missing]
 ) -> int | list[int]:
-    """What who asks may do with each of the topics."""
+    """What who asks may do with each of the topics that it may describe, there or not."""
     kind = AclResourceType.TOPIC
     if broker.authorizer is None:
         return operations_mask(broker, ctx, kind, "")
-    return [operations_mask(broker, ctx, kind, topic.name or "") for topic in topics]
+    masks = [operations_mask(broker, ctx, kind, topic.name or "") for topic in topics]
+    return [mask if mask >> AclOperation.DESCRIBE & 1 else NOT_ASKED for mask in masks]
 
 
 def cluster_operations(broker: Broker, ctx: RequestContext) -> int:

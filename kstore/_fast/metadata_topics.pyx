@@ -65,7 +65,7 @@ cdef int put_topic(
         index += 1
     room(out, 8)
     if version >= FIRST_OPERATIONS:
-        put_int32(out, operations if known else NOT_ASKED)
+        put_int32(out, operations if name != NULL else NOT_ASKED)
     put_no_tags(out, flexible)
     return 0
 

@@ -64,7 +64,12 @@ def as_messages(
     topic: TopicImage | Missing, code: int, operations: int, version: int, alive: set[int] | None
 ) -> MetadataResponseTopic:
     if isinstance(topic, Missing):
-        return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+        return MetadataResponseTopic(
+            error_code=code,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            topic_authorized_operations=-(2**31) if topic.name is None else operations,
+        )
     return MetadataResponseTopic(
         error_code=code,
         name=topic.name,
