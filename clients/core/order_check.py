@@ -117,6 +117,15 @@ class _Key:
     seen: Ranges = field(default_factory=Ranges)
     last: dict[int, int] = field(default_factory=dict)  # by partition, or -1: over all
     is_bad: bool = False
+    count: int | None = None
+
+    def gaps(self, first: int | None) -> list[tuple[int, int]]:
+        if self.count is None:
+            return self.seen.gaps(first)
+        largest = self.seen.largest
+        found = self.seen.gaps(0)
+        end = 0 if largest is None else largest + 1
+        return [*found, (end, self.count - 1)] if end < self.count else found
 
 
 class OrderChecker:
@@ -155,6 +164,10 @@ class OrderChecker:
         else:
             state.last[scope] = number
 
+    def see_end(self, key: bytes, count: int) -> None:
+        """The key's numbers are 0 to before `count`: those that have not come by now are gaps."""
+        self._keys.setdefault(key, _Key()).count = count
+
     def unreadable(self) -> None:
         """A record without key or number."""
         self._report.unreadable += 1
@@ -170,7 +183,7 @@ class OrderChecker:
         gaps = [
             Finding("gap", key, start, until, None, -1, state.seen.largest or 0)
             for key, state in self._keys.items()
-            for start, until in state.seen.gaps(self._first)
+            for start, until in state.gaps(self._first)
         ]
         found.missing = sum(gap.until - gap.number + 1 for gap in gaps)
         kept = [finding for finding in found.findings if finding.kind != "gap"]

@@ -96,7 +96,8 @@ def hash64_column(object offsets, object data, object validity, Py_ssize_t first
     cdef Py_ssize_t row
     cdef int32_t start, end
     if first < 0 or count < 0 or (first + count + 1) * 4 > places.size:
-        raise ValueError(f"{count} values from {first} on do not fit {places.size} bytes of offsets")
+        raise ValueError(
+            f"{count} values from {first} on do not fit {places.size} bytes of offsets")
     if bits is not None:
         if (first + count + 7) // 8 > bits.size:
             raise ValueError(f"{bits.size} bytes of validity are too few for {count} values")

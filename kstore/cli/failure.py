@@ -59,6 +59,7 @@ def _is_ours(error: BaseException) -> bool:
         "kstore.clients",
         "kstore.net",
         "kstore.broker",
+        "kstore.pipeline",
     )
     return type(error).__module__.startswith(modules)
 

@@ -1,17 +1,99 @@
-"""``kstore pipeline``: the jobs of kstore.pipeline.jobs as commands."""
+"""``kstore pipeline``: the jobs of kstore.pipeline.jobs as commands. Spark is needed by all but
+load, and imported when one of them runs.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
+from kstore.cli.pipeline_run import Confs, Master, Tasks, job, spark_command
+
+if TYPE_CHECKING:
+    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
 
 __all__ = ["app", "load"]
 
-app = typer.Typer(help="Jobs that move whole files and topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Jobs that move and check whole files and topics, on Spark: on this machine, or where "
+    "--master or spark-submit says. For a few topics, `kstore replicate` and `kstore verify-order` "
+    "do without Spark.",
+    no_args_is_help=True,
+)
+
+_WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
+
+Topics = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
+Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
+Isolation = Annotated[
+    str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
+]
+OnLoss = Annotated[
+    str, typer.Option(help="fail or skip, where the cluster has deleted what is not copied yet.")
+]
+Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
+NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")]
+ReportFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--report", metavar="FOLDER", help="Write tables as Parquet there, and report.html."
+    ),
+]
+FromServers = Annotated[
+    str | None, typer.Option("--from", metavar="HOST:PORT,...", help="Brokers of the source.")
+]
+ToServers = Annotated[
+    str | None, typer.Option("--to", metavar="HOST:PORT,...", help="Brokers of the target.")
+]
+SourceProperty = Annotated[
+    list[str] | None,
+    typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),
+]
+TargetProperty = Annotated[
+    list[str] | None,
+    typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
+]
+FromProfile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Settings of the source: see `kstore profile`.")
+]
+ToProfile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Settings of the target: see `kstore profile`.")
+]
+ArchivePath = Annotated[
+    str | None, typer.Option("--archive", metavar="FOLDER", help="An archive, by path or URL.")
+]
+
+
+def _pattern(names: list[str], regex: bool) -> re.Pattern[str]:
+    from kstore.clients.replicator.options import names_pattern
+
+    try:
+        return names_pattern(names, regex=regex)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _one_of(name: str, value: str, *known: str) -> str:
+    if value not in known:
+        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
+    return value
+
+
+def _committed(isolation: str) -> bool:
+    known = ("read_committed", "read_uncommitted")
+    return _one_of("--isolation-level", isolation, *known) == known[0]
+
+
+def _reader(
+    servers: str | None, properties: list[str] | None, profile: str | None
+) -> dict[str, Any]:
+    return client_config("consumer", servers, properties, profile, _WAIT)
 
 
 @app.command(epilog="Example: kstore pipeline load --file server.log")
@@ -31,3 +113,314 @@ def load(
     arguments += ["--topic", topic] if topic else []
     arguments += ["--json"] if json else []
     raise typer.Exit(main(arguments))
+
+
+@app.command(
+    epilog="Example: spark-submit --master yarn $(kstore pipeline script) archive orders "
+    "-b broker:9092 --archive s3a://bucket/archive"
+)
+@guarded
+def script() -> None:
+    """Print the path of the script for spark-submit; it takes the same commands and options."""
+    print(Path(__file__).with_name("submit") / "kstore_pipeline.py")
+
+
+@app.command(
+    epilog="Example: kstore pipeline archive orders payments --archive /data/archive -b host:9092"
+)
+@spark_command
+def archive(
+    topics: Topics,
+    path: Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")],
+    regex: Regex = False,
+    by: Annotated[str, typer.Option(help="Folders by day or hour.")] = "day",
+    isolation_level: Isolation = "read_committed",
+    on_loss: OnLoss = "fail",
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
+    master: Master = None,
+    conf: Confs = None,
+    tasks: Tasks = 0,
+    json: Json = False,
+) -> None:
+    """Archive topics as Parquet by topic and time, with offsets and epochs; the next run goes on.
+
+    Kill it at any time: what an unfinished run has written does not count, and may be deleted.
+    """
+    from dataclasses import asdict
+
+    from kstore.pipeline.jobs.archive import ArchiveOptions
+    from kstore.pipeline.jobs.archive import archive as work
+
+    options = ArchiveOptions(
+        _reader(bootstrap, properties, profile),
+        path,
+        _pattern(topics, regex),
+        hourly=_one_of("--by", by, "day", "hour") == "hour",
+        read_committed=_committed(isolation_level),
+        on_loss=_one_of("--on-loss", on_loss, "fail", "skip"),
+        tasks=tasks,
+    )
+    with job("archive", master, conf, json) as running:
+        slices = work(running.spark, options, running.say)
+        for each in slices:
+            running.row(asdict(each) | {"configs": None})
+        records = sum(each.records for each in slices)
+        done = {"partitions": len(slices), "records": records, "archive": path}
+        running.done(done, f"{records} records of {len(slices)} partitions archived in {path}")
+
+
+@app.command(
+    epilog="Example: kstore pipeline restore orders --archive /data/archive -b new:9092 "
+    "--rename orders=orders-2024"
+)
+@spark_command
+def restore(
+    topics: Topics,
+    path: Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")],
+    regex: Regex = False,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="Restore under another name.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option(help="Of the batches: none, gzip, snappy, lz4, zstd.")
+    ] = "none",
+    replication_factor: Replicas = -1,
+    no_configs: NoConfigs = False,
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
+    master: Master = None,
+    conf: Confs = None,
+    json: Json = False,
+) -> None:
+    """Bring topics of an archive back into a kstore cluster, each record at its offset.
+
+    It keeps no state: kill it at any time and start it again; what is there is not written twice.
+    """
+    from dataclasses import asdict
+
+    from kstore.cli.client_options import key_values
+    from kstore.pipeline.jobs.restore import RestoreOptions
+    from kstore.pipeline.jobs.restore import restore as work
+    from kstore.record import compression_for
+
+    try:
+        codec = int(compression_for(compression).id)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    options = RestoreOptions(
+        path,
+        _reader(bootstrap, properties, profile),
+        _pattern(topics, regex),
+        renamed=key_values(rename, "orders=orders-2024"),
+        replication_factor=replication_factor,
+        copy_configs=not no_configs,
+        compression=codec,
+    )
+    with job("restore", master, conf, json) as running:
+        found = work(running.spark, options, running.say)
+        for each in found:
+            running.row(asdict(each))
+        written = sum(each.written for each in found)
+        there = sum(each.already_there for each in found)
+        done = {"partitions": len(found), "written": written, "already_there": there}
+        running.done(
+            done,
+            f"{written} records of {len(found)} partitions restored, {there} were there already",
+        )
+
+
+@app.command(
+    epilog="Example: kstore pipeline replicate --regex 'orders\\..*' --from old:9092 --to new:9092"
+)
+@spark_command
+def replicate(
+    topics: Topics,
+    source: FromServers = None,
+    target: ToServers = None,
+    regex: Regex = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
+    ] = False,
+    groups: Annotated[
+        str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
+    ] = ".*",
+    no_groups: Annotated[
+        bool, typer.Option("--no-groups", help="Copy no committed offsets.")
+    ] = False,
+    isolation_level: Isolation = "read_committed",
+    on_loss: OnLoss = "fail",
+    rate_limit: Annotated[
+        str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
+    ] = None,
+    replication_factor: Replicas = -1,
+    no_configs: NoConfigs = False,
+    source_property: SourceProperty = None,
+    target_property: TargetProperty = None,
+    from_profile: FromProfile = None,
+    to_profile: ToProfile = None,
+    master: Master = None,
+    conf: Confs = None,
+    tasks: Tasks = 0,
+    json: Json = False,
+) -> None:
+    """Copy many topics from any Kafka to kstore with equal offsets, shared out among executors.
+
+    A round copies what is there at its beginning. It keeps no state: kill it and start it again.
+    `kstore replicate` does the same in one process without Spark, and follows the source closely.
+    """
+    from kstore.cli.pipeline_run import rounds
+    from kstore.cli.replicate import parse_rate
+    from kstore.clients.replicator import ReplicationOptions
+    from kstore.pipeline.jobs.replicate import ReplicateOptions
+
+    if source is None and from_profile is None:
+        raise typer.BadParameter("--from or --from-profile says where to copy from")
+    _committed(isolation_level)
+    copying = ReplicationOptions(
+        topics=_pattern(topics, regex),
+        groups=None if no_groups else _pattern([groups], True),
+        isolation_level=isolation_level,
+        on_loss=_one_of("--on-loss", on_loss, "fail", "skip"),
+        rate_limit=parse_rate(rate_limit),
+        replication_factor=replication_factor,
+        copy_configs=not no_configs,
+    )
+    options = ReplicateOptions(
+        _reader(source, source_property, from_profile),
+        _reader(target, target_property, to_profile),
+        copying,
+        tasks,
+    )
+    with job("replicate", master, conf, json) as running:
+        problems = rounds(running, options, follow=follow)
+    if problems:
+        raise SystemExit(FAILED)
+
+
+def _sides(
+    source: tuple[str | None, list[str] | None, str | None],
+    target: tuple[str | None, list[str] | None, str | None],
+    archive: str | None,
+    committed: bool,
+    tasks: int,
+) -> tuple[list[ClusterSide | ArchiveSide], list[str]]:
+    """What is to be compared, the left first, and their names."""
+    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+
+    sides: list[ClusterSide | ArchiveSide] = []
+    names = []
+    for servers, properties, profile in (source, target):
+        if servers or profile:
+            settings = _reader(servers, properties, profile)
+            sides.append(ClusterSide(settings, committed, tasks))
+            names.append(f"cluster {settings.get('bootstrap.servers', profile)}")
+    if archive:
+        sides.append(ArchiveSide(archive))
+        names.append(f"archive {archive}")
+    if not sides or len(sides) > 2:
+        raise typer.BadParameter(
+            "compare two of --from, --to and --archive, or give --archive alone to check it by "
+            "itself"
+        )
+    return sides, names
+
+
+@app.command(
+    epilog="Example: kstore pipeline verify orders --from old:9092 --to new:9092 --report ./found"
+)
+@spark_command
+def verify(
+    topics: Topics,
+    source: FromServers = None,
+    target: ToServers = None,
+    archive: ArchivePath = None,
+    regex: Regex = False,
+    allow_behind: Annotated[
+        bool, typer.Option("--allow-behind", help="A copy that ends earlier is no failure.")
+    ] = False,
+    match: Annotated[
+        str,
+        typer.Option(
+            help="offsets, or keys: each key's records in their order, whatever their offsets."
+        ),
+    ] = "offsets",
+    number: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Also check each key's own numbers: value, key, json:FIELD or header:NAME.",
+        ),
+    ] = None,
+    key: Annotated[str, typer.Option(metavar="PLACE", help="Where the key is.")] = "key",
+    report: ReportFolder = None,
+    isolation_level: Isolation = "read_committed",
+    source_property: SourceProperty = None,
+    target_property: TargetProperty = None,
+    from_profile: FromProfile = None,
+    to_profile: ToProfile = None,
+    master: Master = None,
+    conf: Confs = None,
+    tasks: Tasks = 0,
+    json: Json = False,
+) -> None:
+    """Check that two clusters, or a cluster and an archive, hold the same records.
+
+    Gaps, doubles, changed records, checksums, epochs, order per key. Exit code 0: they do; 1: they
+    do not. `kstore verify-order` checks the order of one topic without Spark, while it is written.
+    """
+    from kstore.cli.pipeline_verify import run_verify
+
+    _one_of("--match", match, "offsets", "keys")
+    sides, names = _sides(
+        (source, source_property, from_profile),
+        (target, target_property, to_profile),
+        archive,
+        _committed(isolation_level),
+        tasks,
+    )
+    if match == "keys" and len(sides) < 2:
+        raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
+    with job("verify", master, conf, json) as running:
+        good = run_verify(
+            running, _pattern(topics, regex), sides, names, match=match, number=number, key=key,
+            allow_behind=allow_behind, report=report,
+        )  # fmt: skip
+    if not good:
+        raise SystemExit(FAILED)
+
+
+@app.command(
+    epilog="Example: kstore pipeline stats --regex '.*' -b localhost:9092 --report ./stats"
+)
+@spark_command
+def stats(
+    topics: Topics,
+    archive: ArchivePath = None,
+    regex: Regex = False,
+    top: Annotated[int, typer.Option(min=0, help="How many of each topic's keys to tell.")] = 20,
+    report: ReportFolder = None,
+    isolation_level: Isolation = "read_committed",
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
+    master: Master = None,
+    conf: Confs = None,
+    tasks: Tasks = 0,
+    json: Json = False,
+) -> None:
+    """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
+    from kstore.cli.pipeline_verify import run_stats
+    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+
+    side: ClusterSide | ArchiveSide
+    if archive:
+        side, name = ArchiveSide(archive), f"the archive {archive}"
+    else:
+        settings = _reader(bootstrap, properties, profile)
+        side = ClusterSide(settings, _committed(isolation_level), tasks)
+        name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
+    with job("stats", master, conf, json) as running:
+        run_stats(running, _pattern(topics, regex), side, name, top=top, report=report)

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,73 +22,21 @@ from kstore.cli.client_options import ProfileName, Properties, Servers, client_c
 from kstore.cli.failure import FAILED, USAGE_ERROR
 from kstore.cli.options import Json, Topic
 from kstore.clients.core.order_check import OrderChecker, OrderReport
+from kstore.clients.core.order_fields import PLACES, HasFields, field_reader, number_of
 from kstore.types import Header, TopicPartition
 
 if TYPE_CHECKING:
     from kstore.clients import Consumer, ConsumerRecord
 
-__all__ = ["EXAMPLE", "Workload", "field_reader", "number_of", "verify_order"]
+__all__ = ["EXAMPLE", "Workload", "verify_order"]
 
 EXAMPLE = "Example: kstore verify-order orders --generate 100000 --partitioner ordered"
 RUN_HEADER = "verify-order"
 _POLL_MS = 500
-_KINDS = "value, key, json:FIELD or header:NAME"
 
 
-class HasFields(Protocol):
-    """A record, as far as keys and numbers are looked for in it."""
-
-    @property
-    def key(self) -> bytes | None:
-        """The key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """The value."""
-
-    @property
-    def headers(self) -> Iterable[Header]:
-        """The headers."""
-
-
-def field_reader(place: str) -> Callable[[HasFields], bytes | None]:
-    """What reads a record's value, key, JSON field (of the value) or header; None: it has none.
-    Raises ValueError for a place that is none of these.
-    """
-    kind, colon, name = place.partition(":")
-    if place == "value":
-        return lambda record: record.value
-    if place == "key":
-        return lambda record: record.key
-    if kind == "header" and colon and name:
-        return lambda record: next((h.value for h in record.headers if h.key == name), None)
-    if kind == "json" and colon and name:
-        return lambda record: _json_field(record.value, name)
-    raise ValueError(f"{place!r} is not {_KINDS}")
-
-
-def _json_field(value: bytes | None, name: str) -> bytes | None:
-    try:
-        found = json_text.loads(value or b"")
-    except ValueError:
-        return None
-    for part in name.split("."):
-        if not isinstance(found, dict) or part not in found:
-            return None
-        found = found[part]
-    return found.encode() if isinstance(found, str) else json_text.dumps(found).encode()
-
-
-def number_of(text: bytes | None) -> int | None:
-    """The number that a field holds as text; None: it is none."""
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
-
-
-_Key = Annotated[str, typer.Option("--key", help=f"Where the key is: {_KINDS}.")]
-_Number = Annotated[str, typer.Option("--number", help=f"Where its number is: {_KINDS}.")]
+_Key = Annotated[str, typer.Option("--key", help=f"Where the key is: {PLACES}.")]
+_Number = Annotated[str, typer.Option("--number", help=f"Where its number is: {PLACES}.")]
 _First = Annotated[
     int | None, typer.Option(help="The first number of each key; without it, what comes first.")
 ]

@@ -132,11 +132,13 @@ def _check_life(topic: Topic, known: Slice, path: str) -> None:
 def _write(spark: SparkSession, options: ArchiveOptions, ranges: list[Range], run: str) -> None:
     plan = Scan(options.settings, read_committed=options.read_committed, hourly=options.hourly)
     found = scan(spark, plan, split(ranges, task_count(spark, options.tasks)))
+    # What other programs read, too: Spark's default is a form of its own.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # In this order Spark has no need to sort again for its folders, and each file is in the order
     # of its offsets.
     found.sortWithinPartitions(*PARTITIONED_BY, "partition", "offset").write.partitionBy(
         *PARTITIONED_BY
-    ).parquet(data_path(options.path, run))
+    ).option("compression", "zstd").parquet(data_path(options.path, run))
 
 
 def _slices(

@@ -108,7 +108,10 @@ def replicate(
 
     Raises JobError where nothing can be copied; a partition that fails is in `problems`.
     """
-    events: Callable[[Event], None] = lambda event: report(f"{event.kind}: {event.text}")  # noqa: E731
+
+    def events(event: Event) -> None:
+        report(f"{event.kind}: {event.text}")
+
     tps = asyncio.run(_prepare(options, events))
     lags = _lags(options, tps)
     shares = share_out(lags, task_count(spark, options.tasks))

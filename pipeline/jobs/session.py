@@ -5,10 +5,12 @@ who have no Spark or no Java. pyspark is imported when a session is asked for.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import warnings
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from kstore.pipeline.jobs.failure import JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["open_session"]
+__all__ = ["open_session", "require_spark", "sentence_of"]
 
 # What a job needs whatever the session was made for.
 _NEEDED = {
@@ -31,6 +33,10 @@ _LOCAL = {
 }
 
 
+# How an error of a task stands in Spark's text.
+_OURS = re.compile(r"(?:kstore[\w.]*\.)?(?:PipelineError|JobError): (.+)")
+
+
 def open_session(
     name: str, master: str | None = None, confs: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -39,16 +45,10 @@ def open_session(
 
     Raises JobError where Spark or Java is not installed.
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise JobError(
-            f"this needs Spark ({error}): pip install 'kstore[spark]'. `kstore replicate` and "
-            "`kstore verify-order` do without it"
-        ) from None
-    if not _has_java() and "SPARK_REMOTE" not in os.environ:
-        raise JobError("Spark needs Java 17 or newer: install it, or set JAVA_HOME")
+    require_spark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # pyspark warns of pandas, which no job uses, in this process and in each worker's.
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
@@ -71,8 +71,35 @@ def open_session(
     return active
 
 
+def require_spark() -> None:
+    """Raises JobError where Spark or Java is not installed."""
+    missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise JobError(
+            f"this needs Spark ({' and '.join(missing)} not installed): pip install "
+            "'kstore[spark]'. `kstore replicate` and `kstore verify-order` do without it"
+        )
+    if not _has_java() and "SPARK_REMOTE" not in os.environ:
+        raise JobError("Spark needs Java 17 or newer: install it, or set JAVA_HOME")
+
+
 def _has_java() -> bool:
     home = os.environ.get("JAVA_HOME")
     if home:
         return Path(home, "bin", "java").exists()
     return shutil.which("java") is not None
+
+
+def sentence_of(error: BaseException) -> str:
+    """What a user can do something about in an error that came through Spark: kstore's own text if
+    a task has raised one of its errors, else Spark's first line.
+    """
+    text = str(error)
+    found = _OURS.search(text)
+    if found is not None:
+        return found[1].strip()
+    condition = getattr(error, "getCondition", lambda: None)()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("[") and "]" in line]
+    first = (causes or lines or [type(error).__name__])[0]
+    return f"Spark: {first}" if condition is None or condition in first else f"{condition}: {first}"

@@ -122,7 +122,7 @@ def _topic(found: Stats, topic: str) -> list[str]:
     made = [
         pages.section(
             f"{topic}: records by partition", f"{len(parts)} partitions.",
-            pages.bars([(f"{topic}-{p.partition}", [p.records]) for p in parts[:SHOWN]], ["records"]),
+            pages.bars([(str(p.partition), [p.records]) for p in parts[:SHOWN]], ["records"]),
         )
     ]  # fmt: skip
     keys = [key for key in found.keys if key.topic == topic]
@@ -141,7 +141,7 @@ def _topic(found: Stats, topic: str) -> list[str]:
         counted = [(name, int(value)) for name, value in plain]
         made.append(
             pages.section(
-                f"{topic}: sizes of records", "Records by the size of key and value, from so much on.",
+                f"{topic}: sizes of records", "Records by the size of key and value.",
                 pages.columns(counted, "records by size"),
             )
         )  # fmt: skip
@@ -160,12 +160,10 @@ def _topic(found: Stats, topic: str) -> list[str]:
 def _spans(times: dict[int, int]) -> tuple[str, list[tuple[str, int]]]:
     """Records by hour, day or longer, so that the bars can be seen."""
     first, last = min(times), max(times)
-    for hours, name in ((1, "an hour"), (24, "a day"), (24 * 7, "a week"), (24 * 30, "30 days")):
-        if (last - first) // hours < MAX_COLUMNS:
-            break
-    else:
-        hours = (last - first) // MAX_COLUMNS + 1
-        name = f"{hours // 24} days"
+    known = ((1, "an hour"), (24, "a day"), (24 * 7, "a week"), (24 * 30, "30 days"))
+    longest = (last - first) // MAX_COLUMNS + 1
+    fitting = [step for step in known if step[0] >= longest]
+    hours, name = fitting[0] if fitting else (longest, f"{longest // 24} days")
     counts: dict[int, int] = {}
     for hour, records in times.items():
         counts[hour // hours] = counts.get(hour // hours, 0) + records

@@ -13,12 +13,12 @@ from typer.main import get_command
 from kstore.cli.app import app, run
 
 # What prints no data, or has --json for what it reads.
-WITHOUT_JSON = {"completion", "serve", "produce", "replicate"}
+WITHOUT_JSON = {"completion", "serve", "produce", "replicate", "pipeline script"}
 # What asks no broker, or more than one kind of cluster.
 OFFLINE = {
     "completion", "serve", "log dump", "log verify", "profile list", "profile show", "profile path",
     "pipeline load", "cluster start", "cluster add", "cluster status", "cluster stop",
-    "cluster kill", "replicate",
+    "cluster kill", "replicate", "pipeline replicate", "pipeline verify", "pipeline script",
 }  # fmt: skip
 
 

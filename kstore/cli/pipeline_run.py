@@ -1,0 +1,153 @@
+"""What the commands of `kstore pipeline` share: the Spark they run on, what they print, how they
+fail.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+
+import typer
+
+from kstore.cli.client_options import key_values
+from kstore.cli.failure import guarded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kstore.pipeline.jobs.replicate import CopyProgress, ReplicateOptions
+
+__all__ = ["Confs", "Master", "Running", "Tasks", "job", "rounds", "spark_command"]
+
+P = ParamSpec("P")
+PAUSE_S = 1.0
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark's master, such as spark://host:7077; by default this machine's cores."
+    ),
+]
+Confs = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
+Tasks = Annotated[
+    int, typer.Option(min=0, help="About so many pieces of work; 0: by the cores that Spark has.")
+]
+
+
+def spark_command(function: Callable[P, None]) -> Callable[P, None]:
+    """A command that needs Spark: without it, it says so before it imports anything of its own."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from kstore.pipeline.jobs.session import require_spark
+
+        require_spark()
+        function(*args, **kwargs)
+
+    return guarded(run)
+
+
+class Running:
+    """One job on its way: its Spark, and what it tells."""
+
+    def __init__(self, spark: SparkSession, json: bool) -> None:
+        self.spark = spark
+        self.json = json
+        self._live = not json and sys.stderr.isatty()
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line of what is going on, on stderr; an event in JSON."""
+        if self.json:
+            self._event("said", {"text": text})
+            return
+        clear = "\r\x1b[K" if self._live else ""
+        print(f"{clear}{text}", file=sys.stderr, flush=True)
+
+    def row(self, data: Mapping[str, Any]) -> None:
+        """One result; only in JSON, since people are told the sum."""
+        if self.json:
+            self._event("row", data)
+
+    def progress(self, found: CopyProgress) -> None:
+        """How far it is, as a line that is written over."""
+        done = found.offsets - found.lag
+        seconds = time.monotonic() - self._began
+        if self.json:
+            row = {"partitions": found.partitions, "offsets": found.offsets, "lag": found.lag}
+            self._event("progress", row)
+        elif self._live:
+            rate = done / max(seconds, 1e-3)
+            line = f"{done:,} of {found.offsets:,} offsets, {rate:,.0f}/s, {found.lag:,} to go"
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+    def done(self, data: Mapping[str, Any], sentence: str) -> None:
+        """The end, on stdout."""
+        if self.json:
+            self._event("done", data)
+            return
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(sentence, flush=True)
+
+    def _event(self, kind: str, data: Mapping[str, Any]) -> None:
+        seconds = round(time.monotonic() - self._began, 3)
+        print(json_text.dumps({"event": kind, "seconds": seconds} | dict(data)), flush=True)
+
+
+@contextmanager
+def job(name: str, master: str | None, confs: list[str] | None, json: bool) -> Iterator[Running]:
+    """A Spark for one job, ended with it. What comes from Spark as an error leaves as JobError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from kstore.pipeline.jobs.failure import JobError
+    from kstore.pipeline.jobs.session import open_session, sentence_of
+
+    given = key_values(confs, "spark.executor.memory=2g")
+    is_own = SparkSession.getActiveSession() is None
+    spark = open_session(name, master, given)
+    try:
+        yield Running(spark, json)
+    except PySparkException as error:
+        raise JobError(sentence_of(error)) from error
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):
+            raise JobError(sentence_of(error)) from error
+        raise
+    finally:
+        if is_own:
+            spark.stop()
+
+
+def rounds(running: Running, options: ReplicateOptions, *, follow: bool) -> list[str]:
+    """Replicate once, or again and again; the partitions that failed in the last round."""
+    from kstore.pipeline.jobs.replicate import replicate
+
+    while True:
+        found = replicate(running.spark, options, running.say, running.progress)
+        for text in (*found.losses, *found.problems):
+            running.say(text)
+        row = {
+            "partitions": found.partitions,
+            "failed": len(found.problems),
+            "records": found.records,
+            "bytes": found.bytes,
+            "group_offsets": found.group_offsets,
+        }
+        running.done(
+            row,
+            f"{found.records} records, {found.bytes / 1e6:.1f} MB in {found.partitions} partitions,"
+            f" {found.group_offsets} group offsets, {len(found.problems)} failed",
+        )
+        if not follow or found.problems:
+            return found.problems
+        time.sleep(PAUSE_S)

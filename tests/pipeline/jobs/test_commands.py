@@ -1,0 +1,193 @@
+"""`kstore pipeline ...` from end to end: in this process on the tests' Spark, once by spark-submit,
+and without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kstore.cli.app import run
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = ("archive", "restore", "replicate", "verify", "stats")
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    """`kstore pipeline` with these arguments: exit code, stdout, stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = run(["pipeline", *arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+def events(out: str) -> list[dict[str, Any]]:
+    """JSON, an object a line."""
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_an_example(command: Command, name: str) -> None:
+    code, out, _ = command(name, "--help")
+    assert code == 0
+    assert f"kstore pipeline {name} " in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.slow
+def test_without_spark_a_command_says_how_to_get_it(name: str) -> None:
+    arguments = ["t", "--archive", "x"] if name in ("archive", "restore") else ["t"]
+    code = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
+        "from kstore.cli.app import run\n"
+        f"sys.exit(run(['pipeline', {name!r}, *{arguments!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "pip install 'kstore[spark]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
+    code, out, _ = command("script")
+    assert code == 0
+    assert Path(out.strip()).is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("verify", "t"), "compare two of --from, --to and --archive"),
+        (("verify", "t", "--archive", "x", "--match", "keys"), "--match keys compares two"),
+        (("verify", "t", "--archive", "x", "--match", "all"), "--match is offsets or keys"),
+        (("archive", "t", "--archive", "x", "--by", "week"), "--by is day or hour, not 'week'"),
+        (("archive", "t", "--archive", "x", "--on-loss", "no"), "--on-loss is fail or skip"),
+        (("restore", "t", "--archive", "x", "--compression", "rar"), "'rar' is unknown"),
+        (("restore", "t", "--archive", "x", "--rename", "a"), "'a' is not KEY=VALUE"),
+        (("replicate", "t"), "--from or --from-profile says where to copy from"),
+        (("replicate", "(", "--regex", "--from", "x:1"), "is not a regular expression"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_spark_starts(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert said in " ".join(err.replace("│", " ").split())
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_jobs_one_after_the_other_on_one_topic(
+    spark: SparkSession, broker: Broker, target: Broker, command: Command, tmp_path: Path
+) -> None:
+    source = broker.bootstrap_servers
+    with AdminClient(bootstrap_servers=source) as admin:
+        admin.create_topics([NewTopic("jobs", 2)])
+        with Producer(bootstrap_servers=source) as producer:
+            for n in range(400):
+                headers = [("seq", b"%d" % (n // 4))]
+                producer.send(
+                    "jobs", b"v%d" % n, b"k%d" % (n % 4), partition=n % 2, headers=headers
+                )
+        admin.alter_group_offsets("slow", {TopicPartition("jobs", 0): 50})
+    folder = str(tmp_path / "archive")
+
+    code, out, err = command("archive", "jobs", "--archive", folder, "-b", source, "--json")
+    assert code == 0, err
+    rows = [e for e in events(out) if e["event"] == "row"]
+    assert [(r["partition"], r["start"], r["end"]) for r in rows] == [(0, 0, 200), (1, 0, 200)]
+
+    code, out, err = command(
+        "replicate", "jobs", "--from", source, "--to", target.bootstrap_servers, "--json"
+    )
+    assert code == 0, err
+    done = events(out)[-1]
+    assert (done["event"], done["records"], done["failed"]) == ("done", 400, 0)
+
+    report = tmp_path / "found"
+    code, out, err = command(
+        "verify", "jobs", "--from", source, "--to", target.bootstrap_servers,
+        "--number", "header:seq", "--report", str(report),
+    )  # fmt: skip
+    assert code == 0, err
+    assert "nothing was found that must not be" in out
+    assert "<svg" in (report / "report.html").read_text()
+    assert spark.read.parquet(str(report / "summary")).where("good").count() == 2
+
+    with Producer(bootstrap_servers=source) as producer:
+        producer.send("jobs", b"late", b"k0", partition=0, headers=[("seq", b"7")])
+    code, out, err = command(
+        "verify", "jobs", "--from", source, "--archive", folder, "--number", "header:seq", "--json"
+    )
+    assert code == 1, err
+    found = {(e["kind"], e["start"]) for e in events(out) if e["event"] == "row"}
+    assert found == {("behind", 200), ("key order", 200)}
+
+    code, out, err = command(
+        "verify", "jobs", "--from", source, "--archive", folder, "--match", "keys", "--json"
+    )
+    assert code == 1, err
+    assert [e["detail"] for e in events(out) if e["event"] == "row"] == [
+        "key 'k0 of partition 0': 100 did not come"
+    ]
+
+    report = tmp_path / "stats"
+    code, out, err = command(
+        "stats", "jobs", "-b", source, "--top", "2", "--report", str(report), "--json"
+    )
+    assert code == 0, err
+    rows = [e for e in events(out) if e["event"] == "row"]
+    (topic,) = (r for r in rows if r["kind"] == "topic")
+    assert (topic["records"], topic["keys"], topic["lag"]) == (401, 4, 151)
+    assert next((r["key"], r["records"]) for r in rows if r["kind"] == "key") == ("k0", 101)
+    assert "most frequent keys" in (report / "report.html").read_text()
+    code, out, err = command("stats", "jobs", "--archive", folder, "--json")
+    assert code == 0, err
+    assert events(out)[-1]["records"] == 400
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_spark_submit_takes_the_same_command(
+    broker: Broker, command: Command, tmp_path: Path
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("submitted", b"one", partition=0)
+    _, script, _ = command("script")
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("spark-submit")),
+            "--master", "local[1]", "--driver-memory", "512m",
+            "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
+            "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=1",
+            script.strip(), "archive", "submitted", "--archive", str(tmp_path / "a"),
+            "-b", broker.bootstrap_servers,
+        ],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "1 records of 1 partitions archived" in done.stdout
