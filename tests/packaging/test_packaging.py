@@ -67,7 +67,8 @@ def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) 
     with zipfile.ZipFile(shipped[1]) as archive:
         names = set(archive.namelist())
     for folder, package in (("broker", "kstore/broker"), ("clients", "kstore/clients"),
-                            ("pipeline", "kstore/pipeline"), ("kstore", "kstore")):  # fmt: skip
+                            ("pipeline", "kstore/pipeline"), ("kstore", "kstore"),
+                            ("pyspark_kstore", "pyspark_kstore")):  # fmt: skip
         for source in (ROOT / folder).rglob("*.py"):
             inside = source.relative_to(ROOT / folder).as_posix()
             if not inside.startswith(("broker/", "clients/", "pipeline/")):
