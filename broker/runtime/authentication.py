@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kstore.broker.runtime.sasl_listeners import SaslListener
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.net.sasl_server import SaslRefusedError, SaslServer
+from kstore.protocol.api_versions import ApiVersionsResponse
 from kstore.protocol.headers import RequestHeader
 from kstore.protocol.registry import (
     APIS,
@@ -131,7 +132,7 @@ class Authentication:
             elif self._stage is not Stage.FAILED:
                 self._take_request(frame)
         except ProtocolError as problem:
-            self._fail(f"its request is malformed: {problem}")
+            self._give_up(f"its request is malformed: {problem}")
 
     def renew(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """The answer to a SaslHandshake in a session (KIP-368); None where there is nothing to
@@ -177,8 +178,7 @@ class Authentication:
             else:
                 self._connection.send_frame(answer)
         else:
-            name = APIS[key].name if key in APIS else f"with the key {key}"
-            self._fail(f"it sends a request {name} of version {version} instead of SaslHandshake")
+            self._give_up(f"it sends {_named(key, version)} instead of SaslHandshake")
 
     def _tell_versions(self, frame: bytes, version: int) -> None:
         """Once, unless the client has to ask anew."""
@@ -222,9 +222,12 @@ class Authentication:
         token = frame
         if self._has_headers:
             key, version = _kind(frame)
-            if key != AUTHENTICATE or version > APIS[AUTHENTICATE].max_version:
-                name = APIS[key].name if key in APIS else f"with the key {key}"
-                self._fail(f"it sends a request {name} of version {version}, not SaslAuthenticate")
+            if key != AUTHENTICATE:
+                self._fail(f"it sends {_named(key, version)}, not SaslAuthenticate",
+                           _out_of_turn(frame, key, version))  # fmt: skip
+                return
+            if not 0 <= version <= APIS[AUTHENTICATE].max_version:
+                self._give_up(f"it sends {_named(key, version)}, which is not served")
                 return
             header, request = decode_request(frame)
             correlation_id = header.correlation_id
@@ -346,12 +349,34 @@ class Authentication:
         self._connection.close()
 
     def _give_up(self, reason: str) -> None:
+        """Close the connection at once: what comes is no authentication, or none comes."""
         self._stage = Stage.FAILED
+        self._owner.unproven.remove(self)
         self._tell(reason)
         self._connection.close()
 
     def _tell(self, reason: str) -> None:
         self._owner.report(f"closing the connection {self._connection.peer}: {reason}")
+
+
+def _out_of_turn(frame: bytes, key: int, version: int) -> bytes:
+    """The answer to a request that has no place here. No other is decoded before its client has
+    shown who it is.
+    """
+    response: SaslHandshakeResponse | ApiVersionsResponse
+    if key == HANDSHAKE:
+        response = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    elif key == VERSIONS:
+        response = ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    else:
+        return b""
+    if not APIS[key].min_version <= version <= APIS[key].max_version or len(frame) < 8:
+        return b""
+    return encode_response(response, version, int.from_bytes(frame[4:8], signed=True))
+
+
+def _named(key: int, version: int) -> str:
+    return f"{APIS[key].name if key in APIS else f'a request with the key {key}'} {version}"
 
 
 def _kind(frame: bytes) -> tuple[int, int]:

@@ -98,7 +98,8 @@ class PlainServer(SaslServer):
         """The one message: whom to act as, user, password."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
-            raise SaslRefusedError(f"its PLAIN message has {len(parts)} parts instead of 3")
+            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise SaslRefusedError(told, told)
         wanted, user, password = parts
         if not user or not password:
             lacking = "password" if user else "username"
