@@ -19,7 +19,7 @@ SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) se
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check quick sim bench build build-test prepare-test lint types tidy debug asan dist clean
+.PHONY: help run test check quick sim bench build build-test prepare-test lint types tidy audit debug asan dist clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
@@ -84,6 +84,9 @@ types: build-test
 
 tidy: build-test
 	$(PY) -m pytest -q tests/test_tidy.py
+
+audit: build-test
+	$(PY) -m tests.packaging.audit
 
 SEEDS ?= 10000
 SEED ?= $(shell date +%s)

@@ -58,7 +58,10 @@ IMPURE = {
     "socket", "subprocess", "threading", "time", "uvloop",
 }  # fmt: skip
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
-HEAVY = {"hypothesis", "matplotlib", "numpy", "pyarrow", "pyspark", "rich", "typer"}
+HEAVY = {
+    "cryptography", "http", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
+    "rich", "scramp", "typer",
+}  # fmt: skip
 MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "pyspark_kstore")
 
 # Where a user or the operating system comes in; every other module must be reached from one of

@@ -1,0 +1,123 @@
+"""Security rules that a machine can check: nothing is unpickled or evaluated, no shell is started,
+and no file of the repository holds a secret.
+
+What Spark pickles on its own, to take tasks to its workers, is Spark's business.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_tidy import PRODUCT, ROOT, code, files, relative, report, text, tree
+
+RUNS_WHAT_IT_READS = frozenset({
+    "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal",
+    "shelve",
+})  # fmt: skip
+"""Modules that make objects, and so run code, out of bytes."""
+EVALUATES = frozenset({"eval", "exec", "compile", "__import__"})
+TEXT_FILES = ("Makefile", ".ci/run", ".ci/prepare", ".gitignore", "MANIFEST.in")
+
+SECRETS = {
+    "a private key": re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{64}"),
+    "a key of AWS": re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    "a token of GitHub": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{22,})"),
+    "a token of GitLab": re.compile(r"\bglpat-[\w-]{20,}"),
+    "a token of Slack": re.compile(r"\bxox[abposr]-[\w-]{10,}"),
+    "a key of Google": re.compile(r"\bAIza[\w-]{35}\b"),
+    "a token of PyPI": re.compile(r"\bpypi-[\w-]{50,}"),
+    "a token of npm": re.compile(r"\bnpm_[A-Za-z0-9]{36}\b"),
+    "a signed JWT": re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),
+    "a password in a URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@{}$<]+:[^\s/:@{}$<]{3,}@"),
+}
+NAMED = re.compile(
+    r"""(?ix)(?:password|passwd|secret|token|api_?key|private_?key)\w*["']?\s*[:=]\s*
+    ["']([\w+/=.-]{16,})["']"""
+)
+"""What has the name of a secret, and a long value in quotes: one if it looks random."""
+RANDOM_BITS = 4.0
+"""Bits per character from which a value looks random: words have fewer."""
+
+
+def test_nothing_is_pickled() -> None:
+    words = "|".join(RUNS_WHAT_IT_READS)
+    imported = re.compile(rf"^[ \t]*(?:from|c?import)[ \t]+((?:{words})\b.*)", re.MULTILINE)
+    report(
+        [
+            f"{relative(path)} imports {match[1]}: it runs what it reads"
+            for path in code(".py", ".pyi", ".pyx", ".pxd")
+            for match in imported.finditer(text(path))
+        ]
+    )
+
+
+def test_what_came_over_the_wire_is_never_evaluated_and_no_shell_is_started() -> None:
+    problems = []
+    for path in code(".py", under=PRODUCT):
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            where = f"{relative(path)}:{node.lineno}"
+            if isinstance(node.func, ast.Name) and node.func.id in EVALUATES:
+                problems.append(f"{where} calls {node.func.id}")
+            called = ast.unparse(node.func)
+            if called in {"os.system", "os.popen", "subprocess.getoutput", "yaml.load"}:
+                problems.append(f"{where} calls {called}")
+            problems += [
+                f"{where} passes {word.arg}"
+                for word in node.keywords
+                if word.arg in {"shell", "allow_pickle"}
+                and not (isinstance(word.value, ast.Constant) and word.value.value is False)
+            ]
+    report(problems)
+
+
+def test_no_file_holds_a_secret() -> None:
+    paths = [*files(), *(ROOT / name for name in TEXT_FILES if (ROOT / name).exists())]
+    report(
+        [
+            f"{relative(path)}:{line} holds {what}"
+            for path in paths
+            for what, line in found_secrets(text(path))
+        ]
+    )
+
+
+def found_secrets(content: str) -> Iterator[tuple[str, int]]:
+    """What in a text looks like a secret, and on which line."""
+    for what, pattern in SECRETS.items():
+        for match in pattern.finditer(content):
+            yield what, content.count("\n", 0, match.start()) + 1
+    for match in NAMED.finditer(content):
+        if bits_per_character(match[1]) >= RANDOM_BITS:
+            yield "a value that looks like a secret", content.count("\n", 0, match.start()) + 1
+
+
+def bits_per_character(value: str) -> float:
+    """The entropy of a text by its own characters."""
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares)
+
+
+@pytest.mark.parametrize(
+    ("parts", "what"),
+    [
+        (("AKIA", "IOSFODNN7EXAMPLE"), "a key of AWS"),
+        (("gh", "p_", "a1B2" * 9), "a token of GitHub"),
+        (("-----BEGIN RSA PRIV", "ATE KEY-----\n", "MIIEpAIBAAKCAQEA" * 5), "a private key"),
+        (("https://me:", "hunter2", "@example.org"), "a password in a URL"),
+        (("api_key = '", "q8Zr2LwX0vB7nT4yK1", "'"), "a value that looks like a secret"),
+    ],
+)
+def test_the_scan_finds_what_was_planted(parts: tuple[str, ...], what: str) -> None:
+    assert [found for found, _ in found_secrets("x\n" + "".join(parts))] == [what]
+
+
+def test_the_scan_leaves_words_alone() -> None:
+    assert not list(found_secrets('password = "password-of-the-probe"\ntoken = "${TOKEN}"'))
