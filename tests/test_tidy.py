@@ -59,7 +59,7 @@ IMPURE = {
 }  # fmt: skip
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
 HEAVY = {
-    "cryptography", "http", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
+    "cryptography", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
     "rich", "scramp", "typer",
 }  # fmt: skip
 MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "pyspark_kstore")
