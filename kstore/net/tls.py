@@ -19,6 +19,11 @@ from kstore.config import ConfigError
 __all__ = ["client_context", "server_context", "store_files"]
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS13_SUITES = {
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+}
 CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -72,13 +77,51 @@ def _set_versions(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
             f"{name} is {','.join(settings[name])!r}; it must be any of {', '.join(VERSIONS)}",
             key=name,
         )
+    suites = tuple(settings.get("ssl.cipher.suites") or ())
+    newest = set(suites) & TLS13_SUITES
+    if suites and not newest:
+        wanted = [each for each in wanted if each is not ssl.TLSVersion.TLSv1_3]
+    if suites and newest == set(suites):
+        wanted = [each for each in wanted if each is ssl.TLSVersion.TLSv1_3]
+    if not wanted:
+        raise _bad_suites(suites, f"none of them belongs to a version of {name}")
     context.minimum_version, context.maximum_version = min(wanted), max(wanted)
-    if settings.get("ssl.cipher.suites"):
-        raise ConfigError(
-            "ssl.cipher.suites can't be chosen here: remove it, and choose TLS versions with "
-            f"{name}",
-            key="ssl.cipher.suites",
-        )
+    _set_suites(context, suites)
+
+
+def _set_suites(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
+    """Python chooses among the suites up to TLS 1.2, by OpenSSL's names; TLS 1.3 has its own."""
+    if newest := set(suites) & TLS13_SUITES:
+        missing = TLS13_SUITES - newest
+        if missing:
+            raise _bad_suites(
+                suites,
+                "TLS 1.3 has all of its suites here or is not spoken: add "
+                f"{', '.join(sorted(missing))}, or remove those of TLS 1.3",
+            )
+    older = [each for each in suites if each not in TLS13_SUITES]
+    for each in older:
+        try:
+            context.set_ciphers(_openssl_name(each))
+        except ssl.SSLError:
+            raise _bad_suites(suites, f"{each} is not known to the TLS library") from None
+    if older:
+        context.set_ciphers(":".join(_openssl_name(each) for each in older))
+
+
+def _openssl_name(suite: str) -> str:
+    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there."""
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = re.sub(r"AES_(\d+)", r"AES\1", cipher).replace("_CBC_SHA", "_SHA")
+    if "CHACHA20" in cipher:
+        cipher = cipher.removesuffix("_SHA256")
+    prefix = "" if exchange == "RSA" or not cipher else f"{exchange}-"
+    return (prefix + (cipher or suite)).replace("_", "-")
+
+
+def _bad_suites(suites: tuple[str, ...], problem: str) -> ConfigError:
+    name = "ssl.cipher.suites"
+    return ConfigError(f"{name} is {','.join(suites)!r}: {problem}", key=name)
 
 
 # ---- keys ----

@@ -108,9 +108,9 @@ def test_an_alias_sets_the_same_value() -> None:
             ": PLAINTEXT://b:2 uses the name or port of PLAINTEXT://a:1 again",
         ),
         (
-            "listeners", "SASL_SSL://a:1",
-            ": SASL_SSL://a:1 asks for the security protocol SASL_SSL; what there is: "
-            "PLAINTEXT, SSL (listener.security.protocol.map gives a name its protocol)",
+            "listeners", "KERBEROS://a:1",
+            ": KERBEROS://a:1 asks for the security protocol KERBEROS; what there is: "
+            "PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL (listener.security.protocol.map gives a name its protocol)",
         ),
         (
             "listeners", "PLAINTEXT://:9092",

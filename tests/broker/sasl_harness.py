@@ -1,0 +1,106 @@
+"""What tests of SASL listeners share: users, a signer of tokens, settings, raw frames."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import struct
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.testing import Broker
+
+__all__ = ["PASSWORD", "RawClient", "Signer", "addresses", "plain_users"]
+
+PASSWORD = "Correct-Horse"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PATIENCE_S = 30.0
+
+
+def plain_users(*names: str, own: str = "") -> str:
+    """The sasl.jaas.config of a listener with PLAIN."""
+    myself = f' username="{own}" password="{PASSWORD}"' if own else ""
+    users = "".join(f' user_{name}="{PASSWORD}"' for name in names)
+    return f"{PLAIN_MODULE} required{myself}{users};"
+
+
+class Signer:
+    """Who issues tokens: a key, and its JWK set as a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.path = folder / "jwks.json"
+        numbers = self._key.public_key().public_numbers()
+        row = {"kty": "RSA", "kid": "k1", "use": "sig", "alg": "RS256",
+               "n": _number(numbers.n), "e": _number(numbers.e)}  # fmt: skip
+        self.path.write_text(json.dumps({"keys": [row]}))
+
+    def token(self, user: str, *, life_s: float = 3600, **more: Any) -> str:
+        now = time.time()
+        claims = {"sub": user, "iat": int(now), "exp": now + life_s, "aud": "kstore", "iss": "us"}
+        return str(
+            jwt.encode(claims | more, self._key, algorithm="RS256", headers={"kid": "k1"})  # type: ignore[arg-type]
+        )
+
+
+def _number(value: int) -> str:
+    data = value.to_bytes((value.bit_length() + 7) // 8)
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def addresses(broker: Broker) -> dict[str, str]:
+    """host:port of each listener."""
+    with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=PATIENCE_S) as answer:
+        rows = json.loads(answer.read())["brokers"]
+    ends = [end for row in rows for end in row["endpoints"]]
+    return {end["listener"]: f"{end['host']}:{end['port']}" for end in ends}
+
+
+class RawClient:
+    """A connection whose frames a test writes itself."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._sock = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.close()
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def frame(self) -> bytes | None:
+        """The next answer; None once the broker has closed the connection."""
+        head = self._exactly(4)
+        return None if head is None else self._exactly(struct.unpack(">i", head)[0])
+
+    def ask(self, request: Message, version: int, client_id: str | None = "raw") -> Any:
+        """The answer to a request; None where the connection is closed instead."""
+        self.send(encode_request(request, version, 7, client_id))
+        frame = self.frame()
+        if frame is None:
+            return None
+        return decode_response(frame, APIS[request.API_KEY].response, version)[1]
+
+    def _exactly(self, size: int) -> bytes | None:
+        data = b""
+        try:
+            while len(data) < size:
+                more = self._sock.recv(size - len(data))
+                if not more:
+                    return None
+                data += more
+        except ConnectionResetError:
+            return None
+        return data

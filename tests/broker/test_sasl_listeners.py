@@ -1,0 +1,355 @@
+"""Listeners with SASL, in a broker of its own: unmodified clients by every mechanism, sessions that
+are renewed, and what becomes of those who do not show who they are.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import admin
+
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.testing import Broker, BrokerError, Cluster
+from tests.broker.sasl_harness import (
+    PASSWORD,
+    PATIENCE_S,
+    RawClient,
+    Signer,
+    addresses,
+    plain_users,
+)
+from tests.broker.test_tls_listeners import Authority, consume, produce
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+LATE_MS, MOST_UNPROVEN = 1500, 20
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return Signer(tmp_path_factory.mktemp("signer"))
+
+
+@pytest.fixture(scope="module")
+def broker(
+    authority: Authority, signer: Signer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    protocols = {
+        "LOCAL": "PLAINTEXT", "OPEN": "SASL_PLAINTEXT", "SAFE": "SASL_SSL", "SHORT":
+        "SASL_PLAINTEXT", "CERT": "SSL", "HASTY": "SASL_PLAINTEXT",
+    }  # fmt: skip
+    settings = {
+        "listeners": ",".join(f"{name}://localhost:0" for name in protocols),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.oauthbearer.jwks.endpoint.url": signer.path.as_uri(),
+        "sasl.oauthbearer.expected.audience": "other,kstore",
+        "sasl.oauthbearer.expected.issuer": "us",
+        "connection.failed.authentication.delay.ms": "10",
+        "listener.name.cert.ssl.client.auth": "requested",
+        "listener.name.cert.ssl.principal.mapping.rules": r"RULE:^.*O=([^,]+).*$/$1/L,DEFAULT",
+        "listener.name.short.connections.max.reauth.ms": "1500",
+        "listener.name.hasty.sasl.enabled.mechanisms": "PLAIN",
+        "kstore.max.unauthenticated.connections": str(MOST_UNPROVEN),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:alice;User:bob;User:trustme v1.2.1",
+    }
+    for name in ("open", "safe", "short", "hasty"):
+        prefix = f"listener.name.{name}"
+        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users("alice", "bob", "mallory")
+        for number in (256, 512):
+            settings[f"{prefix}.scram-sha-{number}.sasl.jaas.config"] = f"{SCRAM} required;"
+        settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{BEARER} required;"
+    folder = tmp_path_factory.mktemp("sasl")
+    with Broker(folder, settings | authority.broker_settings()) as broker:
+        tell_scram_users(addresses(broker)["LOCAL"])
+        yield broker
+
+
+def tell_scram_users(address: str) -> None:
+    client = admin.AdminClient({"bootstrap.servers": address})
+    for mechanism in (admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512):
+        info = admin.ScramCredentialInfo(mechanism, 4096)
+        rows = [
+            admin.UserScramCredentialUpsertion(user, info, PASSWORD.encode())
+            for user in ("alice", "mallory")
+        ]
+        for asked in client.alter_user_scram_credentials(rows).values():
+            asked.result(PATIENCE_S)
+
+
+def client_settings(
+    address: str, mechanism: str, signer: Signer, *, user: str = "alice", password: str = PASSWORD
+) -> dict[str, Any]:
+    found = {
+        "bootstrap.servers": address, "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": mechanism, "reconnect.backoff.max.ms": 200,
+    }  # fmt: skip
+    if mechanism == "OAUTHBEARER":
+        claims = {} if password == PASSWORD else {"aud": "nobody"}
+        found["oauth_cb"] = lambda _: (signer.token(user, **claims), time.time() + 3600)
+    else:
+        found |= {"sasl.username": user, "sasl.password": password}
+    return found
+
+
+def refusal(settings: dict[str, Any]) -> str:
+    """The first error that a client hears which may not write."""
+    heard: list[str] = []
+    producer = confluent_kafka.Producer(
+        {**settings, "error_cb": lambda error: heard.append(str(error)), "log_level": 0,
+         "message.timeout.ms": 20_000}
+    )  # fmt: skip
+    producer.produce(
+        "refused", b"v", on_delivery=lambda error, _: heard.append(f"delivery: {error}")
+    )
+    until(lambda: producer.poll(0.05) >= 0 and bool(heard))
+    producer.purge()
+    producer.flush(1)
+    return heard[0]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ---- unmodified clients ----
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_client_writes_and_reads_by_each_mechanism(
+    broker: Broker, signer: Signer, mechanism: str
+) -> None:
+    settings = client_settings(addresses(broker)["OPEN"], mechanism, signer)
+    topic = f"by-{mechanism}"
+    produce(settings, topic, [b"1", b"2"])
+    assert consume(settings, topic, 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_who_can_not_show_who_it_is_is_refused(
+    broker: Broker, signer: Signer, mechanism: str
+) -> None:
+    settings = client_settings(addresses(broker)["OPEN"], mechanism, signer, password="guess")
+    assert "SASL authentication error" in refusal(settings)
+    assert PASSWORD not in broker.output()
+    assert "guess" not in broker.output()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_user_is_the_principal_that_the_authorizer_asks_about(
+    broker: Broker, signer: Signer, mechanism: str
+) -> None:
+    """mallory is a user, and none of the super users."""
+    settings = client_settings(addresses(broker)["OPEN"], mechanism, signer, user="mallory")
+    assert "AUTHORIZATION" in refusal(settings).upper()
+
+
+def test_sasl_goes_over_tls(authority: Authority, broker: Broker, signer: Signer) -> None:
+    settings = client_settings(addresses(broker)["SAFE"], "SCRAM-SHA-512", signer)
+    settings |= {"security.protocol": "sasl_ssl", "ssl.ca.location": str(authority.ca_path)}
+    produce(settings, "safe", [b"1"])
+    assert consume(settings, "safe", 1) == [b"1"]
+
+
+def test_a_certificate_names_its_owner(authority: Authority, broker: Broker) -> None:
+    """By the mapping rules; who shows none is anonymous."""
+    address = addresses(broker)["CERT"]
+    produce(authority.client_settings(address, certificate=True), "cert", [b"1"])
+    produce(authority.client_settings(address), "cert", [b"2"])
+
+
+# ---- sessions (KIP-368) ----
+
+
+def test_a_session_that_is_not_renewed_ends(broker: Broker) -> None:
+    with RawClient(addresses(broker)["SHORT"]) as client:
+        assert log_in(client, "alice").session_lifetime_ms == 1500
+        assert client.ask(MetadataRequest(topics=[]), 12) is not None
+        time.sleep(1.6)
+        assert client.ask(MetadataRequest(topics=[]), 12) is None
+
+
+def test_a_session_is_renewed_by_the_same_user_alone(broker: Broker) -> None:
+    with RawClient(addresses(broker)["SHORT"]) as client:
+        log_in(client, "alice")
+        assert log_in(client, "alice").error_code == 0
+        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 34
+        time.sleep(1.6)  # it is over, and may still be renewed
+        answer = log_in(client, "bob")
+        assert answer.error_code == 58
+        assert answer.error_message == (
+            "Cannot change principals during re-authentication from User.alice: User.bob"
+        )
+        assert client.frame() is None
+
+
+@pytest.mark.slow
+def test_a_client_that_renews_its_session_keeps_its_connection(
+    broker: Broker, signer: Signer
+) -> None:
+    settings = client_settings(addresses(broker)["SHORT"], "SCRAM-SHA-256", signer)
+    troubles: list[Any] = []
+    producer = confluent_kafka.Producer({**settings, "error_cb": troubles.append})
+    failed: list[Any] = []
+    for number in range(40):
+        producer.produce(
+            "renewed", b"%d" % number, on_delivery=lambda error, _: failed.append(error)
+        )
+        producer.flush(PATIENCE_S)
+        time.sleep(0.1)
+    assert set(failed) == {None}
+    assert troubles == []
+
+
+def test_a_session_ends_with_its_token(broker: Broker, signer: Signer) -> None:
+    with RawClient(addresses(broker)["OPEN"]) as client:
+        client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        token = f"n,,\x01auth=Bearer {signer.token('alice', life_s=100)}\x01\x01".encode()
+        answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+        assert answer.error_code == 0
+        assert 90_000 < answer.session_lifetime_ms <= 100_000
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"life_s": -60}, {"iss": "them"}, {"aud": "x"}, {"sub": " "}, {"sub": None}, {"scope": ""}],
+)
+def test_a_token_that_does_not_hold_is_refused(
+    broker: Broker, signer: Signer, claims: dict[str, Any]
+) -> None:
+    made = signer.token("alice", **claims)
+    for token in (made, made[:-8] + "AAAAAAAA", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0."):
+        with RawClient(addresses(broker)["OPEN"]) as client:
+            client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+            message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+            answer = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+            assert (answer.error_code, answer.auth_bytes) == (0, b'{"status":"invalid_token"}')
+            answer = client.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+            assert (answer.error_code, answer.error_message) == (58, '{"status":"invalid_token"}')
+            assert client.frame() is None
+
+
+# ---- before the authentication ----
+
+
+def log_in(client: RawClient, user: str) -> Any:
+    assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    token = f"\0{user}\0{PASSWORD}".encode()
+    return client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+
+
+def test_a_size_that_nobody_needs_ends_the_connection(broker: Broker) -> None:
+    with RawClient(addresses(broker)["OPEN"]) as client:
+        client.send(struct.pack(">i", 600_000))
+        assert client.frame() is None
+    until(lambda: "sasl.server.max.receive.size" in broker.output())
+
+
+def test_names_can_not_write_lines_into_the_log(broker: Broker) -> None:
+    evil = "eve\n2026-01-01 INFO all is well\x1b[2J"
+    with RawClient(addresses(broker)["OPEN"]) as client:
+        client.ask(SaslHandshakeRequest(mechanism=evil), 1, client_id=evil)
+    with RawClient(addresses(broker)["OPEN"]) as client:
+        hello = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        client.ask(hello, 3, client_id=evil)
+        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        client.ask(SaslAuthenticateRequest(auth_bytes=f"\0{evil}\0x".encode()), 2)
+    until(lambda: broker.output().count("eve") >= 2)
+    assert not any(line.startswith("2026-01-01 INFO all") for line in broker.output().splitlines())
+    assert "\x1b" not in broker.output()
+
+
+def test_idle_strangers_make_room_for_others(broker: Broker, signer: Signer) -> None:
+    """TLS handshakes that do not go on count too."""
+    where = addresses(broker)
+    strangers: list[socket.socket] = []
+    try:
+        for number in range(MOST_UNPROVEN * 2):
+            host, _, port = where["OPEN" if number % 2 else "SAFE"].rpartition(":")
+            strangers.append(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
+        until(lambda: "others come after it" in broker.output())
+        produce(client_settings(where["OPEN"], "PLAIN", signer), "room", [b"v"])
+        for stranger in strangers[: MOST_UNPROVEN // 2]:
+            assert stranger.recv(1) == b""
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://localhost:0,SSL://localhost:0",
+        "sasl.enabled.mechanisms": "PLAIN", "kstore.authentication.timeout.ms": "200",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_users("alice"),
+    }  # fmt: skip
+    with Broker(tmp_path, settings | authority.broker_settings()) as broker:
+        where = addresses(broker)
+        for name in ("SASL_PLAINTEXT", "SSL"):
+            with RawClient(where[name]) as client:
+                assert client.frame() is None
+        assert broker.output().count("kstore.authentication.timeout.ms") == 2
+
+
+# ---- settings ----
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "Kerberos is not spoken"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "must say who the users of PLAIN are"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "needs the URL"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER",
+          "sasl.oauthbearer.jwks.endpoint.url": "file:///nowhere"}, "no JWK set could be read"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256",
+          "listener.name.sasl_plaintext.scram-sha-256.sasl.server.callback.handler.class": "a.B"},
+         "a Java class can't be loaded"),
+    ],
+)  # fmt: skip
+def test_a_listener_without_what_it_needs_does_not_start(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(BrokerError, match=words):
+        Broker(tmp_path, {"listeners": "SASL_PLAINTEXT://localhost:0"} | settings).start()
+
+
+# ---- brokers among themselves ----
+
+
+@pytest.mark.slow
+def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Path) -> None:
+    """By TLS and SASL; and their sessions end again and again."""
+    prefix = "listener.name.among"
+    settings = authority.broker_settings() | {
+        "listeners": "PLAINTEXT://localhost:0,AMONG://localhost:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,AMONG:SASL_SSL",
+        "inter.broker.listener.name": "AMONG", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
+        f"{prefix}.plain.sasl.jaas.config": plain_users("broker", own="broker"),
+        f"{prefix}.connections.max.reauth.ms": "1000", "min.insync.replicas": "2",
+    }  # fmt: skip
+    with Cluster(tmp_path, 3, settings) as cluster:
+        clients = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}
+        for number in range(30):
+            produce(clients, "t", [b"%d" % number])
+            time.sleep(0.1)
+        assert len(consume({"bootstrap.servers": cluster.bootstrap_servers}, "t", 30)) == 30
