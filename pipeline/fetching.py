@@ -130,7 +130,7 @@ class _RangeReader:
             if tp.topic not in view.topics:
                 await client.cluster.refresh([tp.topic])
             try:
-                self._check_life(offset)
+                await self._check_life(offset)
                 rows = await fetch(
                     client.cluster,
                     view.leader(tp),
@@ -158,18 +158,26 @@ class _RangeReader:
 
         return await client.cluster.retrying(once, self._options.poll_timeout_ms, [tp.topic])
 
-    def _check_life(self, offset: int) -> None:
-        """Metadata must not tell of another topic of the same name."""
-        view, wanted = self._client.cluster.view, self._range
-        row = view.partition(self._tp)
-        planned = Life(wanted.partition_epoch, -1, wanted.topic_id)
-        topic_id = view.topic_id(self._tp.topic)
-        there = Life(row.partition_epoch, -1, str(topic_id) if topic_id.int else "")
+    async def _check_life(self, offset: int) -> None:
+        """Metadata must not tell of another topic of the same name; what this process has known
+        since an earlier task may be out of date.
+        """
+        planned = Life(self._range.partition_epoch, -1, self._range.topic_id)
+        if self._life().is_another(planned):
+            await self._client.cluster.refresh([self._tp.topic])
+        there = self._life()
         if not there.is_another(planned):
             return
-        if there.is_older_than(planned):  # this process has seen the one before
+        if there.is_older_than(planned):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, "metadata is older than the plan")
         raise self._problem(RECREATED, offset, REREAD)
+
+    def _life(self) -> Life:
+        """The partition's life by metadata."""
+        view = self._client.cluster.view
+        topic_id = view.topic_id(self._tp.topic)
+        there = view.partition(self._tp)
+        return Life(there.partition_epoch, -1, str(topic_id) if topic_id.int else "")
 
     # ---- answers ----
 
