@@ -9,12 +9,19 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kstore.clients import AdminClient, NewTopic
+from kstore.clients.io.list_offsets import EpochEnd, FoundOffset
 from kstore.pipeline.errors import PipelineError
-from kstore.testing.brokers import Broker
+from kstore.pipeline.positions import Position, Positions
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import LATEST
+from kstore.pipeline.stream_reader import StreamReader
+from kstore.pipeline.topic_client import Life
+from kstore.testing.brokers import Broker, Cluster
 from kstore.types import TopicPartition
-from tests.pipeline.reading import Query, values, write
+from tests.pipeline.reading import SCHEMA, Query, values, write
 
 _numbers = itertools.count()
 MakeTopic = Callable[[int], str]
@@ -283,3 +290,75 @@ def test_a_query_waits_for_a_broker_that_is_restarted(
         starting.start()
         assert values(query.step()) == [2]
         starting.join()
+
+
+class PartedLog:
+    """A client of a cluster whose only log ends at 20, in leader epoch 5; epoch 3 ends at ``cut``
+    in it, for a replica that had not copied more was elected (KIP-320).
+    """
+
+    def __init__(self, cut: int) -> None:
+        self._cut = cut
+
+    def partitions(self) -> dict[TopicPartition, Life]:
+        return {CUT: Life(1, 5, "")}
+
+    def offsets(self, asked: dict[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        return {tp: FoundOffset(20 if at == LATEST else 0, -1, 5, 1) for tp, at in asked.items()}
+
+    def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        return dict.fromkeys(epochs, EpochEnd(3, self._cut))
+
+
+CUT = TopicPartition("cut", 0)
+BEFORE = Positions({CUT: Position(10, Life(1, 3, ""))}).to_json()
+
+
+def reader_of(client: PartedLog, **options: str) -> StreamReader:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "cut", **options}
+    reader = StreamReader(SCHEMA, given | {"fetchOffset.retryIntervalMs": "0"})
+    reader._client = client  # type: ignore[assignment]
+    return reader
+
+
+def test_a_log_that_has_parted_from_what_was_read_is_found_though_it_is_longer() -> None:
+    message = "topic cut, partition 0, offset 10: .*the log ends at 7 now"
+    with pytest.raises(PipelineError, match=message):
+        reader_of(PartedLog(7)).latestOffset(BEFORE, ReadAllAvailable())
+    lossy = reader_of(PartedLog(7), failOnDataLoss="false")
+    end = lossy.latestOffset(BEFORE, ReadAllAvailable())
+    (task,) = lossy.partitions(BEFORE, end)
+    assert isinstance(task, OffsetRange)
+    assert (task.start, task.end) == (7, 20), "what the new leader wrote there was not read yet"
+
+
+def test_a_log_that_still_holds_what_was_read_is_gone_on_with_after_an_election() -> None:
+    reader = reader_of(PartedLog(10))
+    end = reader.latestOffset(BEFORE, ReadAllAvailable())
+    (task,) = reader.partitions(BEFORE, end)
+    assert isinstance(task, OffsetRange)
+    assert (task.start, task.end) == (10, 20)
+    assert Positions.from_json(end)[CUT].life.leader_epoch == 5
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_doubled_when_leaders_die(
+    start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Cluster(tmp_path_factory.mktemp("cluster"), 3) as cluster:
+        servers = cluster.bootstrap_servers
+        with AdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("t", 3, 3)])
+        options = {"kafka.bootstrap.servers": servers, "maxOffsetsPerTrigger": "20"}
+        query = start("t", **options)
+        found: list[int] = []
+        for victim in cluster.members:
+            for partition in range(3):
+                first = len(cluster.members) * 100 * victim.node_id + 100 * partition
+                write(servers, "t", range(first, first + 20), partition)
+            found += values(query.step())
+            victim.kill()
+            while (rows := query.step()) is not None:
+                found += values(rows)
+            cluster.start()
+        assert len(found) == len(set(found)) == 180
