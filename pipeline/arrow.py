@@ -74,14 +74,32 @@ class ArrowDecoder:
         ``aborted`` are (producer id, first offset) as in a Fetch answer, for read_committed.
         Raises InvalidBatchError, and OverflowError for a timestamp that Spark can't hold.
         """
-        reader = native.ColumnReader(
+        yield from self.drained(self.reader(buffer, start, end, aborted))
+
+    def reader(
+        self,
+        buffer: Buffer,
+        start: int,
+        end: int = _NO_END,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        *,
+        after: native.ColumnReader | None = None,
+    ) -> native.ColumnReader:
+        """A reader of ``buffer``, for `drained`; ``after`` is the one of the bytes before, which
+        has been drained and knows of ``aborted``.
+        """
+        return native.ColumnReader(
             buffer,
             self._wanted,
+            after,
             verify=self._verify,
             start_offset=start,
             end_offset=end,
             aborted=aborted,
         )
+
+    def drained(self, reader: native.ColumnReader) -> Iterator[Any]:
+        """What a reader has left, as `batches` gives it."""
         while found := reader.read(self._max_rows, self._max_bytes):
             yield self.record_batch(found)
 

@@ -13,14 +13,14 @@ from pyspark.sql.types import StructType
 from kstore.pipeline.filters import Conditions
 from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
-from kstore.pipeline.read_options import read_options
+from kstore.pipeline.read_options import ReadOptions, read_options
 from kstore.pipeline.schema import checked_columns
 from kstore.pipeline.topic_client import Life, TopicClient
 from kstore.types import TopicPartition
 
-__all__ = ["BatchReader"]
+__all__ = ["NOTHING", "BatchReader"]
 
-_NOTHING = OffsetRange("", -1, 0, 0)
+NOTHING = OffsetRange("", -1, 0, 0)
 """Spark plans a task even where there is nothing to read, and wants to give it something."""
 
 
@@ -42,8 +42,11 @@ class BatchReader(DataSourceReader):
     """Records between two sets of offsets."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self._options = read_options(options, streaming=False)
-        self._columns = checked_columns(schema, include_headers=self._options.include_headers)
+        self._prepare(schema, read_options(options, streaming=False))
+
+    def _prepare(self, schema: StructType, options: ReadOptions) -> None:
+        self._options = options
+        self._columns = checked_columns(schema, include_headers=options.include_headers)
         self._conditions = Conditions()
         self.pushFilters = _OptionalPushdown(self._conditions)  # type: ignore[method-assign]
 
@@ -52,17 +55,21 @@ class BatchReader(DataSourceReader):
         options = self._options
         client = TopicClient(options)
         try:
-            lives = client.partitions()
-            start = client.resolve(options.starting, lives, is_start=True)
-            end = client.resolve(options.ending, lives, is_start=False)
-            kept = [tp for tp in lives if self._conditions.reads(tp.topic, tp.partition)]
-            start = self._not_before(client, {tp: start[tp] for tp in kept}, end)
+            ranges = self._ranges(client)
         finally:
             client.close()
-        ranges = [self._range(tp, start[tp], end[tp], lives[tp]) for tp in sorted(kept)]
         return [*split(ranges, options.min_partitions, options.max_records_per_partition)] or [
-            _NOTHING
+            NOTHING
         ]
+
+    def _ranges(self, client: TopicClient) -> list[OffsetRange]:
+        """What options and filters leave of each partition."""
+        lives = client.partitions()
+        start = client.resolve(self._options.starting, lives, is_start=True)
+        end = client.resolve(self._options.ending, lives, is_start=False)
+        kept = [tp for tp in lives if self._conditions.reads(tp.topic, tp.partition)]
+        start = self._not_before(client, {tp: start[tp] for tp in kept}, end)
+        return [self._range(tp, start[tp], end[tp], lives[tp]) for tp in sorted(kept)]
 
     def _not_before(
         self,

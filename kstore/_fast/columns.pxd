@@ -58,6 +58,7 @@ cdef class Columns:
     cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1
     # Room for all that the cursor's buffer may hold.
     cdef int reserve(self, BatchCursor cursor) except -1
+    cdef bint is_even(self)
     cdef int _make_room(self, Py_ssize_t count) except -1
     # Records of the cursor until there are max_records rows, or max_bytes of keys and values.
     cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records,
@@ -70,3 +71,4 @@ cdef class Columns:
 cdef class ColumnReader:
     cdef BatchCursor cursor
     cdef int wanted
+    cdef object failure                     # what ended the reading, told after the records before

@@ -74,13 +74,19 @@ class ColumnReader:
 
     ``wanted`` is the sum of OFFSET, TIMESTAMP, KEY, VALUE, HEADERS and TIMESTAMP_TYPE, as far as
     these columns are to be filled, and of MICROSECONDS for timestamps in that unit. A timestamp
-    that does not fit raises OverflowError.
+    that does not fit raises OverflowError. ``after`` is the reader of the bytes before these, which
+    has read all of them: it knows which transactions are being aborted.
     """
+
+    position: int
+    """Where the next batch begins; once all is read, where a partial one does, or one at or after
+    ``end_offset``."""
 
     def __init__(
         self,
         buffer: Buffer,
         wanted: int,
+        after: ColumnReader | None = None,
         *,
         verify: bool = True,
         start_offset: int = 0,
@@ -91,4 +97,4 @@ class ColumnReader:
     ) -> None: ...
     def read(self, max_records: int, max_bytes: int) -> Columns:
         """The next records, up to so many, or until keys and values have so many bytes. None are
-        left when there are none in it."""
+        left when there are none in it. Where a batch is damaged, those before it come first."""

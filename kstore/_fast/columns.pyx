@@ -195,6 +195,12 @@ cdef class Columns:
         self.timestamp.size += 8
         return 0
 
+    # Whether no column has a part of a record that was given up.
+    cdef bint is_even(self):
+        cdef Py_ssize_t keys = self.count if self.wanted & WANT_KEY else 0
+        cdef Py_ssize_t values = self.count if self.wanted & WANT_VALUE else 0
+        return self.key.count == keys and self.value.count == values
+
     cdef int fill(self, BatchCursor cursor, Py_ssize_t max_records,
                   Py_ssize_t max_bytes=NO_LIMIT) except -1:
         cdef RecordFields fields
@@ -240,14 +246,28 @@ def decode_columns(buffer, *, max_records=None, **options):
 
 @cython.final
 cdef class ColumnReader:
-    def __cinit__(self, buffer, int wanted, **options):
+    def __cinit__(self, buffer, int wanted, ColumnReader after=None, **options):
         self.cursor = BatchCursor(buffer, **options)
         self.wanted = wanted
+        if after is not None:
+            self.cursor.aborted = after.cursor.aborted
+            self.cursor.aborting = after.cursor.aborting
+
+    @property
+    def position(self):
+        return self.cursor.position
 
     def read(self, Py_ssize_t max_records, Py_ssize_t max_bytes):
         cdef Columns columns = Columns(self.wanted)
         cdef Py_ssize_t left = self.cursor.end - self.cursor.start - self.cursor.position
+        if self.failure is not None:
+            raise self.failure
         if left <= max_bytes:
             columns.reserve(self.cursor)
-        columns.fill(self.cursor, max_records, max_bytes)
+        try:
+            columns.fill(self.cursor, max_records, max_bytes)
+        except InvalidBatchError as error:
+            if columns.count == 0 or not columns.is_even():
+                raise
+            self.failure = error
         return columns

@@ -1,0 +1,216 @@
+"""Reads byte ranges of segment files into Arrow, in executors, with nobody but the file system to
+ask. What is damaged, gone or rewritten is an error that names the file, the byte and the offset.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstore._fast.columns import ColumnReader
+from kstore.pipeline.arrow import ArrowDecoder
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.ranges import OffsetRange
+from kstore.record import InvalidBatchError, batches
+
+__all__ = ["SegmentRange", "SegmentSlice", "read_segments"]
+
+PIECE_BYTES = 1 << 20
+"""Read at once: columns made of it stay in the processor's cache until they are sent."""
+_PREFIX_BYTES = 12  # of a batch: base offset and length
+AGAIN = "Run the query again: it is planned anew"
+
+
+@dataclass(frozen=True)
+class SegmentSlice:
+    """Bytes ``start`` to before ``end`` of a segment file, whole batches. ``size_bytes`` is the
+    file's, as planned; -1 for the one that may be appended to.
+    """
+
+    path: str
+    start: int
+    end: int
+    first_offset: int
+    """The base offset of its first batch; in a segment's first slice it may be later."""
+    size_bytes: int = -1
+
+
+@dataclass(frozen=True)
+class SegmentRange(OffsetRange):
+    """An offset range, and where its records lie."""
+
+    slices: tuple[SegmentSlice, ...] = ()
+    aborted: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
+    """(producer id, first offset) of aborted transactions in the range, for read_committed."""
+
+
+def read_segments(
+    wanted: SegmentRange, columns: Sequence[str], *, verify: bool, fail_on_data_loss: bool
+) -> Iterator[Any]:
+    """The records of a range as Arrow batches, in order. Raises PipelineError."""
+    return _SegmentReader(wanted, columns, verify, fail_on_data_loss).batches()
+
+
+class _SegmentReader:
+    """One range being read."""
+
+    def __init__(
+        self, wanted: SegmentRange, columns: Sequence[str], verify: bool, fails: bool
+    ) -> None:
+        self._range = wanted
+        self._decoder = ArrowDecoder(wanted.topic, wanted.partition, columns, verify=verify)
+        self._fails = fails
+        self._memory = bytearray(PIECE_BYTES)
+        self._before: ColumnReader | None = None
+
+    def batches(self) -> Iterator[Any]:
+        """See read_segments."""
+        for part in self._range.slices:
+            try:
+                descriptor = os.open(part.path, os.O_RDONLY)
+            except OSError as error:
+                self._lose(f"segment {part.path} can't be read: {error.strerror}", part, _GONE)
+                continue
+            try:
+                self._check_size(part, os.fstat(descriptor).st_size)
+                yield from self._slice(part, descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _slice(self, part: SegmentSlice, descriptor: int) -> Iterator[Any]:
+        """The records of one slice."""
+        position = part.start
+        while position < part.end:
+            piece = self._piece(descriptor, position, part.end)
+            if position == part.start:
+                self._check_start(part, piece)
+            reader = self._reader(piece)
+            try:
+                yield from self._decoder.drained(reader)
+            except (InvalidBatchError, OverflowError) as error:
+                position = self._after_damage(part, piece, position, reader, error)
+                continue
+            self._before = reader
+            if reader.position == 0:
+                if _batch_bytes(piece) > len(piece):
+                    what = f"segment {part.path} ends within a batch at byte {position}"
+                    self._lose(what, part, _DAMAGED, _base_offset(piece))
+                return  # else it is behind the range
+            position += reader.position
+
+    def _reader(self, piece: memoryview) -> ColumnReader:
+        wanted = self._range
+        aborted = wanted.aborted if self._before is None else None
+        return self._decoder.reader(piece, wanted.start, wanted.end, aborted, after=self._before)
+
+    def _piece(self, descriptor: int, position: int, end: int) -> memoryview:
+        """About a megabyte, or a whole batch that is larger."""
+        size = self._fill(descriptor, position, min(PIECE_BYTES, end - position))
+        needed = _batch_bytes(memoryview(self._memory)[:size])
+        if size < needed <= end - position:
+            if needed > len(self._memory):
+                self._memory = bytearray(needed)
+            size = self._fill(descriptor, position, needed)
+        return memoryview(self._memory)[:size]
+
+    def _fill(self, descriptor: int, position: int, size: int) -> int:
+        """Read so many bytes, fewer only at the end of the file."""
+        filled = 0
+        while filled < size:
+            view = memoryview(self._memory)[filled:size]
+            count = os.preadv(descriptor, [view], position + filled)
+            if not count:
+                break
+            filled += count
+        return filled
+
+    # ---- what is wrong ----
+
+    def _check_size(self, part: SegmentSlice, size_bytes: int) -> None:
+        """A sealed segment does not change, but for compaction, which writes it anew."""
+        if part.size_bytes not in (-1, size_bytes) or size_bytes < part.end:
+            what = f"segment {part.path} has {size_bytes} bytes"
+            expected = f"{part.size_bytes}" if part.size_bytes >= 0 else f"at least {part.end}"
+            raise self._problem(
+                f"{what}, and had {expected} when the query was planned: it was compacted, or cut",
+                part.first_offset,
+                AGAIN,
+            )
+
+    def _check_start(self, part: SegmentSlice, piece: memoryview) -> None:
+        """The index said which batch begins here."""
+        found = _base_offset(piece)
+        if found != part.first_offset and (part.start or found < part.first_offset):
+            raise self._problem(
+                f"at byte {part.start} of segment {part.path} begins a batch of offset {found}, and"
+                f" the index says {part.first_offset}: the segment was compacted, or is damaged",
+                part.first_offset,
+                f"{AGAIN}; if that does not help, `kstore log verify` tells what is wrong",
+            )
+
+    def _after_damage(
+        self,
+        part: SegmentSlice,
+        piece: memoryview,
+        position: int,
+        reader: ColumnReader,
+        error: InvalidBatchError | OverflowError,
+    ) -> int:
+        """Where to go on behind a batch that can't be read, where data may be lost."""
+        at = error.position if isinstance(error, InvalidBatchError) else 0
+        place = position + at
+        offset = _base_offset(piece[at:])
+        if isinstance(error, OverflowError):
+            raise self._problem(f"{error} (segment {part.path})", offset, _COLUMN) from error
+        what = f"segment {part.path} is damaged at byte {place}: {error}"
+        self._lose(what, part, _DAMAGED, offset, error)
+        if error.status != "BAD_CRC":
+            return part.end  # nothing says where the next batch begins
+        return place + next(batches(piece, position=at)).size_bytes
+
+    def _lose(
+        self,
+        what: str,
+        part: SegmentSlice,
+        remedy: str,
+        offset: int = -1,
+        cause: Exception | None = None,
+    ) -> None:
+        """An error, or a word on stderr where data may be lost."""
+        is_likely = self._range.start <= offset < self._range.end
+        named = offset if is_likely else max(part.first_offset, self._range.start)
+        problem = self._problem(what, named, remedy)
+        if self._fails:
+            raise problem from cause
+        print(f"kstore: {problem} Going on behind it.", file=sys.stderr)
+
+    def _problem(self, problem: str, offset: int, remedy: str) -> PipelineError:
+        wanted = self._range
+        return PipelineError(
+            problem, topic=wanted.topic, partition=wanted.partition, offset=offset, remedy=remedy
+        )
+
+
+_GONE = (
+    "Executors have to see the log dir under the same path; if retention has deleted the segment,"
+    " run the query again, or set failOnDataLoss to false to go on without it"
+)
+_DAMAGED = (
+    "`kstore log verify` tells what is wrong; take the segment from another replica or from an"
+    " archive, or set failOnDataLoss to false to leave out what can't be read"
+)
+_COLUMN = "Name the columns that you need, without timestamp, by .schema(..)"
+
+
+def _base_offset(piece: memoryview) -> int:
+    return int.from_bytes(piece[:8], "big", signed=True)
+
+
+def _batch_bytes(piece: memoryview) -> int:
+    """What the batch at the beginning says of its length."""
+    if len(piece) < _PREFIX_BYTES:
+        return _PREFIX_BYTES
+    return int.from_bytes(piece[8:_PREFIX_BYTES], "big", signed=True) + _PREFIX_BYTES

@@ -1,0 +1,119 @@
+"""The batch read of files (``path``): segments of a log dir, or an archive. No broker is asked, and
+none is disturbed that is at work in the log dir.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from kstore.pipeline.batch_reader import NOTHING, BatchReader
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.options import PATH, check_names, client_options, flag, number, text
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import ReadOptions, Selection, offset_limit, selection
+from kstore.pipeline.segment_files import SegmentRange, read_segments
+
+__all__ = ["SegmentReader"]
+
+_SELECTIONS = ("assign", "subscribe", "subscribePattern")
+_SETTINGS = {
+    "isolation.level": ("read_uncommitted", "read_committed"),
+    "check.crcs": ("true", "false"),
+}
+"""The consumer settings that mean something here, and their values, the default first."""
+
+
+class SegmentReader(BatchReader):
+    """Records of a log dir's segments, or of an archive."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        settings = _settings(options)
+        self._verify = settings["check.crcs"] == "true"
+        self._committed = settings["isolation.level"] == "read_committed"
+        self._path = text(options, PATH) or ""
+        self._prepare(schema, _read_options(options))
+
+    def partitions(self) -> list[InputPartition]:
+        """Byte ranges of files, by what is there now."""
+        found: list[InputPartition] = [*self._planned()]
+        return found or [NOTHING]
+
+    def _planned(self) -> list[Any]:
+        if not os.path.isdir(self._path):
+            raise PipelineError(
+                f"option path is {self._path!r}, which is no folder here",
+                remedy="Name a log dir or an archive that the driver and all executors see under"
+                " this path",
+            )
+        if os.path.isdir(os.path.join(self._path, "slices")):
+            from kstore.pipeline.archive_reader import ArchiveTopics
+
+            archive = ArchiveTopics(self._path, self._options)
+            return archive.tasks(self._ranges(archive))
+        from kstore.pipeline.segment_planning import LogDirTopics
+
+        log_dir = LogDirTopics(self._path, self._options, committed=self._committed)
+        try:
+            return log_dir.tasks(self._ranges(log_dir))
+        finally:
+            log_dir.close()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """One task's records as Arrow batches; in an executor."""
+        assert isinstance(partition, OffsetRange)
+        if not partition.size:
+            return
+        if isinstance(partition, SegmentRange):
+            found = read_segments(
+                partition,
+                self._columns,
+                verify=self._verify,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        else:
+            from kstore.pipeline.archive_reader import read_archive
+
+            found = read_archive(partition, self._columns)
+        for batch in found:
+            yield self._conditions.filtered(batch)
+
+
+def _read_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options of a read of files; without a selection it takes all topics."""
+    check_names(options)
+    chosen = any(text(options, name) is not None for name in _SELECTIONS)
+    strategy = (text(options, "startingOffsetsByTimestampStrategy") or "error").lower()
+    return ReadOptions(
+        selection=selection(options) if chosen else Selection(pattern=".*"),
+        starting=offset_limit(options, "starting", "earliest"),
+        ending=offset_limit(options, "ending", "latest"),
+        client={},
+        latest_without_match=strategy == "latest",
+        fail_on_data_loss=flag(options, "failOnDataLoss", default=True),
+        min_partitions=number(options, "minPartitions"),
+        max_records_per_partition=number(options, "maxRecordsPerPartition"),
+        include_headers=flag(options, "includeHeaders"),
+    )
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, str]:
+    """isolation.level and check.crcs; other settings of clients have nobody to go to."""
+    found = {name: values[0] for name, values in _SETTINGS.items()}
+    for name, value in client_options(options).items():
+        if name not in _SETTINGS:
+            raise PipelineError(
+                f"options path and kafka.{name} contradict each other: files are read without"
+                " a broker",
+                remedy="Leave out the one or the other",
+            )
+        if value not in _SETTINGS[name]:
+            raise PipelineError(
+                f"option kafka.{name} is {value!r}", remedy=f"Give {' or '.join(_SETTINGS[name])}"
+            )
+        found[name] = value
+    return found
