@@ -18,7 +18,7 @@ from typing import Any
 
 from kstore.config.client_sasl_configs import RETRIEVERS
 from kstore.config.definition import ConfigError
-from kstore.errors import NetworkError, SaslAuthenticationFailedError
+from kstore.errors import KafkaError, NetworkError, SaslAuthenticationFailedError
 from kstore.net.sasl_client import Token, jaas_entry
 
 __all__ = ["claims_of", "token_source"]
@@ -109,6 +109,8 @@ def _called(handler: Callable[..., Any]) -> Token:
     """
     try:
         found = handler()
+    except KafkaError:  # NetworkError says that another try may help
+        raise
     except Exception as error:
         raise SaslAuthenticationFailedError(
             f"{HANDLER} raised {type(error).__name__}: {error}"
