@@ -1,0 +1,271 @@
+"""ACLs from outside: `kstore acl` and Kafka's kafka-acls manage the same rules, unmodified clients
+are held to them, given offsets need REPLICATOR_WRITE, and a cluster's brokers follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient as ConfluentAdmin
+
+from kstore.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.errors import (
+    ClusterAuthorizationFailedError,
+    ErrorCode,
+    TopicAuthorizationFailedError,
+)
+from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kstore.protocol.registry import decode_response, encode_request
+from tests.conformance import wire
+from tests.conformance.broker_process import free_port
+from tests.conformance.kafka_broker import run_tool
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import KstoreCluster, until
+
+pytestmark = pytest.mark.slow
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+PATIENCE_S = 30
+
+
+class Secured:
+    """A broker that anybody comes into as the super user, and with a password as somebody."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker = KstoreBroker(folder)
+        self.sasl = f"127.0.0.1:{free_port()}"
+        listeners = f"PLAINTEXT://{self.broker.bootstrap},SASL_PLAINTEXT://{self.sasl}"
+        users = " ".join(f'user_{name}="secret"' for name in ("alice", "bob", "copier"))
+        self.broker.overrides = {
+            "listeners": listeners,
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+            ),
+            "authorizer.class.name": STANDARD,
+            "super.users": "User:ANONYMOUS",
+        }
+
+    @property
+    def open(self) -> str:
+        """The super user's address."""
+        return self.broker.bootstrap
+
+    def settings(self, user: str) -> dict[str, Any]:
+        """How a user comes in."""
+        return {
+            "bootstrap.servers": self.sasl,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": "secret",
+        }
+
+    def grant(self, *acls: Acl) -> None:
+        """Add rules."""
+        with AdminClient(self.open) as admin:
+            admin.create_acls(acls)
+
+    def cli(self, *words: str, check: bool = True) -> str:
+        """What `kstore acl` prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "kstore", "acl", *words, "-b", self.open],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    def tool(self, *words: str) -> str:
+        """What Kafka's own kafka-acls prints."""
+        args = ["--bootstrap-server", self.open, *words]
+        return run_tool("org.apache.kafka.tools.AclCommand", args).stdout
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    secured = Secured(tmp_path_factory.mktemp("acls"))
+    secured.broker.start()
+    with AdminClient(secured.open) as admin:
+        admin.create_topics([NewTopic(name, 1) for name in ("orders", "secret", "copy")])
+    yield secured
+    secured.broker.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_rules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The rules of a test go with it."""
+    yield
+    if "secured" in request.fixturenames:
+        with AdminClient(request.getfixturevalue("secured").open) as admin:
+            admin.delete_acls([AclFilter()])
+
+
+def written(settings: dict[str, Any], topic: str) -> int:
+    """The error code that an unmodified producer is told."""
+    codes: list[int] = []
+    producer = confluent_kafka.Producer(
+        settings | {"message.timeout.ms": 8000, "allow.auto.create.topics": True}
+    )
+    producer.produce(
+        topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
+    )
+    producer.flush(PATIENCE_S)
+    [code] = codes
+    return code
+
+
+def test_an_unmodified_producer_is_held_to_the_rules(secured: Secured) -> None:
+    alice = secured.settings("alice")
+    assert written(alice, "orders") == DENIED
+    assert written(alice, "absent") == DENIED, "as if it were there"
+    for name in ("orders", "made-by-alice"):
+        secured.grant(Acl(TOPIC, name, "User:alice", AclOperation.WRITE))
+    assert written(alice, "orders") == 0
+    assert written(alice, "secret") == DENIED
+    assert written(alice, "made-by-alice") == DENIED, "to make it is another right"
+    secured.grant(Acl(TOPIC, "made-by-alice", "User:alice", AclOperation.CREATE))
+    assert written(alice, "made-by-alice") == 0
+    deny = Acl(TOPIC, "*", "User:*", AclOperation.WRITE, AclPermission.DENY, "127.0.0.1")
+    secured.grant(deny)
+    assert written(alice, "orders") == DENIED
+
+
+def test_topics_are_listed_to_those_who_may_describe_them(secured: Secured) -> None:
+    def seen(user: str) -> set[str]:
+        found = ConfluentAdmin(secured.settings(user)).list_topics(timeout=PATIENCE_S)
+        return set(found.topics)
+
+    assert seen("bob") == set()
+    secured.grant(Acl(TOPIC, "orders", "User:bob", AclOperation.READ))
+    assert seen("bob") == {"orders"}
+    assert seen("alice") == set()
+
+
+def test_given_offsets_need_replicator_write(secured: Secured) -> None:
+    """KIP-391, beside WRITE on the topic."""
+
+    def copy(offset: int) -> int:
+        with Producer(**secured.settings("copier")) as producer:
+            future = producer.send("copy", b"x", partition=0, offset=offset)
+            producer.flush()
+            return int(future.result(PATIENCE_S))
+
+    secured.grant(Acl(TOPIC, "copy", "User:copier", AclOperation.WRITE))
+    with pytest.raises(ClusterAuthorizationFailedError):
+        copy(7)
+    secured.cli("add", "--principal", "User:copier", "--operation", "replicator-write", "--cluster")
+    assert copy(7) == 7
+    [row] = json.loads(f"[{secured.cli('list', '--cluster', '--json').strip()}]")
+    assert (row["principal"], row["operation"]) == ("User:copier", "replicator-write")
+    with AdminClient(secured.open) as admin:
+        admin.delete_acls([AclFilter(TOPIC)])
+    with pytest.raises(TopicAuthorizationFailedError):
+        copy(8)
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+def test_kafka_acls_and_kstore_acl_manage_the_same_rules(secured: Secured) -> None:
+    secured.tool("--add", "--allow-principal", "User:alice", "--producer", "--topic", "orders")
+    listed = secured.cli("list", "--topic", "orders", "--json")
+    rows = [json.loads(line) for line in listed.splitlines()]
+    assert {row["operation"] for row in rows} == {"write", "describe", "create"}
+    assert written(secured.settings("alice"), "orders") == 0
+    secured.cli(
+        "add", "--principal", "User:bob", "--operation", "read", "--group", "g", "--deny",
+        "--host", "10.0.0.1", "--pattern", "prefixed",
+    )  # fmt: skip
+    said = secured.tool("--list")
+    group = "`ResourcePattern(resourceType=GROUP, name=g, patternType=PREFIXED)`"
+    assert f"Current ACLs for resource {group}" in said
+    assert "(principal=User:bob, host=10.0.0.1, operation=READ, permissionType=DENY)" in said
+    secured.tool("--remove", "--force", "--topic", "orders")
+    assert "orders" not in secured.cli("list")
+    assert written(secured.settings("alice"), "orders") == DENIED
+
+
+def test_what_is_no_rule_is_refused(secured: Secured) -> None:
+    wrong = {
+        Acl(CLUSTER, "mine", "User:a", AclOperation.READ): "kafka-cluster",
+        Acl(TOPIC, "", "User:a", AclOperation.READ): "'*' means all",
+        Acl(TOPIC, "t", "alice", AclOperation.READ): "User:alice",
+        Acl(TOPIC, "t", "User:a", AclOperation.ANY): "one operation",
+        Acl(AclResourceType.ANY, "t", "User:a", AclOperation.READ): "one type",
+        Acl(TOPIC, "t", "User:a", AclOperation.READ, AclPermission.ANY): "allows or denies",
+        Acl(TOPIC, "t", "User:a", AclOperation.READ, host=""): "host",
+        Acl(TOPIC, "t" * 600, "User:a", AclOperation.READ): "can't be kept",
+    }
+    good = Acl(TOPIC, "t", "User:a", AclOperation.READ)
+    with AdminClient(secured.open) as admin:
+        results = admin.create_acls([*wrong, good], raise_errors=False)
+        assert admin.describe_acls() == [good]
+    for rule, words in wrong.items():
+        error = results.errors[rule]
+        assert error.code == ErrorCode.INVALID_REQUEST
+        assert words in str(error)
+
+
+def test_rules_are_managed_by_those_who_may(secured: Secured) -> None:
+    rule = Acl(TOPIC, "t", "User:a", AclOperation.READ)
+    with AdminClient(**secured.settings("alice")) as admin:
+        for call in (
+            admin.describe_acls,
+            lambda: admin.create_acls([rule]),
+            lambda: admin.delete_acls([AclFilter()]),
+        ):
+            with pytest.raises(ClusterAuthorizationFailedError):
+                call()
+        secured.grant(Acl(CLUSTER, "kafka-cluster", "User:alice", AclOperation.ALTER))
+        admin.create_acls([rule])
+        assert rule in admin.describe_acls(), "ALTER is DESCRIBE, too"
+        admin.delete_acls([AclFilter(TOPIC)])
+        assert rule not in admin.describe_acls()
+
+
+# ---- a cluster ----
+
+
+def told(cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.2") -> int:
+    """The error code that a broker's Metadata gives a client from that address for a topic."""
+    broker = cluster.brokers[node_id]
+    sock = socket.create_connection((broker.host, broker.port), PATIENCE_S, (host, 0))
+    with sock:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        frame = wire.exchange(sock, encode_request(request, 9, 1, "test"))
+        _, answer = decode_response(frame, MetadataResponse, 9)
+        return int(answer.topics[0].error_code)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
+def test_every_broker_of_a_cluster_follows(tmp_path: Path) -> None:
+    """A rule that one broker is told holds at all of them, and at one that starts later."""
+    settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
+    rule = Acl(TOPIC, "t", "User:*", AclOperation.ALL, AclPermission.DENY, "127.0.0.2")
+    allow = Acl(TOPIC, "t", "User:*", AclOperation.ALL)
+    with KstoreCluster(tmp_path, 3, overrides=settings) as cluster:
+        cluster.create_topic("t", 1, 3)
+        until(lambda: not told(cluster, 2, "t"), "broker 2 knows the topic")
+        cluster.stop(3)
+        with cluster.admin(1) as admin:
+            admin.create_acls([rule, allow])
+        assert told(cluster, 1, "t") == DENIED, "who was asked has done it"
+        until(lambda: told(cluster, 2, "t") == DENIED, "broker 2 follows")
+        assert told(cluster, 2, "t", "127.0.0.1") == 0
+        cluster.start(3)
+        assert told(cluster, 3, "t") == DENIED
+        with cluster.admin(3) as admin:
+            admin.delete_acls([AclFilter(permission=AclPermission.DENY)])
+        for node_id in cluster.brokers:
+            until(lambda node_id=node_id: told(cluster, node_id, "t") == 0, "all follow")
