@@ -16,7 +16,7 @@ from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.placing import place
-from kstore.pipeline.sink_tasks import producer_settings, settings_of
+from kstore.pipeline.sink_tasks import admin_settings, producer_settings
 from kstore.pipeline.staging import (
     JOURNAL,
     TRY_MS,
@@ -47,7 +47,7 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
         return
     sink, version = messages[0].sink, messages[0].version
     client = producer_settings(settings)
-    with AdminClient(settings_of("admin", settings)) as admin:
+    with AdminClient(admin_settings(settings)) as admin:
         thread = LoopThread()
         try:
             thread.run(_commit(client, sink, version, messages))
@@ -65,7 +65,7 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
 
 def forget(settings: SinkSettings, sink: str) -> None:
     """Delete a sink's own topic."""
-    with AdminClient(settings_of("admin", settings)) as admin:
+    with AdminClient(admin_settings(settings)) as admin:
         _delete(admin, topic_of(sink))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kstore.clients import AdminClient, Producer
 from kstore.config.client_configs import CLIENT_CONFIGS, ClientSettings, client_settings
@@ -19,7 +19,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.pipeline.sink import SinkSettings, Written
 
-__all__ = ["Task", "producer_settings", "settings_of"]
+__all__ = ["Task", "admin_settings", "producer_settings"]
 
 BATCH_SIZE = 512 << 10
 STAGING: dict[str, Any] = {
@@ -41,9 +41,10 @@ def producer_settings(settings: SinkSettings) -> ClientSettings:
     return client_settings("producer", {"batch.size": BATCH_SIZE} | dict(settings.clients))
 
 
-def settings_of(kind: Literal["admin", "producer"], settings: SinkSettings) -> dict[str, Any]:
-    """Those of the user's settings that this kind of client has."""
-    return {name: v for name, v in settings.clients.items() if name in CLIENT_CONFIGS[kind]}
+def admin_settings(settings: SinkSettings) -> dict[str, Any]:
+    """Those of the user's settings that admin clients have."""
+    made = producer_settings(settings)
+    return {name: made[name] for name in made.given if name in CLIENT_CONFIGS["admin"]}
 
 
 class Task:
@@ -72,7 +73,7 @@ class Task:
 
         made = Written(self.sink, self.version)
         topic = topic_of(self.sink)
-        with AdminClient(settings_of("admin", self._settings)) as admin:
+        with AdminClient(admin_settings(self._settings)) as admin:
             count = ensure_topic(admin, topic)
             if (
                 admin.list_offsets({TopicPartition(topic, JOURNAL): "latest"})[
@@ -86,7 +87,7 @@ class Task:
         attempt = os.urandom(16)
         made.attempt = attempt.hex()
         made.partition = 1 + attempt[0] % count
-        staging = settings_of("producer", self._settings) | STAGING
+        staging = dict(self._settings.clients) | STAGING
         with Producer(staging) as producer:
             encoder = RowEncoder(producer_settings(self._settings), self._counted(producer))
             deliveries = []
@@ -117,7 +118,7 @@ class Task:
         from kstore.pipeline.sink import Written
 
         made = Written(self.sink, self.version)
-        with Producer(settings_of("producer", self._settings)) as producer:
+        with Producer(self._settings.clients) as producer:
             count = self._counted(producer)
             for batch in batches:
                 for group in groups(batch, self._settings.topic):

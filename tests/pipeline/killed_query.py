@@ -1,0 +1,82 @@
+"""A Spark application for tests to kill: one streaming query from a topic of a kstore broker to
+another, in local-cluster mode (or the master given), whose executors are processes of their own.
+
+`python -m tests.pipeline.killed_query '{"bootstrap": "..", "source": "..", ..}'`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL_CLUSTER = "local-cluster[2,1,512]"
+
+
+def session(folder: Path, master: str) -> SparkSession:
+    """A session whose executors are small, and may die as often as they like."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    options = {
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "100",
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.stage.maxConsecutiveAttempts": "100",
+    }
+    builder = SparkSession.builder.master(master).appName("killed")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def main(given: dict[str, Any]) -> None:
+    """Run the query until it has read all that its source has now."""
+    folder = Path(given["folder"])
+    spark = session(folder, given.get("master", LOCAL_CLUSTER))
+    source = (
+        spark.readStream.format("kstore")
+        .option("kafka.bootstrap.servers", given["bootstrap"])
+        .option("subscribe", given["source"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", given.get("rows", 500))
+        .load()
+    )
+    # The shuffle brings rows to tasks in an order that is not the same twice.
+    rows = source.select("key", "value").repartition(3)
+    query = (
+        rows.writeStream.format("kstore")
+        .option("kafka.bootstrap.servers", given["bootstrap"])
+        .option("topic", given["target"])
+        .option("kafka.batch.size", 1000)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
