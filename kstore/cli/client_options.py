@@ -1,18 +1,28 @@
-"""The options by which a command finds its cluster: -b, -X and --profile; and their meeting."""
+"""The options by which a command finds its cluster: -b, -X and --profile; and their meeting.
+
+Every user of a machine sees the arguments of its processes, so a secret has better ways in: a
+profile, or ${env:NAME} and ${file:PATH} in place of a value (the words of Kafka's config
+providers).
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kstore.cli.options import TIMEOUT_MS
 from kstore.config import ConfigError
-from kstore.config.client_configs import ClientKind
+from kstore.config.client_configs import CLIENT_CONFIGS, ClientKind
+from kstore.config.definition import ConfigType
 
 __all__ = ["ProfileName", "Properties", "Servers", "client_config", "key_values"]
+
+_ELSEWHERE = re.compile(r"\$\{(env|file):([^{}]+)\}")
 
 Servers = Annotated[
     str | None,
@@ -25,7 +35,12 @@ Servers = Annotated[
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A client setting; may be repeated."),
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} stand for what is "
+        "there.",
+    ),
 ]
 ProfileName = Annotated[
     str | None,
@@ -64,6 +79,7 @@ def client_config(
     if kind != "producer":
         config.setdefault("default.api.timeout.ms", TIMEOUT_MS)
     own = key_values(properties, "client.id=me")
+    _warn_of_secrets(own)
     name = profile or os.environ.get("KSTORE_PROFILE")
     if name:
         from kstore.cli.profiles import for_kind, profiles_path
@@ -77,8 +93,38 @@ def client_config(
     config |= own
     if servers:
         config["bootstrap.servers"] = servers
+    config = {name: _looked_up(name, value) for name, value in config.items()}
     _shorten_requests(config)
     return config
+
+
+def _warn_of_secrets(own: Mapping[str, str]) -> None:
+    for name, value in own.items():
+        row = next((rows[name] for rows in CLIENT_CONFIGS.values() if name in rows), None)
+        is_secret = row is not None and row.type is ConfigType.PASSWORD
+        if is_secret and not _ELSEWHERE.fullmatch(value):
+            typer.echo(
+                f"{name} is seen by every user of this machine while the command runs: write "
+                f"-X '{name}=${{env:NAME}}', or use a profile",
+                err=True,
+            )
+
+
+def _looked_up(name: str, value: Any) -> Any:
+    """What ${env:NAME} or ${file:PATH} stands for; every other value as it is."""
+    found = _ELSEWHERE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    kind, where = found.groups()
+    if kind == "env":
+        if where not in os.environ:
+            raise ConfigError(f"{name} is {value}, but {where} is not in the environment", key=name)
+        return os.environ[where]
+    try:
+        return Path(where).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"{name} is {value}: {reason}", key=name) from None
 
 
 def _shorten_requests(config: dict[str, Any]) -> None:

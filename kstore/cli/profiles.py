@@ -5,12 +5,14 @@
     security.protocol = "SASL_SSL"
 
 A profile serves all commands: what another kind of client understands is left out, what none
-understands is an error. Values that are secret are never shown.
+understands is an error. Values that are secret are never shown; ${env:NAME} and ${file:PATH} stand
+for what is there. A file with secrets that others may read is warned of.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,10 +47,26 @@ def profiles() -> dict[str, dict[str, Any]]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     found = content.get("profiles", {})
+    _warn_of_readers(path, found)
     tables = isinstance(found, dict) and all(isinstance(each, dict) for each in found.values())
     if not tables or set(content) - {"profiles"}:
         raise ConfigError(f"{path} may only have tables [profiles.NAME]")
     return {name: dict(_flat(table)) for name, table in found.items()}
+
+
+def _warn_of_readers(path: Path, content: Any) -> None:
+    """Tell of a file whose secrets others can read."""
+    if not path.stat().st_mode & 0o077 or not isinstance(content, dict):
+        return
+    names = [
+        name
+        for table in content.values()
+        if isinstance(table, dict)
+        for name, value in _flat(table)
+        if shown(name, value) == HIDDEN and not str(value).startswith("${")
+    ]
+    if names:
+        print(f"{path} holds {names[0]}, and others may read it: chmod 600 {path}", file=sys.stderr)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -37,6 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = profiles_path()
     file.parent.mkdir()
     file.write_text(PROFILES)
+    file.chmod(0o600)
     return file
 
 
@@ -120,3 +121,32 @@ def test_an_unknown_setting_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
 def test_consume_reads_without_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume", "t", "-X", "group.id=g"]) == 2
     assert "no group.id" in capsys.readouterr().err
+
+
+def test_secrets_may_lie_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OF_THE_TEST", "from the environment")
+    (tmp_path / "secret").write_text("from a file\n")
+    given = ["sasl.password=${env:OF_THE_TEST}", f"ssl.key.password=${{file:{tmp_path}/secret}}"]
+    config = client_config("admin", None, given)
+    assert config["sasl.password"] == "from the environment"
+    assert config["ssl.key.password"] == "from a file"
+    assert capsys.readouterr().err == ""
+    for missing in ("sasl.password=${env:NOT_THERE}", "sasl.password=${file:/not/there}"):
+        with pytest.raises(ConfigError, match=r"sasl\.password"):
+            client_config("admin", None, [missing])
+
+
+def test_a_secret_that_others_see_is_warned_of(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client_config("admin", None, ["sasl.password=hunter2", "client.id=me"])
+    told = capsys.readouterr().err
+    assert "sasl.password is seen by every user" in told
+    assert "hunter2" not in told
+    home.chmod(0o644)
+    client_config("admin", profile="staging")
+    told = capsys.readouterr().err
+    assert f"chmod 600 {home}" in told
+    assert "hunter2" not in told

@@ -8,10 +8,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from kstore.cli.app import run
+from kstore.cli.profiles import profiles_path
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.clients.admin import ScramUpsertion
 from kstore.clients.io.connection import BrokerConnection
@@ -34,7 +37,7 @@ from tests.conformance.sasl_listeners import (
 )
 
 REAUTH_MS = 2000
-QUICK = {"default.api.timeout.ms": 8000, "request.timeout.ms": 4000}
+QUICK = {"default.api.timeout.ms": 3000, "request.timeout.ms": 2000}
 
 
 class Secured(NamedTuple):
@@ -88,6 +91,7 @@ def secured(
         "advertised.listeners": advertised,
         "listener.security.protocol.map": protocols,
         "inter.broker.listener.name": "PLAINTEXT",
+        "group.initial.rebalance.delay.ms": "0",
     }
     if isinstance(broker, KafkaBroker):
         controller = f"CONTROLLER://127.0.0.1:{broker.controller_port}"
@@ -172,6 +176,36 @@ def test_a_token_that_is_not_valid_is_refused(secured: Secured) -> None:
         pytest.raises(SaslAuthenticationFailedError),
     ):
         admin.list_topics()
+
+
+def test_commands_authenticate_by_options_or_by_a_profile(
+    secured: Secured,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OF_THE_TEST", SCRAM_PASSWORD)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": SCRAM_USER,
+        "sasl.password": "${env:OF_THE_TEST}",
+    }
+    options = [word for name, value in given.items() for word in ("-X", f"{name}={value}")]
+    assert run(["topic", "list", "-b", secured.sasl, *options]) == 0
+    assert topic in capsys.readouterr().out
+    profiles_path().parent.mkdir()
+    lines = [f'"{name}" = "{value}"' for name, value in given.items()]
+    profiles_path().write_text("\n".join(["[profiles.secured]", *lines]))
+    command = ["topic", "list", "-b", secured.sasl, "--profile", "secured"]
+    assert run(command) == 0
+    assert topic in capsys.readouterr().out
+    assert run([*command, "-X", "sasl.username=nobody"]) != 0
+    told = capsys.readouterr()
+    assert "SCRAM-SHA-512" in told.err
+    assert SCRAM_PASSWORD not in told.err + told.out
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
