@@ -95,7 +95,8 @@ def hash64_column(object offsets, object data, object validity, Py_ssize_t first
     cdef const uint8_t* bit = NULL
     cdef Py_ssize_t row
     cdef int32_t start, end
-    if first < 0 or count < 0 or (first + count + 1) * 4 > places.size:
+    # Written so that no sum can overflow.
+    if first < 0 or count < 0 or first > places.size // 4 - 1 - count:
         raise ValueError(
             f"{count} values from {first} on do not fit {places.size} bytes of offsets")
     if bits is not None:

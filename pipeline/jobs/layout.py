@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.entries import ENTRY_COLUMNS, spark_schema
 from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.session import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,8 +101,7 @@ def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> l
 
 def write_slices(spark: SparkSession, path: str, slices: Sequence[Slice]) -> None:
     """Make a run count."""
-    rows = [tuple(asdict(each).values()) for each in slices]
-    frame = spark.createDataFrame(rows, _SLICE_DDL).coalesce(1)
+    frame = small_frame(spark, [asdict(each) for each in slices], _SLICE_DDL).coalesce(1)
     run = slices[0].run
     frame.drop("run").write.parquet(f"{path.rstrip('/')}/slices/run={run}")
 

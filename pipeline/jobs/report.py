@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from kstore.pipeline.jobs import pages
 from kstore.pipeline.jobs.compare import BAD, FINDING_DDL, SUMMARY_DDL
+from kstore.pipeline.jobs.session import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +47,7 @@ def write_table(
     spark: SparkSession, folder: str, name: str, rows: Sequence[dict[str, Any]], ddl: str
 ) -> None:
     """One table of a report, in one file; an earlier one of the folder is replaced."""
-    columns = [part.strip().split()[0].strip("`") for part in ddl.split(",")]
-    values = [tuple(row[column] for column in columns) for row in rows]
-    frame = spark.createDataFrame(values, ddl).coalesce(1)
+    frame = small_frame(spark, rows, ddl).coalesce(1)
     frame.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/{name}")
 
 

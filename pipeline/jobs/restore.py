@@ -76,11 +76,13 @@ def restore(
 
     Raises JobError, and PipelineError from a task.
     """
-    slices = [s for s in read_slices(spark, options.path) if options.topics.fullmatch(s.topic)]
+    there = read_slices(spark, options.path)
+    slices = [each for each in there if options.topics.fullmatch(each.topic)]
     if not slices:
+        names = ", ".join(sorted({each.topic for each in there})[:10])
         raise JobError(
-            f"no topic in the archive {options.path} matches {options.topics.pattern!r}; see "
-            "`kstore pipeline archive --list`"
+            f"no topic in the archive {options.path} matches {options.topics.pattern!r}: it holds "
+            f"{names}"
         )
     _check_given_offsets(options.settings)
     by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}

@@ -1,5 +1,5 @@
-"""The Spark session of a job: that of spark-submit, or one of its own; and the sentences for those
-who have no Spark or no Java. pyspark is imported when a session is asked for.
+"""The Spark session of a job: that of spark-submit, or one of its own; small tables for it; and the
+sentences for those who have no Spark or no Java. pyspark is imported when a session is asked for.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["open_session", "require_spark", "sentence_of"]
+__all__ = ["open_session", "require_spark", "sentence_of", "small_frame"]
 
 # What a job needs whatever the session was made for.
 _NEEDED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -69,6 +70,21 @@ def open_session(
     for key, value in _NEEDED.items():
         active.conf.set(key, value)
     return active
+
+
+def small_frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], ddl: str) -> DataFrame:
+    """Rows of the driver as a DataFrame with this schema; through Arrow, so that no Python worker
+    has to be started for them.
+    """
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "boolean": pa.bool_(),
+        "binary": pa.binary(),
+    }  # fmt: skip
+    fields = [part.replace("`", "").split() for part in ddl.split(",")]
+    columns = {name: pa.array([row[name] for row in rows], types[kind]) for name, kind in fields}
+    return spark.createDataFrame(pa.table(columns), ddl)
 
 
 def require_spark() -> None:

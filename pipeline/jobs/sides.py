@@ -26,6 +26,7 @@ from kstore.pipeline.jobs.entries import (
 )
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
 from kstore.pipeline.jobs.scan import Range, Scan, scan, split
+from kstore.pipeline.jobs.session import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,8 +158,8 @@ class ArchiveSide:
         """See Side."""
         from pyspark.sql.functions import broadcast, col
 
-        rows = [(r.topic, r.partition, r.start, r.end) for r in ranges]
-        wanted = spark.createDataFrame(rows, "t string, p int, first bigint, until bigint")
+        rows = [{"t": r.topic, "p": r.partition, "first": r.start, "until": r.end} for r in ranges]
+        wanted = small_frame(spark, rows, "t string, p int, first bigint, until bigint")
         read = self._read(spark, "record").where(col("topic").isin({r.topic for r in ranges}))
         joined = read.join(
             broadcast(wanted),

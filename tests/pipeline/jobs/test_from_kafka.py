@@ -4,7 +4,9 @@ offsets."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +65,26 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
             writer.flush(60)
             (writer.abort_transaction if number == 1 else writer.commit_transaction)(60)
         consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "readers"})
-        consumer.commit(offsets=[TopicPartition("from-kafka-a", 1, 77)], asynchronous=False)
+        commit = partial(consumer.commit, offsets=[TopicPartition("from-kafka-a", 1, 77)])
+        _patiently(partial(commit, asynchronous=False))
         consumer.close()
         yield running
+
+
+def _patiently(action: Callable[[], object]) -> None:
+    """Until the coordinator has loaded."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            action()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def test_a_kafka_s_topics_are_copied_archived_and_verified(
