@@ -87,8 +87,8 @@ class Server:
         self._limits.lost(connection)
 
     def report(self, sentence: str) -> None:
-        """Tell the operator."""
-        log.warning("%s", sentence)
+        """Tell the operator, in one line whatever a client has sent to be told of."""
+        log.warning("%s", sentence if sentence.isprintable() else _printable(sentence))
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         self.report(f"closing the connection {connection.peer}: {reason}")
@@ -100,7 +100,7 @@ class Server:
             self.report(f"closing the connection {connection.peer}: {problem}")
         else:
             log.error(
-                "closing the connection %s: a request failed", connection.peer, exc_info=problem
+                "closing the connection %s: a request failed\n%s", connection.peer, _story(problem)
             )
 
     def dispatch(
@@ -232,3 +232,16 @@ def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection
     from kstore._fast.connection import Connection
 
     return lambda: Connection(broker.plane, listener)
+
+
+def _printable(text: str) -> str:
+    """Line ends, colours and the like as they are written in a program."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def _story(problem: Exception) -> str:
+    """A traceback each of whose lines is known for one: the last may hold what a client sent."""
+    from traceback import format_exception
+
+    lines = "".join(format_exception(problem)).splitlines()
+    return "\n".join(f"  | {_printable(line)}" for line in lines)
