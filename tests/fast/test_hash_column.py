@@ -64,7 +64,8 @@ def test_without_validity_nothing_is_null() -> None:
     ("offsets", "valid", "first", "count"),
     [
         ([0, 1], None, 0, 2), ([0, 1], None, -1, 1), ([0, 1], None, 1, 1), ([0, 9], None, 0, 1),
-        ([0, -1], None, 0, 1), ([3, 1], None, 0, 1), ([0] * 12, b"\xff", 0, 11), ([0, 1], None, 0, 2**62), ([0, 1], None, 2**62, 1),
+        ([0, -1], None, 0, 1), ([3, 1], None, 0, 1), ([0] * 12, b"\xff", 0, 11),
+        ([0, 1], None, 0, 2**62), ([0, 1], None, 2**62, 1),
     ],
 )  # fmt: skip
 def test_buffers_that_do_not_fit_are_refused(
