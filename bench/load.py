@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -30,12 +31,19 @@ class Load:
         check: Callable[[bytes], None],
         *,
         depth: int = 1,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        if tls is not None and depth > 1:
+            raise ValueError("over TLS one request at a time: epoll does not see what TLS holds")
         self.depth = depth
         self.latencies: list[float] = []
         self._frames = list(frames)
         self._check = check
         self._sockets = [socket.create_connection(address, timeout=30) for _ in frames]
+        if tls is not None:
+            self._sockets = [
+                tls.wrap_socket(each, server_hostname=address[0]) for each in self._sockets
+            ]
         self._poll = select.epoll()
         self._by_fd: dict[int, int] = {}
         self._sizes: list[int] = []

@@ -29,6 +29,7 @@ ROWS: dict[str, Kind] = {
     "commits": Kind("offset commits per second, and their CPU"),
     "transactions": Kind("transactions per second through librdkafka"),
     "memory": Kind("memory after all that the pair was asked to do in this run"),
+    "tls": Kind("produce, consume, small requests and new connections over TLS", needs_pair=False),
     "partitions": Kind("1,000 and 10,000 partitions: made, written, restarted", needs_pair=False),
     "restart": Kind("restart after kill -9 with 2 GB in the log", needs_pair=False),
     "cluster": Kind("three brokers: start, replication, failover", needs_pair=False),

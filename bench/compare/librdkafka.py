@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bench.brokers import Broker
 __all__ = ["run"]
 
 TIMEOUT_S = 300
+NO_SECURITY: Mapping[str, str] = {}
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +46,12 @@ def run(broker: Broker, task: str, **options: Any) -> dict[str, float]:
 
 
 def _produce(
-    bootstrap: str, topic: str, records: int, record_bytes: int, acks: str
+    bootstrap: str,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    acks: str,
+    security: Mapping[str, str] = NO_SECURITY,
 ) -> dict[str, float]:
     from confluent_kafka import Producer
 
@@ -56,6 +62,7 @@ def _produce(
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 256 << 10,
             "log_level": 0,
+            **security,
         }
     )
     value = bytes(range(256)) * (record_bytes // 256 + 1)
@@ -76,7 +83,13 @@ def _produce(
     return {"MB/s": records * record_bytes / elapsed / 1e6, "records/s": records / elapsed}
 
 
-def _consume(bootstrap: str, topic: str, records: int, partitions: int) -> dict[str, float]:
+def _consume(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    partitions: int,
+    security: Mapping[str, str] = NO_SECURITY,
+) -> dict[str, float]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -85,6 +98,7 @@ def _consume(bootstrap: str, topic: str, records: int, partitions: int) -> dict[
             "group.id": "bench",
             "enable.auto.commit": False,
             "log_level": 0,
+            **security,
         }
     )
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])

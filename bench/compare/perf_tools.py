@@ -59,10 +59,14 @@ def produce(
     return parse_producer(_run("ProducerPerformance", args), records)
 
 
-def consume(broker: Served, topic: str, records: int) -> dict[str, float]:
+def consume(
+    broker: Served, topic: str, records: int, properties: Mapping[str, str] | None = None
+) -> dict[str, float]:
     """Runs ConsumerPerformance until it has read so many; see `parse_consumer`."""
     args = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
     args += ["--num-records", str(records), "--timeout", "30000"]
+    for name, value in (properties or {}).items():
+        args += ["--command-property", f"{name}={value}"]
     return parse_consumer(_run("ConsumerPerformance", args), records)
 
 
