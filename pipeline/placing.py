@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
     from kstore.pipeline.staging import Plan
 
-__all__ = ["Target", "place", "signed"]
+__all__ = ["Target", "failure", "place", "signed"]
 
 CRC_AT, ATTRIBUTES_AT, PRODUCER_AT = 17, 21, 43
 COMPRESSION_BITS = 0x07
@@ -125,6 +125,15 @@ async def place(
                 remedy=f"Do not delete records of {topic}",
             )  # fmt: skip
     return sum(target.total for target in targets.values())
+
+
+def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> PipelineError:
+    """What the user is told of an error of the brokers."""
+    remedy = "Start the query again: it goes on where it was"
+    if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
+    said = str(error).rstrip(".")
+    return PipelineError(f"writing failed: {said}", topic=topic, partition=partition, remedy=remedy)
 
 
 async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
@@ -263,12 +272,7 @@ class _Writer:
         target.failures += 1
         is_over = loop.time() - target.failing_since_s > self._timeout_s
         if is_over or not (error.retriable or error.code in REFUSED):
-            remedy = "Start the query again: it goes on where it was"
-            if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
-            raise PipelineError(
-                f"writing failed: {error}", topic=tp.topic, partition=tp.partition, remedy=remedy
-            ) from error
+            raise failure(error, topic=tp.topic, partition=tp.partition) from error
         pause = pause_ms(target.failures, FIRST_PAUSE_MS, MAX_PAUSE_MS, random.random())
         await asyncio.sleep(pause / 1000)
         with contextlib.suppress(KafkaError):  # the next attempt meets it, too

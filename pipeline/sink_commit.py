@@ -15,7 +15,7 @@ from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.placing import place
+from kstore.pipeline.placing import failure, place
 from kstore.pipeline.sink_tasks import admin_settings, producer_settings
 from kstore.pipeline.staging import (
     JOURNAL,
@@ -52,9 +52,7 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
         try:
             thread.run(_commit(client, sink, version, messages))
         except KafkaError as error:
-            raise PipelineError(
-                f"batch {version}: {error}", remedy="Start the query again: it goes on"
-            ) from error
+            raise failure(error, topic=settings.topic or topic_of(sink)) from error
         finally:
             thread.close()
         if is_last:

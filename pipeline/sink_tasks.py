@@ -63,7 +63,7 @@ class Task:
             return self._send(batches)
         except KafkaError as error:
             raise PipelineError(
-                f"writing failed: {error}",
+                f"writing failed: {str(error).rstrip('.')}",
                 topic=self._settings.topic,
                 remedy="Spark tries the task again as often as spark.task.maxFailures says",
             ) from error

@@ -1,0 +1,87 @@
+"""kafka.* options reach every client of the sink: here a listener with SASL, and an authorizer
+that wants REPLICATOR_WRITE for given offsets.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kstore.acls import Acl, AclFilter, AclOperation, AclPatternType, AclResourceType
+from kstore.clients import AdminClient
+from kstore.clients.admin.topics import NewTopic
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.sink import SinkSettings, Written
+from kstore.pipeline.sink_commit import commit
+from kstore.pipeline.sink_tasks import Task
+from kstore.testing.brokers import Broker
+from tests.broker.sasl_harness import addresses
+from tests.pipeline.topic_rows import values_of
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+CLUSTER = "kafka-cluster"
+NEEDED = (
+    (AclResourceType.TOPIC, "orders", AclOperation.WRITE),
+    (AclResourceType.TOPIC, "orders", AclOperation.READ),
+    (AclResourceType.TOPIC, "__kstore_sink_", AclOperation.ALL),
+    (AclResourceType.CLUSTER, CLUSTER, AclOperation.REPLICATOR_WRITE),
+)
+"""What README says that a sink's user needs."""
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Broker]:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_spark="s3cret";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Broker(tmp_path / "secured", settings) as started:
+        yield started
+
+
+def write(broker: Broker) -> None:
+    """A task and its commit, as the user spark."""
+    clients = {
+        "bootstrap.servers": addresses(broker)["SASL_PLAINTEXT"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",  # librdkafka's name
+        "sasl.jaas.config": f'{PLAIN} username="spark" password="s3cret";',
+        "delivery.timeout.ms": "40000",
+    }
+    settings = SinkSettings(clients, "orders", exactly_once=True)
+    batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2"]})
+    written: Written = Task(settings, uuid.uuid4().hex, 0).write([batch])
+    commit(settings, [written])
+
+
+def test_a_user_with_the_rights_that_are_named_writes(secured: Broker) -> None:
+    with AdminClient(bootstrap_servers=secured.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("orders", 1)])
+        for missing in NEEDED:
+            admin.create_acls([acl(*row) for row in NEEDED if row != missing])
+            if missing[2] == AclOperation.REPLICATOR_WRITE:
+                with pytest.raises(PipelineError, match="REPLICATOR_WRITE"):
+                    write(secured)
+            elif missing[2] == AclOperation.READ:  # which only a restart needs
+                write(secured)
+            else:
+                with pytest.raises(PipelineError, match="AUTHORIZATION_FAILED"):
+                    write(secured)
+            admin.delete_acls([AclFilter(principal="User:spark")])
+        admin.create_acls([acl(*row) for row in NEEDED])
+    write(secured)
+    assert values_of(secured.bootstrap_servers, "orders") == [b"1", b"1", b"2", b"2"]
+
+
+def acl(kind: AclResourceType, name: str, operation: AclOperation) -> Acl:
+    """A rule for the user spark; names that end in _ are prefixes."""
+    is_prefix = name.endswith("_")
+    pattern = AclPatternType.PREFIXED if is_prefix else AclPatternType.LITERAL
+    return Acl(kind, name, "User:spark", operation, pattern_type=pattern)
