@@ -43,11 +43,11 @@ class Signer:
                "n": _number(numbers.n), "e": _number(numbers.e)}  # fmt: skip
         self.path.write_text(json.dumps({"keys": [row]}))
 
-    def token(self, user: str, *, life_s: float = 3600, **more: Any) -> str:
+    def token(self, user: str, *, life_s: float = 3600, kid: str = "k1", **more: Any) -> str:
         now = time.time()
         claims = {"sub": user, "iat": int(now), "exp": now + life_s, "aud": "kstore", "iss": "us"}
         return str(
-            jwt.encode(claims | more, self._key, algorithm="RS256", headers={"kid": "k1"})  # type: ignore[arg-type]
+            jwt.encode(claims | more, self._key, algorithm="RS256", headers={"kid": kid})  # type: ignore[arg-type]
         )
 
 

@@ -312,6 +312,22 @@ def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> N
 # ---- settings ----
 
 
+def test_users_are_changed_at_run_time(broker: Broker, signer: Signer) -> None:
+    where = addresses(broker)
+    name = "listener.name.hasty.plain.sasl.jaas.config"
+    row = admin.ConfigEntry(
+        name, plain_users("bob"), incremental_operation=admin.AlterConfigOpType.SET
+    )
+    change = admin.ConfigResource(admin.ConfigResource.Type.BROKER, "1", incremental_configs=[row])
+    client = admin.AdminClient({"bootstrap.servers": where["LOCAL"]})
+    produce(client_settings(where["HASTY"], "PLAIN", signer), "hasty", [b"1"])
+    for asked in client.incremental_alter_configs([change]).values():
+        asked.result(PATIENCE_S)
+    settings = client_settings(where["HASTY"], "PLAIN", signer)
+    assert "Invalid username or password" in refusal(settings)
+    produce(client_settings(where["HASTY"], "PLAIN", signer, user="bob"), "hasty", [b"2"])
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
