@@ -38,7 +38,7 @@ cdef class DataPlane:
     cdef int max_parked                     # per connection
     cdef public object faults               # who strikes requests (broker/faults.py), or None
     cdef ApiEntry[128] apis
-    cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all is allowed
+    cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all
     cdef dict answers                       # request bytes -> body, while the image stays
     cdef int64_t answers_bytes
     cdef AnswerBuffer out

@@ -18,8 +18,8 @@ from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
     NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
-    TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
+    TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.node_hints cimport put_leader, write_endpoints
 from kstore._fast.produce_slot cimport PartWait
@@ -316,16 +316,7 @@ cdef class ProducePath:
             elif entry is not None:
                 if 0 <= index < len(entry.partitions):
                     partition = <Partition>entry.partitions[index]
-                error = check_count(entry, known_count)
-                if error == INVALID_PARTITION_COUNT and partition is not None:
-                    # A refusal says that the batch is not in the log: who distributes its records
-                    # anew would double them otherwise. Only the leader knows.
-                    if not partition.online:
-                        error = NOT_LEADER_OR_FOLLOWER
-                    elif is_appended(partition, records):
-                        error = NONE
-                if error == NONE and partition is None:
-                    error = UNKNOWN_TOPIC_OR_PARTITION
+                error = check_place(entry, partition, records, known_count)
             if error == NONE and (acks < -1 or acks > 1):
                 error = INVALID_REQUIRED_ACKS
             if error == NONE and self.injected is not None:
@@ -448,6 +439,23 @@ cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
     if count < 0:
         count = len(entry.partitions)
     return NONE if known_count == count else INVALID_PARTITION_COUNT
+
+
+cdef int16_t check_place(
+    TopicEntry entry, Partition partition, WireBytes records, int64_t known_count
+) except -1:
+    """Whether the topic has the partition, and as many as the producer knows."""
+    cdef int16_t error = check_count(entry, known_count)
+    if error == INVALID_PARTITION_COUNT and partition is not None:
+        # A refusal says that the batch is not in the log: who distributes its records anew would
+        # double them otherwise. Only the leader knows.
+        if not partition.online:
+            return NOT_LEADER_OR_FOLLOWER
+        if is_appended(partition, records):
+            return NONE
+    if error == NONE and partition is None:
+        return UNKNOWN_TOPIC_OR_PARTITION
+    return error
 
 
 cdef bint is_appended(Partition partition, WireBytes records) except -1:

@@ -248,7 +248,6 @@ def told(cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.
         return int(answer.topics[0].error_code)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
 def test_every_broker_of_a_cluster_follows(tmp_path: Path) -> None:
     """A rule that one broker is told holds at all of them, and at one that starts later."""
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
