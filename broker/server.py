@@ -126,6 +126,8 @@ class Server:
             return None
         if isinstance(response, Awaitable):
             return Later(response, version, connection)
+        if self.broker.throttles is not None and not API_TABLE[api_key].cached:
+            self.broker.throttles.tell(connection, response)
         return response.encode(version)
 
     def handler(self, api_key: int) -> tuple[Handler, Any]:
@@ -168,6 +170,8 @@ class Server:
     async def _answer(self, later: Later, slot: Slot) -> None:
         try:
             response = await later.response
+            if response is not None and self.broker.throttles is not None:
+                self.broker.throttles.tell(later.connection, response, is_late=True)
             body = None if response is None else response.encode(later.version)
         except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)

@@ -19,6 +19,7 @@ from kstore.broker.state.rates import SampledRate, TokenBucket
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
     from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
 
 __all__ = ["ClientThrottles", "Mutations", "quotas_of"]
 
@@ -97,6 +98,10 @@ class ClientThrottles:
         self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
         self._limits: dict[tuple[str, _Who], _Limit | None] = {}
         self._buckets: dict[tuple[str | None, str | None], TokenBucket] = {}
+        self._until: dict[Connection, float] = {}
+        """Who waits, and the loop's time up to which."""
+        self._began_ns = 0
+        """When the request at hand was begun, or when its time was last taken into account."""
 
     def forget_bounds(self) -> None:
         """Quotas have changed; what was used counts on."""
@@ -105,31 +110,59 @@ class ClientThrottles:
     # ---- what connections call ----
 
     def charge(self, connection: Connection, api_key: int, size: int) -> int:
-        """Take bytes into account; how many ms the client has to wait. It is unmuted then."""
-        limit = self._limit(connection, BYTE_RATES[api_key])
-        if limit is None:
-            return 0
+        """Take bytes into account; how many ms the client has to wait, for its requests' time, too.
+        It is unmuted then.
+        """
         now_ms = self._loop.time() * 1000
-        limit.rate.record(now_ms, size)
-        wait_ms = int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_WAIT_MS))
+        wait_ms = self._request_wait_ms(connection, now_ms)
+        limit = self._limit(connection, BYTE_RATES[api_key])
+        if limit is not None:
+            limit.rate.record(now_ms, size)
+            bytes_ms = int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_WAIT_MS))
+            wait_ms = max(wait_ms, bytes_ms)
         if wait_ms > 0:
-            self._loop.call_later(wait_ms / 1000, connection.unmute)
+            self._unmute_after(connection, wait_ms)
         return wait_ms
 
     def begin(self) -> int:
         """The time at which a request is begun, for `spent`."""
-        return perf_counter_ns()
+        self._began_ns = perf_counter_ns()
+        return self._began_ns
 
     def spent(self, connection: Connection, began: int) -> None:
         """Take the time of a request into account; a client over its share has to wait."""
+        self._take_time(connection)
+        wait_ms = self._request_wait_ms(connection, self._loop.time() * 1000)
+        if wait_ms > 0:
+            self.hold(connection, wait_ms)
+
+    # ---- what the dispatch of other requests calls ----
+
+    def tell(self, connection: Connection, response: Message, *, is_late: bool = False) -> None:
+        """Say in an answer how long the client will have to wait for the time of its requests.
+        A late one comes after its request's time was taken into account.
+        """
+        known = getattr(response, "throttle_time_ms", None)
+        if known is None:
+            return
+        if not is_late:
+            self._take_time(connection)
+        wait_ms = self._request_wait_ms(connection, self._loop.time() * 1000)
+        if wait_ms > known:
+            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]
+
+    def _take_time(self, connection: Connection) -> None:
+        limit = self._limit(connection, REQUEST_TIME)
+        began_ns, self._began_ns = self._began_ns, perf_counter_ns()
+        if limit is not None:
+            used = (self._began_ns - began_ns) * PERCENT_PER_NS
+            limit.rate.record(self._loop.time() * 1000, used)
+
+    def _request_wait_ms(self, connection: Connection, now_ms: float) -> int:
         limit = self._limit(connection, REQUEST_TIME)
         if limit is None:
-            return
-        now_ms = self._loop.time() * 1000
-        limit.rate.record(now_ms, (perf_counter_ns() - began) * PERCENT_PER_NS)
-        wait_ms = min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_REQUEST_WAIT_MS)
-        if wait_ms >= 1:
-            self.hold(connection, int(wait_ms))
+            return 0
+        return int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_REQUEST_WAIT_MS))
 
     # ---- what handlers of topics call ----
 
@@ -151,7 +184,19 @@ class ClientThrottles:
     def hold(self, connection: Connection, wait_ms: int) -> None:
         """Serve a client no more for so long."""
         connection.mute()
-        self._loop.call_later(wait_ms / 1000, connection.unmute)
+        self._unmute_after(connection, wait_ms)
+
+    def _unmute_after(self, connection: Connection, wait_ms: int) -> None:
+        """The longest of several waits counts."""
+        end = self._loop.time() + wait_ms / 1000
+        if end > self._until.get(connection, 0.0):
+            self._until[connection] = end
+            self._loop.call_later(wait_ms / 1000, self._wake, connection, end)
+
+    def _wake(self, connection: Connection, end: float) -> None:
+        if self._until.get(connection) == end:
+            del self._until[connection]
+            connection.unmute()
 
     # ---- which quota ----
 

@@ -10,6 +10,7 @@ import pytest
 
 from kstore._fast.builder import build_batch
 from kstore.errors import ErrorCode
+from kstore.protocol.cluster import DescribeClusterRequest
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.metadata import MetadataRequest
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -157,6 +158,15 @@ def test_a_share_of_the_brokers_time_that_is_used_up_makes_a_client_wait(broker,
     client.call(MetadataRequest(topics=None), 9)
     assert client.waits()
     assert not Client(broker, "other").waits()
+
+
+def test_a_client_over_its_share_of_time_is_told_where_answers_are_its_own(broker, admin):
+    """Answers to Metadata and ApiVersions are shared with others, and so say nothing."""
+    admin.call(quota({"client-id": "busy"}, "request_percentage", 0.00001))
+    assert Client(broker, "busy").call(DescribeClusterRequest()).throttle_time_ms > 0
+    assert Client(broker, "busy").call(produce(), 9).throttle_time_ms > 0
+    assert Client(broker, "busy").call(MetadataRequest(topics=[]), 9).throttle_time_ms == 0
+    assert Client(broker, "other").call(DescribeClusterRequest()).throttle_time_ms == 0
 
 
 def create(*names: str) -> CreateTopicsRequest:

@@ -34,13 +34,19 @@ def throttles(quotas: dict[Any, float], authorizer: Authorizer | None = None) ->
 
 
 def connection(user: str, client_id: str, listener: str = "CLIENTS") -> Any:
-    return SimpleNamespace(
-        principal=f"User:{user}",
-        client_id=client_id.encode(),
-        client_host="10.0.0.1",
-        listener=listener,
-        unmute=None,
-    )
+    return Connection(f"User:{user}", client_id.encode(), listener)
+
+
+class Connection:
+    """What the throttles ask of one."""
+
+    client_host = "10.0.0.1"
+
+    def __init__(self, principal: str, client_id: bytes, listener: str) -> None:
+        self.principal, self.client_id, self.listener = principal, client_id, listener
+
+    def unmute(self) -> None:
+        """Nobody waits here."""
 
 
 EVERYBODY = {(("client-id", None),): 1.0}
@@ -119,6 +125,30 @@ def used_by_others(entity: Any, user: str, client_id: str) -> bool:
 def test_who_shares_a_quota(entity: Any, shared_by_clients: bool, shared_by_users: bool) -> None:
     assert used_by_others(entity, "u", "other") == shared_by_clients
     assert used_by_others(entity, "other", "c") == shared_by_users
+
+
+def test_the_longest_of_several_waits_counts() -> None:
+    """A short wait for a request's time does not end the long one for its bytes."""
+    held = throttles({})
+    calls: list[Any] = []
+    held._loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: calls.append(call))
+    woken: list[str] = []
+    client: Any = Woken(woken)
+    held.hold(client, 5000)
+    held.hold(client, 10)
+    held.hold(client, 9000)
+    for _, wake, *arguments in calls:
+        wake(*arguments)
+    assert len(calls) == 2
+    assert woken == ["muted"] * 3 + ["unmuted"]
+
+
+class Woken:
+    """A connection that notes what is done to it."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.mute = lambda: told.append("muted")
+        self.unmute = lambda: told.append("unmuted")
 
 
 def test_partitions_that_are_made_are_charged_to_the_user() -> None:
