@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kstore.clients import AdminClient
-from kstore.clients.io.cluster import ANY, ClusterClient
+from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["commit", "forget"]
 
-NEEDED = ("kstore.kip391", "kstore.kip359")
 MOST_RECORDS = 0x7FFFFFFF
 """Of one version in one partition: sequence numbers are 32 bits wide."""
 LOOK_AGAIN_S = 0.05
@@ -87,13 +86,6 @@ def _trim(admin: AdminClient, topic: str, version: int, messages: Iterable[Writt
 async def _commit(client: ClientSettings, sink: str, version: int, messages: list[Written]) -> None:
     cluster = ClusterClient(client)
     try:
-        connection = await cluster.connection(ANY)
-        missing = [name for name in NEEDED if not connection.versions.has(name)]
-        if missing:
-            raise PipelineError(
-                f"broker {connection.address} does not take given offsets ({', '.join(missing)})",
-                remedy="Set kstore.delivery to at-least-once for other brokers than kstore's",
-            )
         await _Commit(cluster, sink, version, client["delivery.timeout.ms"]).run(messages)
     finally:
         await cluster.close()

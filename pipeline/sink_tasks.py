@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Task", "admin_settings", "producer_settings"]
 
 BATCH_SIZE = 512 << 10
+NEEDED = ("kstore.kip391", "kstore.kip359")
 STAGING: dict[str, Any] = {
     "compression.type": "none",  # the batches are compressed already, if they are to be
     "batch.size": 1 << 20,
@@ -74,6 +75,7 @@ class Task:
         made = Written(self.sink, self.version)
         topic = topic_of(self.sink)
         with AdminClient(admin_settings(self._settings)) as admin:
+            _check_brokers(admin)
             count = ensure_topic(admin, topic)
             if (
                 admin.list_offsets({TopicPartition(topic, JOURNAL): "latest"})[
@@ -127,6 +129,17 @@ class Task:
                     producer.send_arrow(group.topic, group.rows, partition=partition)
             producer.flush()
         return made
+
+
+def _check_brokers(admin: AdminClient) -> None:
+    """Before anything is made there: these brokers take given offsets, under a leader epoch."""
+    offered = admin.describe_features().supported
+    missing = [name for name in NEEDED if name not in offered]
+    if missing:
+        raise PipelineError(
+            f"the brokers do not take given offsets ({', '.join(missing)})",
+            remedy="Set kstore.delivery to at-least-once for other brokers than kstore's",
+        )
 
 
 def _encoded(encoder: RowEncoder, batches: Iterable[Any], topic: str | None) -> Iterable[Any]:

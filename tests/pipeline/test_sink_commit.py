@@ -4,9 +4,11 @@ twice at once leave every row in its topic once. Tasks and commits are called as
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +17,12 @@ import pytest
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
 from kstore.errors import NetworkError
-from kstore.pipeline import placing, sink_commit
+from kstore.pipeline import placing, sink_tasks
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink import SinkSettings, Written
 from kstore.pipeline.sink_commit import commit
 from kstore.pipeline.sink_tasks import Task
-from kstore.testing.brokers import Broker
+from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
 from tests.pipeline.topic_rows import records_of, values_of
 
@@ -32,7 +34,7 @@ class _KilledError(BaseException):
 class Sink:
     """A sink of a topic of its own, and what Spark does with it."""
 
-    def __init__(self, broker: Broker, admin: AdminClient) -> None:
+    def __init__(self, broker: Server, admin: AdminClient) -> None:
         self.bootstrap = broker.bootstrap_servers
         self.admin = admin
         self.topic = f"t-{uuid.uuid4().hex[:12]}"
@@ -233,10 +235,10 @@ def test_a_log_that_was_cut_meanwhile_is_named(sink: Sink, interruptions: Interr
 def test_other_brokers_are_named_with_the_way_out(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged = sink.task(0, range(5))
-    monkeypatch.setattr(sink_commit, "NEEDED", ("kstore.nosuch",))
+    monkeypatch.setattr(sink_tasks, "NEEDED", ("kstore.nosuch",))
     with pytest.raises(PipelineError, match=r"kstore\.delivery to at-least-once"):
-        sink.commit(staged)
+        sink.task(0, range(5))
+    assert sink.own_topic not in sink.admin.list_topics(internal=True)
 
 
 def test_at_least_once_writes_at_once_and_has_nothing_to_commit(sink: Sink) -> None:
@@ -245,3 +247,26 @@ def test_at_least_once_writes_at_once_and_has_nothing_to_commit(sink: Sink) -> N
     assert sink.values() == expected(range(100))
     sink.commit(written)
     assert sink.own_topic not in sink.admin.list_topics(internal=True)
+
+
+@pytest.mark.slow
+def test_leaders_that_die_while_a_plan_is_carried_out(
+    tmp_path: Path, interruptions: Interruptions
+) -> None:
+    with (
+        Cluster(tmp_path / "cluster", 3) as cluster,
+        AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        sink = Sink(cluster, admin)
+        staged = [sink.task(0, range(start, start + 200)) for start in (0, 200)]
+        writes = itertools.count()
+
+        def kill_a_leader() -> None:
+            if next(writes) == 6:
+                leader = admin.describe_topics([sink.topic])[0].partitions[0].leader
+                cluster[leader].kill()
+
+        interruptions.hook = kill_a_leader
+        sink.commit(*staged)
+        assert next(writes) > 6
+        assert sink.values() == expected(range(400))
