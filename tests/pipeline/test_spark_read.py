@@ -25,14 +25,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 WAIT_S = 240
 _numbers = itertools.count()
-MakeTopic = Callable[[int], str]
+MakeTopic = Callable[..., str]
 
 
 @pytest.fixture
 def make_topic(admin: AdminClient) -> MakeTopic:
-    def make(partitions: int) -> str:
+    def make(partitions: int, **configs: str) -> str:
         name = f"spark-{next(_numbers)}"
-        admin.create_topics([NewTopic(name, partitions)])
+        admin.create_topics([NewTopic(name, partitions, -1, configs)])
         return name
 
     return make
@@ -48,7 +48,7 @@ def read(spark: SparkSession, broker: Broker, kind: str, **options: Any) -> Data
 def test_the_same_rows_in_the_same_schema_as_sparks_own_connector(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(3)
+    topic = make_topic(3, **{"retention.ms": "-1"})
     with Producer(broker.bootstrap_servers) as producer:
         for number in range(300):
             producer.send(
@@ -56,7 +56,7 @@ def test_the_same_rows_in_the_same_schema_as_sparks_own_connector(
                 None if number % 7 == 0 else b"v%d" % number,
                 None if number % 5 == 0 else b"k%d" % number,
                 headers=[("h", b"x"), ("h", None)] if number % 3 == 0 else None,
-                timestamp=1_900_000_000_000 + number,
+                timestamp=1_700_000_000_000 + number,
             )
         producer.flush()
     for headers in ("false", "true"):
