@@ -155,7 +155,7 @@ class _LmdbBackend(Backend):
     def __init__(self, path: str, shared_timeout_ms: int = 0) -> None:
         """``shared_timeout_ms``: 0 for a store that this process has to itself."""
         shared = shared_timeout_ms > 0
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)  # credentials are in it
         self._path = path
         self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         sessions = os.path.join(path, SESSIONS)

@@ -77,3 +77,9 @@ def test_a_store_that_can_not_grow_says_so_and_goes_on_when_it_can(tmp_path: Pat
     store.create("/large", b"x" * 1_000_000)
     assert store.get("/small") == (b"1", 0)
     store.close()
+
+
+def test_nobody_else_reads_a_store(tmp_path: Path) -> None:
+    """Credentials are in it."""
+    LmdbStore(str(tmp_path / "store")).close()
+    assert (tmp_path / "store").stat().st_mode & 0o077 == 0
