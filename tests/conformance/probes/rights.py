@@ -18,7 +18,7 @@ from tests.conformance.probes.half_allowed import Question, is_ours
 from tests.conformance.probes.secured import USERS, SecuredPeer
 from tests.conformance.probes.seeds import Unit, prepare, seed
 
-__all__ = ["ASKED", "Ask", "Asked", "answers", "answers_to"]
+__all__ = ["ASKED", "UNKNOWN_ID", "Ask", "Asked", "answers", "answers_to", "request"]
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 WITHOUT_RIGHTS = {
@@ -69,7 +69,7 @@ def answers(
             unit.number += 1
             if api_key == DELETE_TOPICS and about == THERE:
                 _make(unit)
-            yield Asked(api_key, version, user, about), _said(peer, _request(unit), version, user)
+            yield Asked(api_key, version, user, about), _said(peer, request(unit), version, user)
     peer.reset()
 
 
@@ -94,7 +94,8 @@ def _make(unit: Unit) -> None:
     settle(unit.peer, message, unit.peer.ask(message, unit.peer.version_for(19)))
 
 
-def _request(unit: Unit) -> Message:
+def request(unit: Unit) -> Message:
+    """The unit's request, which asks for authorized operations where it can."""
     message = seed(unit)
     for name in _WITH_OPERATIONS:
         spec = type(message).SPECS.get(name)
