@@ -198,6 +198,7 @@ def restore(
     """Bring topics of an archive back into a kstore cluster, each record at its offset.
 
     It keeps no state: kill it at any time and start it again; what is there is not written twice.
+    Topics get their configs again, so what retention would have deleted goes soon.
     """
     from dataclasses import asdict
 

@@ -28,7 +28,7 @@ from kstore.pipeline.jobs.topics import set_configs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveOptions", "archive", "task_count"]
+__all__ = ["ArchiveOptions", "archive", "check_alone", "task_count"]
 
 TASKS_PER_CORE = 3
 
@@ -83,8 +83,21 @@ def archive(
     report(f"run {run}: {size} offsets of {len(ranges)} partitions")
     _write(spark, options, ranges, run)
     slices = _slices(spark, options, topics, ranges, run, cluster_id)
+    check_alone(options.path, slices, read_slices(spark, options.path, must_exist=False))
     write_slices(spark, options.path, slices)
     return slices
+
+
+def check_alone(path: str, ours: list[Slice], there: list[Slice]) -> None:
+    """That no other run has archived the same offsets while this one was at work."""
+    ends = {(each.topic, each.partition): each.end for each in there}
+    for each in ours:
+        if ends.get((each.topic, each.partition), each.start) > each.start:
+            raise JobError(
+                f"another run has archived topic {each.topic}, partition {each.partition} into "
+                f"{path} meanwhile: this run does not count. Let one run at a time write to an "
+                "archive"
+            )
 
 
 def _to_archive(

@@ -184,7 +184,7 @@ class Brokers:
             )
         except KafkaError as error:
             raise PipelineError(
-                str(error) or type(error).description,
+                (str(error) or type(error).description).rstrip("."),
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=offset,

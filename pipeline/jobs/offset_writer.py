@@ -190,7 +190,7 @@ class OffsetWriter:
             await self._cluster.retrying(work, self._timeout_ms, [tp.topic])
         except KafkaError as error:
             raise PipelineError(
-                str(error) or type(error).description,
+                (str(error) or type(error).description).rstrip("."),
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=max(self.position, 0),

@@ -12,7 +12,7 @@ import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.jobs.archive import ArchiveOptions, archive
+from kstore.pipeline.jobs.archive import ArchiveOptions, archive, check_alone
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
 from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
+KEEP = {"retention.ms": "-1"}
+"""The records' times are of 2020."""
 Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
 
 
@@ -81,7 +83,7 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
     look: Look,
     tmp_path: Path,
 ) -> None:
-    admin.create_topics([NewTopic("arch", 3, configs={"retention.ms": "-1"})])
+    admin.create_topics([NewTopic("arch", 3, configs=KEEP)])
     write(broker, "arch", 0, 300)
     transactions(broker, "arch")
     first = archived(spark, broker, tmp_path, "arch")
@@ -122,7 +124,7 @@ def test_a_restore_goes_on_where_another_one_ended(
     look: Look,
     tmp_path: Path,
 ) -> None:
-    admin.create_topics([NewTopic("half", 3)])
+    admin.create_topics([NewTopic("half", 3, configs=KEEP)])
     write(broker, "half", 0, 90)
     archived(spark, broker, tmp_path, "half")
     write(broker, "half", 90, 60)
@@ -137,7 +139,7 @@ def test_a_restore_goes_on_where_another_one_ended(
 def test_a_restore_refuses_a_topic_that_holds_something_else(
     spark: SparkSession, broker: Broker, target: Broker, admin: AdminClient, tmp_path: Path
 ) -> None:
-    admin.create_topics([NewTopic("mine", 3)])
+    admin.create_topics([NewTopic("mine", 3, configs=KEEP)])
     write(broker, "mine", 0, 30)
     archived(spark, broker, tmp_path, "mine")
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:
@@ -184,3 +186,12 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     admin.create_topics([NewTopic("gone", 1)])
     with pytest.raises(JobError, match=r"gone: it was deleted and created anew .* another folder"):
         archived(spark, broker, tmp_path, "gone")
+
+
+def test_of_two_runs_at_once_only_one_counts() -> None:
+    def one(run: str, start: int, end: int) -> Slice:
+        return Slice(run, "t", "", 0, 1, start, end, end - start, 0, 0, -1, "", True, "{}", 0)
+
+    check_alone("a", [one("x", 10, 20)], [one("w", 0, 10)])
+    with pytest.raises(JobError, match="another run has archived topic t, partition 0"):
+        check_alone("a", [one("x", 10, 20)], [one("w", 0, 10), one("y", 10, 15)])

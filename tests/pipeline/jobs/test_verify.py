@@ -104,7 +104,11 @@ def filled(broker: Broker, target: Broker) -> Iterator[None]:
     values = [b"%d" % n for n in range(12_000)]
     for each in (broker, target):
         with AdminClient(bootstrap_servers=each.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic("v-same", 2), NewTopic("v-off", 1)])
+            # Their records are of 1970.
+            keep = {"retention.ms": "-1"}
+            admin.create_topics(
+                [NewTopic("v-same", 2, configs=keep), NewTopic("v-off", 1, configs=keep)]
+            )
         write(each, "v-same", values)
         write(each, "v-same", values[:50], 1)
     write(broker, "v-off", values[:30])
@@ -177,7 +181,9 @@ def test_replication_on_spark_makes_what_verifies(
     spark: SparkSession, broker: Broker, target: Broker, filled: None
 ) -> None:
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic("copied-a", 2), NewTopic("copied-b", 1)])
+        keep = {"retention.ms": "-1"}
+        wanted = [NewTopic("copied-a", 2, configs=keep), NewTopic("copied-b", 1, configs=keep)]
+        admin.create_topics(wanted)
         for topic in ("copied-a", "copied-b"):
             write(broker, topic, [b"%d" % n for n in range(500)])
         admin.delete_records({("copied-b", 0): 100})
