@@ -197,7 +197,7 @@ class _Host:
         self.config = cluster.config
         self.loop = asyncio.get_running_loop()
         self.peers = self
-        self.tls = None
+        self.security = None
         self._cluster = cluster
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
