@@ -12,7 +12,7 @@ from kstore.cli.output import Output
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
-    from kstore.clients.admin import Acl, AclPatternType, AclResourceType
+    from kstore.clients.admin import Acl, AclOperation, AclPatternType, AclResourceType
 
 __all__ = ["app"]
 
@@ -144,6 +144,44 @@ def _filters(
     ]
 
 
+def _rights(
+    resource: tuple[AclResourceType, str] | None, operations: list[str] | None
+) -> list[tuple[tuple[AclResourceType, str], list[AclOperation]]]:
+    """What is named, word by word."""
+    from kstore.clients.admin import AclOperation
+
+    if resource is None:
+        raise typer.BadParameter(
+            "name one of --topic, --group, --cluster, --transactional-id, --user"
+        )
+    if not operations:
+        raise typer.BadParameter("say what: --operation, --producer or --consumer")
+    return [(resource, [_word(AclOperation, each, "operation") for each in operations])]
+
+
+def _rights_of_client(
+    consumer: bool, topic: str | None, group: str | None, transactional_id: str | None
+) -> list[tuple[tuple[AclResourceType, str], list[AclOperation]]]:
+    """The rights that kafka-acls gives a producer or a consumer."""
+    from kstore.clients.admin import AclOperation, AclResourceType
+
+    describe = AclOperation.DESCRIBE
+    if consumer:
+        if topic is None or group is None or transactional_id is not None:
+            raise typer.BadParameter("--consumer needs --topic and --group, and no other name")
+        return [
+            ((AclResourceType.TOPIC, topic), [AclOperation.READ, describe]),
+            ((AclResourceType.GROUP, group), [AclOperation.READ]),
+        ]
+    if topic is None or group is not None:
+        raise typer.BadParameter("--producer needs --topic, and maybe --transactional-id")
+    writes = [AclOperation.WRITE, describe]
+    found = [((AclResourceType.TOPIC, topic), [*writes, AclOperation.CREATE])]
+    if transactional_id is not None:
+        found.append(((AclResourceType.TRANSACTIONAL_ID, transactional_id), writes))
+    return found
+
+
 @admin_command(app, "add", "kstore acl add --principal User:alice --operation read --topic orders")
 def add(
     admin: AdminClient,
@@ -152,8 +190,15 @@ def add(
         str, typer.Option(metavar="TYPE:NAME", help="Who, such as User:alice; 'User:*': all.")
     ],
     operation: Annotated[
-        list[str], typer.Option("--operation", help="read, write, create... or all; repeat it.")
-    ],
+        list[str] | None,
+        typer.Option("--operation", help="read, write, create... or all; repeat it."),
+    ] = None,
+    producer: Annotated[
+        bool, typer.Option("--producer", help="What a producer needs, on --topic.")
+    ] = False,
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What a consumer needs, on --topic and --group.")
+    ] = False,
     topic: TopicName = None,
     group: GroupName = None,
     cluster: Cluster = False,
@@ -164,20 +209,21 @@ def add(
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it; by default allow it.")] = False,
 ) -> None:
     """Allow (or forbid) a principal to do something."""
-    from kstore.clients.admin import Acl, AclOperation, AclPatternType, AclPermission
+    from kstore.clients.admin import Acl, AclPatternType, AclPermission
 
-    resource = _resource(topic, group, cluster, transactional_id, user)
-    if resource is None:
-        raise typer.BadParameter(
-            "name one of --topic, --group, --cluster, --transactional-id, --user"
-        )
+    if producer or consumer:
+        if operation or cluster or user or (producer and consumer):
+            raise typer.BadParameter("--producer and --consumer go with names alone, one of them")
+        rights = _rights_of_client(consumer, topic, group, transactional_id)
+    else:
+        rights = _rights(_resource(topic, group, cluster, transactional_id, user), operation)
     pattern_type = _word(AclPatternType, pattern, "pattern type")
     permission = AclPermission.DENY if deny else AclPermission.ALLOW
     acls = [
-        Acl(*resource, principal, _word(AclOperation, each, "operation"), permission, host,
-            pattern_type)
-        for each in operation
-    ]  # fmt: skip
+        Acl(*resource, principal, each, permission, host, pattern_type)
+        for resource, operations in rights
+        for each in operations
+    ]
     results = admin.create_acls(acls, raise_errors=False)
     out.report(results, lambda acl, _: ({"added": _row(acl)}, f"added {acl}"))
 

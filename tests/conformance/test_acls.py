@@ -191,9 +191,37 @@ def test_kafka_acls_and_kstore_acl_manage_the_same_rules(secured: Secured) -> No
     group = "`ResourcePattern(resourceType=GROUP, name=g, patternType=PREFIXED)`"
     assert f"Current ACLs for resource {group}" in said
     assert "(principal=User:bob, host=10.0.0.1, operation=READ, permissionType=DENY)" in said
-    secured.tool("--remove", "--force", "--topic", "orders")
+    secured.cli("add", "--principal", "User:copier", "--operation", "replicator-write", "--cluster")
+    secured.tool("--remove", "--force", "--topic", "orders", "--cluster")
+    assert "copier" not in secured.cli("list")
     assert "orders" not in secured.cli("list")
     assert written(secured.settings("alice"), "orders") == DENIED
+
+
+def test_what_clients_need_is_one_command(secured: Secured) -> None:
+    """The rights are those of kafka-acls --producer and --consumer."""
+
+    def rights(*words: str) -> set[tuple[str, str, str]]:
+        secured.cli("add", "--principal", "User:bob", *words)
+        rows = [json.loads(line) for line in secured.cli("list", "--json").splitlines()]
+        secured.cli("remove", "--principal", "User:bob")
+        return {(row["resource_type"], row["resource_name"], row["operation"]) for row in rows}
+
+    written = {("topic", "orders", each) for each in ("write", "describe", "create")}
+    assert rights("--producer", "--topic", "orders") == written
+    in_transactions = {("transactional-id", "tx", each) for each in ("write", "describe")}
+    transactional = rights("--producer", "--topic", "orders", "--transactional-id", "tx")
+    assert transactional == written | in_transactions
+    assert rights("--consumer", "--topic", "orders", "--group", "g") == {
+        ("topic", "orders", "read"), ("topic", "orders", "describe"), ("group", "g", "read"),
+    }  # fmt: skip
+    for wrong in (
+        ("--consumer", "--topic", "orders"), ("--producer", "--group", "g"),
+        ("--producer", "--topic", "orders", "--operation", "read"), ("--topic", "orders"),
+        ("--producer", "--consumer", "--topic", "orders", "--group", "g"),
+    ):  # fmt: skip
+        assert "--" in secured.cli("add", "--principal", "User:bob", *wrong, check=False)
+    assert not secured.cli("list", "--json")
 
 
 def test_what_is_no_rule_is_refused(secured: Secured) -> None:
