@@ -14,6 +14,7 @@ from kstore.broker.api.groups import group_operations
 from kstore.broker.api.permissions import no_right
 from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
 from kstore.broker.state.consumer_describe import describe_consumer_group
+from kstore.broker.state.consumer_group import ConsumerGroup
 from kstore.broker.state.consumer_heartbeat import request_problem
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.consumer_groups import (
@@ -58,11 +59,25 @@ async def handle_consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(
             error_code=problem.error_code, error_message=problem.message
         )
+    coordinator.regex_rights.note(request.group_id, request.subscribed_topic_regex, ctx)
     try:
         answer = await coordinator.handle(request.group_id, request, ctx)
+        if broker.authorizer is not None:
+            await _note_regex(coordinator, request, ctx)
         return cast(ConsumerGroupHeartbeatResponse, answer)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+
+async def _note_regex(
+    coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
+) -> None:
+    """A member says its expression once; who takes its group over hears of it by any heartbeat."""
+    group = (await coordinator.partition(request.group_id)).shard.groups.get(request.group_id)
+    member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+    regex = member.regex if member is not None else None
+    if regex and not coordinator.regex_rights.knows(request.group_id, regex):
+        coordinator.regex_rights.note(request.group_id, regex, ctx)
 
 
 async def handle_consumer_group_describe(

@@ -27,6 +27,7 @@ from kstore.broker.runtime.coordinator_log import (
     settle,
     to_be_committed,
 )
+from kstore.broker.runtime.regex_rights import RegexRights
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
 from kstore.broker.state.group_result import (
@@ -274,6 +275,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self.settings = _settings(broker.config)
         self.commit_timeout_s: float = broker.config["offsets.commit.timeout.ms"] / 1000
         """How long an answer waits for the followers."""
+        self.regex_rights = RegexRights(broker)
         self.internal_topics: Any = None
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
         self._gates: Any = None
@@ -381,6 +383,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             client_host=f"/{asked.client_host}" if asked is not None else "",
             image=self.broker.image,
             group_config=self._group_config,
+            describable=self.regex_rights.describable,
         )
 
     def _group_config(self, group_id: str, name: str) -> Any:

@@ -389,9 +389,11 @@ def resolve_regexes(
     differs = False
     topics = set().union(*(member.topics for member in group.members.values()))
     for regex in sorted(group.subscribed_regexes()):
-        found = TopicRegex(regex).filter(image.topics)
-        known = group.regexes.get(regex)
-        differs = differs or found != (known.topics if known is not None else frozenset())
+        last = group.regexes.get(regex)
+        known = last.topics if last is not None else frozenset()
+        matched = TopicRegex(regex).filter(image.topics)
+        found = ctx.describable(group.group_id, regex, matched, known)
+        differs = differs or found != known
         topics |= found
         resolved = Resolved(found, image.version, ctx.now_ms)
         step.records.append(regex_record(group.group_id, regex, resolved))

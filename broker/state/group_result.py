@@ -68,6 +68,12 @@ def _default_group_config(group_id: str, name: str) -> Any:
     return GROUP_CONFIGS[name].default
 
 
+def _all_describable(
+    group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
+) -> frozenset[str]:
+    return found
+
+
 class GroupContext(NamedTuple):
     """When, from whom and with what luck: all that a step may know beside state and request."""
 
@@ -83,6 +89,12 @@ class GroupContext(NamedTuple):
     group_config: Callable[[str, str], Any] = _default_group_config
     """``group_config(group_id, name)``: a setting of a group (config resource GROUP), the broker's
     where it has none of its own.
+    """
+    describable: Callable[[str, str, frozenset[str], frozenset[str]], frozenset[str]] = (
+        _all_describable
+    )
+    """``describable(group_id, regex, found, known)``: those of the topics that a regular expression
+    matched which who subscribed with it may describe; ``known`` are those of the last time.
     """
 
     @property

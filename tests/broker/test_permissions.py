@@ -6,6 +6,7 @@ How refusals look beside Kafka's is tests/conformance/test_rights.py's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any
@@ -30,9 +31,11 @@ from kstore.protocol.schema import Message, Struct
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import ClusterBroker
 from tests.conformance.probes.compare import plain
+from tests.conformance.probes.consumer_groups import beat, join
 from tests.conformance.probes.rights import UNKNOWN_ID, request
 from tests.conformance.probes.secured import SecuredPeer, secured_settings
 from tests.conformance.probes.seeds import Unit, prepare
+from tests.conformance.probes.topics import create
 
 Units = Callable[[int, int], tuple[Unit, Unit]]
 USER = "nobody"
@@ -236,3 +239,25 @@ def test_a_denial_beats_what_is_allowed(peer: SecuredPeer, units: Units) -> None
     )  # fmt: skip
     peer.ask(CreateAclsRequest(creations=[rule]), 3)
     assert errors_in(asked(peer, there)) == {DENIED[AclResourceType.TOPIC]}
+
+
+def test_a_pattern_finds_only_topics_that_its_member_may_describe(peer: SecuredPeer) -> None:
+    give(peer, [(3, AclResourceType.GROUP)])
+    for topic in ("seen-a", "seen-b", "unseen-c"):
+        peer.ask(create(topic), peer.version_for(19))
+    rule = AclCreation(
+        resource_type=AclResourceType.TOPIC, resource_name="seen-", resource_pattern_type=4,
+        principal=f"User:{USER}", host="*", operation=8, permission_type=ALLOW,
+    )  # fmt: skip
+    peer.ask(CreateAclsRequest(creations=[rule]), 3)
+    joined: Any = peer.ask(
+        join("by-pattern", "member", subscribed_topic_regex=".*seen-.*"), 1, USER
+    )
+    epoch, topics = joined.member_epoch, joined.assignment.topic_partitions
+    end = time.monotonic() + 20
+    while not topics and time.monotonic() < end:
+        found: Any = peer.ask(beat("by-pattern", "member", epoch, topic_partitions=[]), 1, USER)
+        epoch = found.member_epoch
+        topics = found.assignment.topic_partitions if found.assignment is not None else topics
+    wanted = {peer.topic_id("seen-a"), peer.topic_id("seen-b")}
+    assert {row.topic_id for row in topics} == wanted

@@ -1,0 +1,55 @@
+"""Which topics a group's regular expression may find: those that who subscribed with it may
+describe. Nobody learns of a topic, or is assigned it, by a pattern alone.
+
+Who subscribed is kept in memory only. A coordinator that has not heard it yet finds nothing new: it
+keeps to what was found before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.acls import AclOperation, AclResourceType
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["RegexRights"]
+
+MAX_KNOWN = 65536
+"""Expressions come from clients: beyond this many, those that came first are forgotten."""
+
+
+class RegexRights:
+    """Who subscribed with which expression last, by group."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._askers: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def note(self, group_id: str, regex: str | None, ctx: RequestContext) -> None:
+        """A member says what it is subscribed to."""
+        if self._broker.authorizer is None or not regex:
+            return
+        self._askers.pop((group_id, regex), None)
+        self._askers[group_id, regex] = (ctx.principal, ctx.client_host)
+        if len(self._askers) > MAX_KNOWN:
+            del self._askers[next(iter(self._askers))]
+
+    def knows(self, group_id: str, regex: str) -> bool:
+        """Whether anybody is known to have subscribed with it."""
+        return (group_id, regex) in self._askers
+
+    def describable(
+        self, group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
+    ) -> frozenset[str]:
+        """Those of the topics that the expression may find; ``known`` are those of last time."""
+        authorizer = self._broker.authorizer
+        if authorizer is None:
+            return found
+        asker = self._askers.get((group_id, regex))
+        if asker is None:
+            return found & known
+        topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE
+        return frozenset(name for name in found if authorizer.authorize(*asker, may, topic, name))
