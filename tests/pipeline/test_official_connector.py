@@ -102,7 +102,7 @@ def test_both_connectors_read_the_same(spark: SparkSession, broker: Broker, topi
     write(numbers(spark, 0, 300), broker, topic)
     theirs, ours = (read(spark, broker, form, subscribe=topic) for form in ("kafka", "kstore"))
     assert theirs.schema == ours.schema
-    assert theirs.exceptAll(ours).count() == ours.exceptAll(theirs).count() == 0
+    assert sorted(map(str, theirs.collect())) == sorted(map(str, ours.collect()))
 
 
 def test_a_stream_starts_again_from_its_checkpoint(
