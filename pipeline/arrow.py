@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "ArrowDecoder", "to_arrow"]
 
 MAX_BATCH_ROWS = 32768
-MAX_BATCH_BYTES = 4 << 20
+MAX_BATCH_BYTES = 1 << 20
 """Keys and values in one Arrow batch, in bytes: large enough that a batch costs little, small
 enough that it stays in the processor's cache and that many tasks have room beside each other."""
 
@@ -165,7 +165,7 @@ def _kept(value: str | int, arrow_type: Any) -> Any:
 
 def _headers(arrow_type: Any, found: native.Columns) -> Any:
     """Headers, null for a record without any, as Spark's connector has it."""
-    ends = np.frombuffer(found.header_offsets, np.int32)
+    ends = np.frombuffer(memoryview(found.header_offsets), np.int32)
     bitmap = np.packbits(ends[1:] != ends[:-1], bitorder="little")
     return headers_array(
         found.count,
@@ -173,5 +173,5 @@ def _headers(arrow_type: Any, found: native.Columns) -> Any:
         found.header_key,
         found.header_value,
         arrow_type=arrow_type,
-        validity=bitmap,
+        validity=bitmap.tobytes(),
     )

@@ -1,0 +1,255 @@
+"""Reads an archive that `kstore pipeline archive` has written: its Parquet row groups become
+records in the connector's schema. It needs no Spark, and does not see runs that did not finish.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kstore.clients.io.list_offsets import FoundOffset
+from kstore.pipeline.arrow import MAX_BATCH_ROWS
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.planning import split
+from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.read_options import EARLIEST, ReadOptions
+from kstore.pipeline.schema import HEADERS, arrow_schema
+from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.types import TopicPartition
+
+__all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
+
+VERSION = 1
+"""Of the layout, as in pipeline/jobs/layout.py."""
+_MAX_MILLIS = (2**63 - 1) // 1000
+_SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
+
+
+@dataclass(frozen=True)
+class ArchiveRange(OffsetRange):
+    """An offset range, and the row groups that hold its records: (file, numbers)."""
+
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A row group, and the partitions and offsets that its statistics tell of."""
+
+    path: str
+    number: int
+    partitions: tuple[int, int]
+    offsets: tuple[int, int]
+    size_bytes: int
+
+
+class ArchiveTopics(TopicClient):
+    """Answers an archive's files give to the questions that brokers are asked elsewhere."""
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._path = path
+        self._runs: list[str] = []
+        self._slices: dict[TopicPartition, list[dict[str, Any]]] = {}
+        self._groups_of: dict[str, list[_Group]] = {}
+        for folder in sorted(Path(path, "slices").glob("run=*")):
+            self._runs.append(folder.name)
+            for file in folder.glob("*.parquet"):
+                for row in pq.ParquetFile(file).read(list(_SLICE_COLUMNS)).to_pylist():
+                    self._take(row)
+
+    def _take(self, row: dict[str, Any]) -> None:
+        if row["version"] > VERSION:
+            raise PipelineError(
+                f"archive {self._path} has version {row['version']} of the layout, and this kstore"
+                f" reads up to {VERSION}",
+                remedy="Install a newer kstore",
+            )
+        self._slices.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def partitions(self) -> dict[TopicPartition, Life]:
+        """The selected partitions that were archived."""
+        selection = self._options.selection
+        named = {*selection.partitions, *selection.topics}
+        found = sorted(
+            tp
+            for tp in self._slices
+            if (selection.pattern and selection.matches(tp.topic))
+            or tp in named
+            or tp.topic in named
+        )
+        missing = named - {*found, *(tp.topic for tp in found)}
+        if missing or not found:
+            topics = ", ".join(sorted({tp.topic for tp in self._slices})) or "nothing"
+            raise PipelineError(
+                f"archive {self._path} does not hold {', '.join(map(str, missing)) or selection}",
+                remedy=f"It holds {topics}",
+            )
+        return {tp: self._life(tp) for tp in found}
+
+    def _life(self, tp: TopicPartition) -> Life:
+        last = self._slices[tp][-1]
+        return Life(last["partition_epoch"], topic_id=last["topic_id"])
+
+    def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """A FoundOffset for each timestamp in ms, EARLIEST or LATEST."""
+        return {tp: self._offset(tp, timestamp) for tp, timestamp in timestamps.items()}
+
+    def _offset(self, tp: TopicPartition, timestamp: int) -> FoundOffset:
+        rows = self._slices[tp]
+        if timestamp == EARLIEST:
+            return FoundOffset(min(row["start"] for row in rows), -1, -1, -1)
+        if timestamp < 0:
+            return FoundOffset(max(row["end"] for row in rows), -1, -1, -1)
+        found = [self._first_since(group, tp, timestamp) for group in self._groups(tp)]
+        return FoundOffset(min((f for f in found if f >= 0), default=-1), -1, -1, -1)
+
+    def _first_since(self, group: _Group, tp: TopicPartition, timestamp: int) -> int:
+        """The first offset in a row group at or after a time; -1 for none."""
+        columns = ["partition", "offset", "timestampMillis"]
+        table = pq.ParquetFile(group.path).read_row_group(group.number, columns=columns)
+        late = pc.greater_equal(table["timestampMillis"], timestamp)
+        mine = pc.equal(table["partition"], tp.partition)
+        first = pc.min(table.filter(pc.and_(late, mine))["offset"]).as_py()
+        return -1 if first is None else int(first)
+
+    # ---- tasks ----
+
+    def tasks(self, ranges: list[OffsetRange]) -> list[ArchiveRange]:
+        """The ranges with the row groups that hold them."""
+        options = self._options
+        cut = split(ranges, options.min_partitions, options.max_records_per_partition)
+        return [self._task(each) for each in cut]
+
+    def _task(self, wanted: OffsetRange) -> ArchiveRange:
+        by_file: dict[str, list[int]] = {}
+        for group in self._groups(TopicPartition(wanted.topic, wanted.partition)):
+            if group.offsets[0] < wanted.end and group.offsets[1] >= wanted.start:
+                by_file.setdefault(group.path, []).append(group.number)
+        return ArchiveRange(
+            wanted.topic, wanted.partition, wanted.start, wanted.end, -1,
+            wanted.partition_epoch, wanted.topic_id,
+            tuple((path, tuple(numbers)) for path, numbers in by_file.items()),
+        )  # fmt: skip
+
+    def _groups(self, tp: TopicPartition) -> list[_Group]:
+        """The row groups that may have records of a partition."""
+        if tp.topic not in self._groups_of:
+            self._groups_of[tp.topic] = [
+                group
+                for run in self._runs
+                for file in sorted(self._files(run, tp.topic))
+                for group in _row_groups(str(file), tp)
+            ]
+        low_high = (group for group in self._groups_of[tp.topic])
+        return [g for g in low_high if g.partitions[0] <= tp.partition <= g.partitions[1]]
+
+    def _files(self, run: str, topic: str) -> Iterator[Path]:
+        folder = Path(self._path, "data", run, "entry=record", f"topic={topic}")
+        return (file.absolute() for file in folder.glob("date=*/*.parquet"))
+
+
+def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
+    """A file's row groups by its footer."""
+    try:
+        meta = pq.ParquetFile(path).metadata
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(path, tp, error) from error
+    place = {meta.schema.column(i).path: i for i in range(meta.num_columns)}
+    for number in range(meta.num_row_groups):
+        group = meta.row_group(number)
+        partition = group.column(place["partition"]).statistics
+        offset = group.column(place["offset"]).statistics
+        whole = (0, 2**63 - 1)
+        yield _Group(
+            path,
+            number,
+            (partition.min, partition.max) if _is_known(partition) else whole,
+            (offset.min, offset.max) if _is_known(offset) else whole,
+            group.total_byte_size,
+        )
+
+
+def _is_known(statistics: Any) -> bool:
+    return statistics is not None and bool(statistics.has_min_max)
+
+
+def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -1) -> PipelineError:
+    return PipelineError(
+        f"archive file {path} can't be read: {error}",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset if offset >= 0 else None,
+        remedy="Take it from a copy of the archive, or archive the topic again to another folder",
+    )
+
+
+def read_archive(wanted: OffsetRange, columns: Sequence[str]) -> Iterator[Any]:
+    """The records of a range as Arrow batches; in an executor. Raises PipelineError."""
+    assert isinstance(wanted, ArchiveRange)
+    schema = arrow_schema(tuple(columns))
+    stored = {"timestamp": "timestampMillis"}
+    needed = {stored.get(name, name) for name in columns if name != "topic"}
+    needed |= {"partition", "offset"}
+    tp = TopicPartition(wanted.topic, wanted.partition)
+    for path, numbers in wanted.groups:
+        try:
+            for batch in pq.ParquetFile(path).iter_batches(
+                MAX_BATCH_ROWS, row_groups=list(numbers), columns=sorted(needed)
+            ):
+                found = batch.filter(_mask(batch, wanted))
+                if found.num_rows:
+                    yield _shown(found, schema, wanted)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unreadable(os.path.abspath(path), tp, error, wanted.start) from error
+
+
+def _mask(batch: Any, wanted: OffsetRange) -> Any:
+    offset = batch.column("offset")
+    inside = pc.and_(pc.greater_equal(offset, wanted.start), pc.less(offset, wanted.end))
+    return pc.and_(inside, pc.equal(batch.column("partition"), wanted.partition))
+
+
+def _shown(batch: Any, schema: Any, wanted: OffsetRange) -> Any:
+    """The connector's columns of archived ones."""
+    arrays = [_column(batch, field, wanted) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(batch: Any, field: Any, wanted: OffsetRange) -> Any:
+    if field.name == "topic":
+        return pa.repeat(pa.scalar(wanted.topic, field.type), batch.num_rows)
+    if field.name == "timestamp":
+        return _times(batch, field.type, wanted)
+    found = batch.column(field.name)
+    if field.name == HEADERS:
+        # Spark's connector shows null for a record without headers.
+        empty = pc.equal(pc.list_value_length(found), 0)
+        found = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, found.type), found)
+    return found.cast(field.type)
+
+
+def _times(batch: Any, arrow_type: Any, wanted: OffsetRange) -> Any:
+    """Microseconds of Kafka's milliseconds, whatever they are."""
+    millis = batch.column("timestampMillis")
+    try:
+        return pc.multiply_checked(millis, 1000).cast(arrow_type)
+    except pa.ArrowInvalid as error:
+        high = pc.greater(pc.abs(millis), _MAX_MILLIS)
+        raise PipelineError(
+            "a timestamp is too large in microseconds",
+            topic=wanted.topic,
+            partition=wanted.partition,
+            offset=batch.column("offset").filter(high)[0].as_py(),
+            remedy="Name the columns that you need, without timestamp, by .schema(..)",
+        ) from error

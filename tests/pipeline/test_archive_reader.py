@@ -1,0 +1,121 @@
+"""Reading an archive without Spark: only finished runs, only row groups that are needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kstore.pipeline.archive_reader import ArchiveRange
+from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.jobs.layout import VERSION
+from kstore.pipeline.schema import source_schema
+from kstore.pipeline.segment_reader import SegmentReader
+
+SCHEMA = source_schema(include_headers=True)
+FIELDS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestampMillis", pa.int64()),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def _row(partition: int, offset: int, millis: int | None = None) -> dict[str, Any]:
+    headers = [{"key": "h", "value": b"x"}] if offset % 2 else []
+    return {
+        "partition": partition, "offset": offset, "timestampType": 0, "key": None,
+        "timestampMillis": 1000 + offset if millis is None else millis,
+        "value": b"%d" % offset, "headers": headers,
+    }  # fmt: skip
+
+
+def _run(path: Path, run: str, rows: list[dict[str, Any]], *, finished: bool = True) -> None:
+    """What a run leaves: a file with row groups of ten, and its slices."""
+    folder = path / "data" / f"run={run}" / "entry=record" / "topic=t" / "date=2026-01-01"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, FIELDS), folder / "a.parquet", row_group_size=10)
+    slices = path / "slices" / f"run={run}"
+    slices.mkdir(parents=True)
+    if not finished:
+        return
+    ends = {p: [r["offset"] for r in rows if r["partition"] == p] for p in (0, 1)}
+    table = [
+        {
+            "topic": "t", "topic_id": "", "partition": p, "start": min(found),
+            "end": max(found) + 1, "partition_epoch": -1, "version": VERSION,
+        }
+        for p, found in ends.items()
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(table), slices / "a.parquet")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Two runs with offsets 0 to 59 of two partitions, and one that was killed."""
+    for number, first in enumerate((0, 30)):
+        _run(tmp_path, f"r{number}", [_row(p, first + n) for p in (0, 1) for n in range(30)])
+    _run(tmp_path, "killed", [_row(p, n) for p in (0, 1) for n in range(60, 90)], finished=False)
+    return tmp_path
+
+
+def _reader(path: Path, **options: str) -> SegmentReader:
+    return SegmentReader(SCHEMA, {"path": str(path), "includeHeaders": "true"} | options)
+
+
+def _rows(reader: SegmentReader) -> list[tuple[int, int]]:
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    return [(r["partition"], r["offset"]) for b in batches for r in b.to_pylist()]
+
+
+@pytest.mark.parametrize("options", [{}, {"minPartitions": "9"}, {"maxRecordsPerPartition": "7"}])
+def test_every_record_of_finished_runs_once(archive: Path, options: dict[str, str]) -> None:
+    assert _rows(_reader(archive, **options)) == [(p, n) for p in (0, 1) for n in range(60)]
+
+
+def test_rows_look_as_from_a_broker(archive: Path) -> None:
+    reader = _reader(archive, endingOffsets='{"t": {"0": 2, "1": 0}}', subscribe="t")
+    (batch,) = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert batch.column("value").to_pylist() == [b"0", b"1"]
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1_000_000, 1_001_000]
+    assert batch.column("headers").to_pylist() == [None, [{"key": "h", "value": b"x"}]]
+
+
+def test_only_row_groups_that_may_hold_the_range_are_read(archive: Path) -> None:
+    starts, ends = '{"t": {"0": 12, "1": 60}}', '{"t": {"0": 15, "1": 60}}'
+    reader = _reader(archive, subscribe="t", startingOffsets=starts, endingOffsets=ends)
+    (task,) = reader.partitions()
+    assert isinstance(task, ArchiveRange)
+    assert [numbers for _, numbers in task.groups] == [(1,)]
+    assert _rows(reader) == [(0, 12), (0, 13), (0, 14)]
+
+
+def test_times_choose_offsets(archive: Path) -> None:
+    reader = _reader(archive, startingTimestamp="1050", endingTimestamp="1055")
+    assert _rows(reader) == [(p, n) for p in (0, 1) for n in range(50, 55)]
+
+
+def test_a_damaged_file_is_named(archive: Path) -> None:
+    file = next(archive.glob("data/run=r1/**/*.parquet"))
+    file.write_bytes(b"PAR1 not at all PAR1")
+    with pytest.raises(PipelineError, match=rf"archive file {file} can't be read"):
+        _reader(archive).partitions()
+
+
+def test_what_was_not_archived_is_named(archive: Path) -> None:
+    with pytest.raises(PipelineError, match=r"does not hold missing\. It holds t"):
+        _reader(archive, subscribe="missing").partitions()
+
+
+def test_a_timestamp_beyond_sparks_range_names_its_offset(tmp_path: Path) -> None:
+    _run(tmp_path, "r", [_row(0, 0), _row(0, 1, 2**62), _row(1, 0)])
+    with pytest.raises(PipelineError, match="topic t, partition 0, offset 1: a timestamp"):
+        _rows(_reader(tmp_path))

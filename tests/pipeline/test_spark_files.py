@@ -1,0 +1,122 @@
+"""A topic read in Spark from segment files and from an archive is what brokers give, to kstore's
+source and to Spark's own Kafka connector.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.pipeline.jobs.archive import ArchiveOptions, archive
+from kstore.testing.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+TOPIC = "files"
+COUNT = 600
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    """Records of all kinds, in batches of all sizes, some compressed."""
+    with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(TOPIC, num_partitions=3, configs={"retention.ms": "-1"})])
+    for codec in ("none", "lz4", "zstd"):
+        with Producer(
+            bootstrap_servers=broker.bootstrap_servers, compression_type=codec
+        ) as producer:
+            for n in range(COUNT // 3):
+                producer.send(
+                    TOPIC,
+                    None if n % 7 == 3 else b"v%d" % n * (n % 5),
+                    key=None if n % 5 == 4 else b"k%d" % (n % 9),
+                    headers=[("h", None), ("h", b"%d" % n)] if n % 3 == 0 else [],
+                    timestamp=1_600_000_000_000 + n * 3_600_000,
+                    partition=n % 3,
+                )
+    return TOPIC
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, broker: Broker, topic: str) -> list[tuple[Any, ...]]:
+    """What Spark's own connector reads."""
+    frame = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .options(subscribe=topic, includeHeaders="true")
+        .load()
+    )
+    return _rows(frame)
+
+
+def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=lambda row: (row[3], row[4]))
+
+
+def _log_dir(broker: Broker) -> Path:
+    return broker.folder / "data"
+
+
+def _files(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
+    reader = spark.read.format("kstore").option("path", str(path))
+    return reader.options(subscribe=TOPIC, includeHeaders="true", **options).load()
+
+
+def test_segments_give_what_the_broker_gives(
+    spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
+) -> None:
+    assert len(expected) == COUNT
+    assert _rows(_files(spark, _log_dir(broker))) == expected
+    assert _rows(_files(spark, _log_dir(broker), minPartitions="7")) == expected
+
+
+def test_filters_choose_ranges_of_segments(
+    spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
+) -> None:
+    frame = _files(spark, _log_dir(broker)).where("partition = 1 and offset between 20 and 90")
+    assert _rows(frame) == [row for row in expected if row[3] == 1 and 20 <= row[4] <= 90]
+
+
+def test_only_the_columns_that_the_schema_names_are_sent(
+    spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
+) -> None:
+    reader = spark.read.format("kstore").schema("value BINARY, partition INT")
+    frame = reader.load(str(_log_dir(broker)), subscribe=TOPIC)
+    assert sorted(map(repr, frame.collect())) == sorted(
+        f"Row(value={row[1]!r}, partition={row[3]})" for row in expected
+    )
+
+
+def test_an_archive_gives_what_the_broker_gives(
+    spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    archive(
+        spark, ArchiveOptions(settings, str(tmp_path), re.compile(TOPIC), tasks=2), lambda _: None
+    )
+    assert _rows(_files(spark, tmp_path)) == expected
+    assert _rows(_files(spark, tmp_path, minPartitions="10")) == expected
+    chosen = _files(spark, tmp_path, startingTimestamp="1600360000000")
+    first = {p: min(r[4] for r in expected if r[3] == p and r[5].timestamp() >= 1600360000)
+             for p in range(3)}  # fmt: skip
+    assert _rows(chosen) == [row for row in expected if row[4] >= first[row[3]]]
+
+
+def test_a_damaged_segment_is_named_in_the_driver(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"{topic}-0"
+    folder.mkdir()
+    name = "0" * 20 + ".log"
+    data = bytearray((_log_dir(broker) / folder.name / name).read_bytes())
+    data[80] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(Exception, match=rf"topic {topic}, partition 0, offset 0: segment .*{name}"):
+        _files(spark, tmp_path).count()
