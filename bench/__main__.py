@@ -22,8 +22,10 @@ GROUPS = {
     "embedded": "append and read of the embedded log: raw limit, SQLite, LMDB, RocksDB",
     "codec": "CRC, validation and decoding: the clients' decoders",
     "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
+    "rights": "what an authorizer adds to a request",
     "opening": "index look-up, and opening 10,000 partitions",
     "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
+    "pipeline": "the Spark source and sink: Spark's own Kafka connector on the same broker",
     "compare": "the broker beside Kafka; rows may be named behind it",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -1,0 +1,117 @@
+"""The Spark source and sink beside Spark's own Kafka connector: the same queries, on the same
+kstore broker, in the same Spark, in turns. CPU is that of the JVM with all its Python workers.
+"""
+
+from __future__ import annotations
+
+from bench.measure import Settings, Side, progress, take_turns
+from bench.pipeline.queries import Work
+from bench.pipeline.session import Bench
+from bench.report import Goal, Row
+
+__all__ = ["compared", "rows"]
+
+PEER = "Spark's connector"
+TURNS = 3
+THROUGH_BROKERS, FROM_SEGMENTS = 1.5, 3.0
+SIZES = ((100, 2_000_000), (1000, 400_000))
+"""Bytes of a value, and how many records there are."""
+
+# What is compared: the query, what kstore does differently, the goal for rows per CPU second.
+READS: tuple[tuple[str, str, str, float | None], ...] = (
+    ("count", "brokers", "", THROUGH_BROKERS),
+    ("count", "segments", "", FROM_SEGMENTS),
+    ("count", "segments", "only column offset", None),
+    ("sum", "brokers", "", THROUGH_BROKERS),
+    ("sum", "brokers", "only column value", None),
+    ("sum", "segments", "", FROM_SEGMENTS),
+    ("sum", "segments", "only column value", None),
+    ("Parquet", "brokers", "", THROUGH_BROKERS),
+    ("Parquet", "segments", "", FROM_SEGMENTS),
+    ("stream", "brokers", "", THROUGH_BROKERS),
+)
+WRITES = (("exactly once", None), ("at least once", 1.0))
+
+
+def rows(settings: Settings) -> list[Row]:
+    """All rows of the group; one Spark and one broker for all."""
+    found: list[Row] = []
+    with Bench(settings.scratch / "pipeline") as bench:
+        for size, full in SIZES:
+            count = settings.pick(full, full // 10)
+            work = Work(bench, f"values-{size}", count)
+            if settings.wants(f"read {size} B"):
+                bench.fill(work.topic, count, size)
+                found += _reads(settings, work, size)
+            if settings.wants(f"write {size} B"):
+                found += _writes(settings, work, size)
+    return found
+
+
+def _reads(settings: Settings, work: Work, size: int) -> list[Row]:
+    found = []
+    for query in dict.fromkeys(name for name, *_ in READS):
+        label = f"{query} {size} B"
+        if not settings.wants(label):
+            continue
+        progress(f"  {label}")
+        shown = [(way, note, goal) for name, way, note, goal in READS if name == query]
+        cases = {PEER: work.read(query, "kafka", "")}
+        cases |= {f"{way} {note}": work.read(query, way, note) for way, note, _ in shown}
+        sides = _turns(label, cases, settings)
+        for way, note, goal in shown:
+            ours = sides[f"{way} {note}"]
+            found += compared(f"{label}, {_words(way, note)}", ours, sides[PEER], goal)
+    return found
+
+
+def _writes(settings: Settings, work: Work, size: int) -> list[Row]:
+    label = f"write {size} B"
+    progress(f"  {label}")
+    cases = {PEER: work.write("kafka", "", size)}
+    cases |= {delivery: work.write("kstore", delivery, size) for delivery, _ in WRITES}
+    sides = _turns(label, cases, settings)
+    return [
+        row
+        for delivery, goal in WRITES
+        for row in compared(f"{label}, {delivery}", sides[delivery], sides[PEER], goal)
+    ]
+
+
+def _turns(label: str, cases: dict[str, object], settings: Settings) -> dict[str, Side]:
+    """Measured once the JVM has compiled what each side runs."""
+    warm = take_turns(f"{label}, warming up", cases, settings.pick(2, 1))  # type: ignore[arg-type]
+    sides = take_turns(label, cases, settings.pick(TURNS, 2))  # type: ignore[arg-type]
+    for name, side in sides.items():
+        side.state = side.state or warm[name].state
+    return sides
+
+
+def _words(way: str, note: str) -> str:
+    return (f"through {way}" if way == "brokers" else f"from {way}") + (f", {note}" if note else "")
+
+
+def compared(case: str, ours: Side, theirs: Side, goal: float | None) -> list[Row]:
+    """Rows per CPU second with the goal, then what else was measured."""
+    figures = (
+        ("per_cpu_s", "rows per CPU s", "1/s", Goal(goal) if goal else None),
+        ("rate", "rows/s", "1/s", None),
+        ("cpu_us", "CPU s per million rows", "s", None),
+        ("all_us", "the same with the broker's", "s", None),
+    )
+    return [
+        Row(
+            "pipeline",
+            f"{case}: {words}",
+            ours.median(figure),
+            unit,
+            PEER,
+            theirs.median(figure),
+            limit,
+            spread=ours.spread(figure),
+            peer_spread=theirs.spread(figure),
+            state=ours.state,
+            peer_state=theirs.state,
+        )
+        for figure, words, unit, limit in figures
+    ]

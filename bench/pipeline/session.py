@@ -1,0 +1,123 @@
+"""The Spark and the broker of the pipeline's benchmark, and how much CPU each has used."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.brokers import SAME
+from bench.measure import cpu_seconds
+from kstore.clients import AdminClient, Producer
+from kstore.clients.admin import NewTopic
+from kstore.types import TopicPartition
+from tests.conformance.kafka_jars import connector_jars
+from tests.conformance.kstore_broker import ROOT, KstoreBroker
+
+__all__ = ["Bench"]
+
+PARTITIONS = 4
+CONF = {
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""All else is Spark's default."""
+
+
+class Bench:
+    """A context: Spark of as many threads as there are cores, and one broker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
+        self.broker = KstoreBroker(folder / "broker", overrides=SAME, environment=environment)
+
+    def __enter__(self) -> Self:
+        from pyspark.sql import SparkSession
+
+        self.broker.start()
+        (self.folder / "conf").mkdir(parents=True, exist_ok=True)
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ["SPARK_CONF_DIR"] = str(self.folder / "conf")
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName("kstore bench")
+        own = {
+            "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+            "spark.local.dir": str(self.folder / "local"),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+        for name, value in (CONF | own).items():
+            builder = builder.config(name, value)
+        try:
+            self.spark = builder.getOrCreate()
+        except BaseException:
+            self.broker.stop()
+            raise
+        self.spark.sparkContext.setLogLevel("ERROR")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        gateway = self.spark.sparkContext._gateway
+        try:
+            self.spark.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # the JVM ends with it
+            gateway.proc.wait(60)
+        finally:
+            self.broker.stop()
+
+    @property
+    def log_dir(self) -> Path:
+        """Where the broker's segments are."""
+        return self.broker.log_dir
+
+    def spark_cpu_s(self) -> float:
+        """CPU seconds of the JVM and of all Python workers, those that have ended too."""
+        return cpu_seconds(self.spark.sparkContext._gateway.proc.pid)
+
+    def broker_cpu_s(self) -> float:
+        """CPU seconds of the broker."""
+        return cpu_seconds(self.broker.pid)
+
+    # ---- topics ----
+
+    def create(self, topic: str) -> None:
+        """A new topic."""
+        with AdminClient(bootstrap_servers=self.broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])
+
+    def delete(self, topic: str) -> None:
+        """One less."""
+        with AdminClient(bootstrap_servers=self.broker.bootstrap) as admin:
+            admin.delete_topics([topic])
+
+    def fill(self, topic: str, count: int, size: int) -> None:
+        """A topic with so many records, keyed, of values that do not repeat."""
+        self.create(topic)
+        made = random.Random(size)
+        with Producer(bootstrap_servers=self.broker.bootstrap) as producer:
+            for number in range(count):
+                producer.send(topic, made.randbytes(size), key=b"key-%06d" % (number % 100_000))
+
+    def record_count(self, topic: str) -> int:
+        """Records by log end offsets; a topic of the benchmark has no other offsets."""
+        from kstore.clients import Consumer
+
+        with Consumer({"bootstrap.servers": self.broker.bootstrap}) as consumer:
+            every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            return sum(consumer.end_offsets(every).values())
