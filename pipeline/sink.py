@@ -20,7 +20,7 @@ A version is the micro-batch's id, a sink the query's id, which is in the checkp
 starts again from its checkpoint repeats its last micro-batch: the journal's end offset says whether
 to plan it (<= 2n), to carry out the plan that is there, with what was staged then (2n + 1), or
 that nothing is left to do. Even rows that come out differently when computed again are so written
-once. The topic is read by consumers only once all tasks have succeeded; a job that fails has
+once. Consumers see nothing of a batch before all its tasks have succeeded; a job that fails has
 written nothing.
 
 Others may write to the same topics; their records come in between. Expansion (KIP-253): rows go to
