@@ -141,8 +141,8 @@ async def _serve(
         if config["kstore.http.listener"]:
             from kstore.broker.http_api import serve_api
 
-            acceptor, api_url = await serve_api(server, stall)
-            accepting.append(acceptor)
+            api, api_url = await serve_api(server, stall)
+            accepting.append(api)
             log.info("the HTTP API is at %s", api_url)
         if broker.cluster is not None and not await _joined(broker.cluster, stop):
             return

@@ -121,7 +121,8 @@ def test_an_alias_sets_the_same_value() -> None:
         (
             "advertised.listeners", "OTHER://a:1",
             ": OTHER://a:1 asks for the security protocol OTHER; what there is: PLAINTEXT, "
-            "SASL_PLAINTEXT, SASL_SSL, SSL (listener.security.protocol.map gives a name its protocol)",
+            "SASL_PLAINTEXT, SASL_SSL, SSL (listener.security.protocol.map gives a name its"
+            " protocol)",
         ),
         (
             "authorizer.class.name", "x",
