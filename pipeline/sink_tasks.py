@@ -77,12 +77,8 @@ class Task:
         with AdminClient(admin_settings(self._settings)) as admin:
             _check_brokers(admin)
             count = ensure_topic(admin, topic)
-            if (
-                admin.list_offsets({TopicPartition(topic, JOURNAL): "latest"})[
-                    TopicPartition(topic, JOURNAL)
-                ].offset
-                > 2 * self.version
-            ):
+            journal = TopicPartition(topic, JOURNAL)
+            if admin.list_offsets({journal: "latest"})[journal].offset > 2 * self.version:
                 for _ in batches:
                     pass  # it was planned before: this attempt will not be asked for
                 return made
