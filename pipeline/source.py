@@ -52,6 +52,11 @@ class KstoreDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads a stream through brokers."""
+        if PATH in self.options:
+            raise PipelineError(
+                "option path is for batch reads; a stream is read through brokers",
+                remedy="Give kafka.bootstrap.servers in its place, or use spark.read",
+            )
         from kstore.pipeline.stream_reader import StreamReader
 
         return StreamReader(schema, self.options)

@@ -261,3 +261,8 @@ def test_a_pyspark_that_is_too_old_is_told_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("pyspark.__version__", "4.1.3")
     with pytest.raises(PipelineError, match=r"needs PySpark 4\.2 or newer, this is 4\.1\.3"):
         KstoreDataSource({"subscribe": "a"}).schema()
+
+
+def test_segments_are_no_stream() -> None:
+    with pytest.raises(PipelineError, match="option path is for batch reads"):
+        KstoreDataSource({"path": "data", "subscribe": "a"}).streamReader(SCHEMA)
