@@ -178,7 +178,7 @@ def test_a_damaged_archive_is_found_out(
 @pytest.mark.slow
 @pytest.mark.java
 def test_replication_on_spark_makes_what_verifies(
-    spark: SparkSession, broker: Broker, target: Broker, filled: None
+    spark: SparkSession, broker: Broker, target: Broker
 ) -> None:
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         keep = {"retention.ms": "-1"}
