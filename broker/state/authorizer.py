@@ -165,7 +165,8 @@ class Authorizer:
         self._names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
         self._of_hosts = 0
         """How many rules are about one host; if none is, all hosts of a principal are as one."""
-        self._rights: dict[tuple[str, str], Rights] = {}
+        self.known: dict[tuple[str, str], Rights] = {}
+        """Who has asked, by principal and host; another object after each change of the rules."""
         self._remembered = 0
 
     # ---- the rules ----
@@ -205,10 +206,10 @@ class Authorizer:
     def rights(self, principal: str, host: str) -> Rights:
         """What the principal may do from this address."""
         key = (principal, host if self._of_hosts else ANY_HOST)
-        found = self._rights.get(key)
+        found = self.known.get(key)
         if found is None:
             self.note_remembered()
-            found = self._rights[key] = Rights(self, *key)
+            found = self.known[key] = Rights(self, *key)
         return found
 
     def authorize(
@@ -289,7 +290,7 @@ class Authorizer:
             self._forget()
 
     def _forget(self) -> None:
-        self._rights = {}
+        self.known = {}
         self._remembered = 0
 
 

@@ -19,6 +19,9 @@ cdef class Connection(Outbox):
     cdef readonly str client_host
     cdef public str principal               # who asks: User:ANONYMOUS, until it is known
     cdef public object authentication       # what takes its frames until it is; or None
+    cdef object known_rights                # its principal's, as of the rules that these two say:
+    cdef object rights_among                # a look-up table that is another one after each change
+    cdef object rights_of                   # the principal
     cdef public int64_t max_frame_bytes
     cdef bint read_paused
     cdef bint muted                         # no request is handled until unmute()

@@ -374,9 +374,14 @@ cdef class Connection(Outbox):
 
     cdef object rights(self):
         """What who asks may do; None: everything."""
-        if self.plane.authorizer is None:
+        authorizer = self.plane.authorizer
+        if authorizer is None:
             return None
-        return self.plane.authorizer.rights(self.principal, self.client_host)
+        if authorizer.known is not self.rights_among or self.principal is not self.rights_of:
+            self.known_rights = authorizer.rights(self.principal, self.client_host)
+            self.rights_among = authorizer.known
+            self.rights_of = self.principal
+        return self.known_rights
 
     cdef object listener_name(self):
         return self.listener

@@ -1,0 +1,92 @@
+"""What an authorizer costs a request: CPU time of the data plane from a request's frame to its
+answer, with and without one, turn by turn. The rights were asked about before (they come from
+memory), among the rules of 1,000 other users.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from bench.measure import Settings, in_turns
+from bench.report import Goal, Row
+from kstore.acls import Acl, AclOperation, AclResourceType
+from kstore.broker.state.authorizer import Authorizer
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.schema import Message
+from kstore.record import build_batch
+from tests.broker.plane_harness import Client, Plane
+
+__all__ = ["rows"]
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+GOAL = Goal(1.0, at_least=False, of="value")
+ME = "User:me"
+
+
+def _requests() -> dict[str, tuple[int, int, Message]]:
+    data = PartitionProduceData(index=0, records=build_batch([b"v" * 100]))
+    produce = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+    part = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[part])])
+    return {
+        "Fetch, nothing new": (FETCH, 12, fetch),
+        "Metadata, kept answer": (METADATA, 12, MetadataRequest(topics=None)),
+        "Produce, one record of 100 B": (PRODUCE, 9, produce),
+    }
+
+
+def _rules() -> Authorizer:
+    topic = AclResourceType.TOPIC
+    authorizer = Authorizer()
+    mine = [Acl(topic, "t", ME, each) for each in (AclOperation.READ, AclOperation.WRITE)]
+    others = [Acl(topic, f"t{i}", f"User:u{i}", AclOperation.READ) for i in range(1000)]
+    authorizer.load(mine + others)
+    return authorizer
+
+
+def _us(client: Client, frame: bytes, count: int) -> float:
+    """CPU microseconds per request."""
+    connection, written = client.connection, client.transport.written
+    size = len(frame)
+    begin = time.thread_time_ns()
+    for _ in range(count):
+        view = memoryview(connection.get_buffer(-1))  # type: ignore[arg-type]
+        view[:size] = frame
+        view.release()
+        connection.buffer_updated(size)
+        written.clear()
+    return (time.thread_time_ns() - begin) / count / 1000
+
+
+def rows(settings: Settings) -> list[Row]:
+    """The measured rows."""
+    plane = Plane(settings.scratch / "rights")
+    plane.server.answers[METADATA] = MetadataResponse().encode(12)
+    client = plane.client()
+    client.connection.principal = ME
+    authorizer = _rules()
+    count = settings.pick(20_000, 2_000)
+    found = []
+
+    def turn(asked: Authorizer | None, frame: bytes) -> float:
+        plane.plane.authorizer = asked
+        return _us(client, frame, count)
+
+    try:
+        for name, (api_key, version, request) in _requests().items():
+            frame = client.frame(api_key, version, request)
+            cases: dict[str, Callable[[], float]] = {
+                "with": partial(turn, authorizer, frame),
+                "without": partial(turn, None, frame),
+            }
+            us = in_turns(cases, settings.pick(15, 5))
+            note = f"{us['without']:.2f} us without, {us['with']:.2f} us with an authorizer"
+            row = Row("rights", name, us["with"] - us["without"], "us", goal=GOAL, note=note)
+            found.append(row)
+    finally:
+        plane.close()
+    return found
