@@ -1,0 +1,185 @@
+"""What is secret in a broker's settings, and what clients prove themselves with, is seen nowhere:
+not in the log, not in what the broker tells of its settings, not in the list of processes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+)
+from kstore.protocol.scram import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
+from tests.conformance import wire
+from tests.conformance.broker_process import free_port
+from tests.conformance.kstore_broker import ROOT, KstoreBroker
+from tests.conformance.probes.peer import Peer
+
+SECRET = "s3cr3t"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SECRETS = {
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        f'{MODULE} required username="u" password="{SECRET}-1" user_eve="{SECRET}-2";'
+    ),
+    "sasl.jaas.config": f'{MODULE} required username="u" password="{SECRET}-3";',
+    "ssl.keystore.password": f"{SECRET}-4",
+    "listener.name.sasl_plaintext.ssl.key.password": f"{SECRET}-5",
+}
+"""Settings under Kafka's names, some with a listener's prefix."""
+UNKNOWN = {"my.own.password": f"{SECRET}-6"}
+"""A setting that nobody knows: files may hold such."""
+BROKER, LOGGER, SET = 4, 8, 0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """A broker that is told secrets on its command line."""
+    found = KstoreBroker(tmp_path_factory.mktemp("secrets"))
+    listeners = f"PLAINTEXT://{found.bootstrap},SASL_PLAINTEXT://{found.host}:{free_port()}"
+    found.overrides |= SECRETS | {
+        "listeners": listeners,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "node.id": "1",
+    }
+    with found:
+        yield found
+
+
+@pytest.fixture
+def peer(broker: KstoreBroker) -> Iterator[Peer]:
+    """The super user."""
+    found = Peer("kstore", broker.host, broker.port)
+    yield found
+    found.reset()
+
+
+def log_of(broker: KstoreBroker) -> str:
+    return (broker.folder / broker.OUTPUT).read_text()
+
+
+def alter(peer: Peer, kind: int, name: str, **settings: str) -> Any:
+    rows = [
+        AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
+        for key, value in settings.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    answer: Any = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    return answer.responses[0]
+
+
+def test_the_list_of_processes_shows_no_secret(broker: KstoreBroker) -> None:
+    line = Path(f"/proc/{broker.pid}/cmdline").read_bytes()
+    assert b"listeners=PLAINTEXT://" in line
+    assert b"ssl.keystore.password=****" in line
+    assert SECRET.encode() not in line
+
+
+def test_what_is_told_of_settings_holds_no_secret(peer: Peer) -> None:
+    for name in ("1", ""):
+        asked = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=BROKER, resource_name=name)],
+            include_synonyms=True,
+            include_documentation=True,
+        )
+        answer: Any = peer.ask(asked, 4)
+        assert SECRET not in repr(answer)
+        if name:
+            told = {row.name: row for row in answer.results[0].configs}
+            assert told.keys() >= SECRETS.keys()
+            assert all(told[secret].value is None for secret in SECRETS)
+            assert all(told[secret].is_sensitive for secret in SECRETS)
+
+
+def test_the_printed_settings_hold_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("\n".join(f"{name}={value}" for name, value in (SECRETS | UNKNOWN).items()))
+    command = [sys.executable, "-m", "kstore", "serve", str(file), "--config-print"]
+    for flags in ([], ["--json"]):
+        done = subprocess.run(
+            [*command, *flags], check=True, cwd=ROOT, capture_output=True, text=True
+        )
+        assert "[hidden]" in done.stdout
+        assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sasl.jaas.config": f"{SECRET} no module"},
+        {"ssl.keystore.type": "PEM", "ssl.keystore.key": f"{SECRET} no key"},
+        {"ssl.keystore.location": "/absent", "ssl.keystore.password": SECRET},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_broker_that_does_not_start_for_a_wrong_secret_does_not_print_it(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    settings = {
+        "listeners": f"SASL_SSL://127.0.0.1:{free_port()}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "log.dirs": str(tmp_path / "logs"),
+    } | wrong
+    flags = [f"--override={name}={value}" for name, value in settings.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "kstore", "serve", *flags],
+        check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_the_log_holds_no_secret_even_where_everything_is_logged(
+    broker: KstoreBroker, peer: Peer
+) -> None:
+    assert alter(peer, LOGGER, "1", root="DEBUG").error_code == 0
+    refused = alter(peer, BROKER, "1", ssl_keystore_password=f"{SECRET}-7")
+    assert SECRET not in repr(refused)
+    user = ScramCredentialUpsertion(
+        name="carol", mechanism=1, iterations=4096, salt=b"salt" * 4,
+        salted_password=f"{SECRET}-salted-passwords-000000".encode()[:32],
+    )  # fmt: skip
+    made: Any = peer.ask(AlterUserScramCredentialsRequest(upsertions=[user]), 0)
+    assert isinstance(made, AlterUserScramCredentialsResponse)
+    assert SECRET not in repr(made)
+    for attempt in (f"\0eve\0{SECRET}-2", f"\0eve\0{SECRET}-wrong", f"{SECRET}-no-nul"):
+        log_in(broker, attempt)
+    assert SECRET not in log_of(broker)
+
+
+def log_in(broker: KstoreBroker, token: str) -> Any:
+    """What a client is told that proves itself so; None where the connection was closed."""
+    port = int(broker.overrides["listeners"].rpartition(":")[2])
+    other = Peer.__new__(Peer)
+    other.address, other._sockets = (broker.host, port), {}
+    try:
+        other.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        frame = encode_request(SaslAuthenticateRequest(auth_bytes=token.encode()), 2, 2, "probe")
+        answer = decode_response(other.exchange(frame), SaslAuthenticateResponse, 2)[1]
+    except (wire.WireError, ConnectionError):
+        return None
+    finally:
+        other.reset()
+    assert SECRET not in (answer.error_message or "")
+    return answer
