@@ -1,0 +1,118 @@
+"""Rights in a cluster: the controller judges a forwarded request by who sent it, what brokers say
+to each other needs CLUSTER_ACTION, and a rule holds at every broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.protocol.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.config_resources import AlterConfigsRequest, AlterConfigsResource
+from kstore.protocol.envelope import EnvelopeRequest
+from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.registry import encode_request
+from kstore.protocol.topics import DeleteTopicsRequest
+from kstore.protocol.transactions import AddPartitionsToTxnRequest
+from tests.conformance.broker_process import free_port
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.probes.secured import SecuredPeer, secured_settings
+from tests.conformance.probes.topics import create
+
+EVE, BOB = "nobody", "half"
+TOPIC, CLUSTER = 2, 4
+READ, CREATE, DELETE, CLUSTER_ACTION = 3, 5, 6, 9
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, SecuredPeer]]:
+    """Two brokers; they know each other by a plain listener, whose clients are super users."""
+    cluster = KstoreCluster(tmp_path_factory.mktemp("rights"), 2)
+    ports = {node_id: free_port() for node_id in cluster.brokers}
+    for node_id, broker in cluster.brokers.items():
+        secured = f"{broker.host}:{ports[node_id]}"
+        broker.overrides |= secured_settings(broker.bootstrap, secured)
+        broker.overrides["inter.broker.listener.name"] = "PLAINTEXT"
+        broker.overrides["offsets.topic.replication.factor"] = "1"
+    with cluster:
+        found = {
+            node_id: SecuredPeer("kstore", broker.host, broker.port, ports[node_id])
+            for node_id, broker in cluster.brokers.items()
+        }
+        yield found
+        for peer in found.values():
+            peer.reset()
+
+
+def others(peers: dict[int, SecuredPeer]) -> SecuredPeer:
+    """A broker that is not the controller."""
+    from kstore.protocol.cluster import DescribeClusterRequest
+
+    answer: Any = peers[1].ask(DescribeClusterRequest(), 0)
+    return next(peer for node_id, peer in peers.items() if node_id != answer.controller_id)
+
+
+def allow(peer: SecuredPeer, user: str, kind: int, name: str, operation: int) -> None:
+    rule = AclCreation(
+        resource_type=kind, resource_name=name, resource_pattern_type=3,
+        principal=f"User:{user}", host="*", operation=operation, permission_type=3,
+    )  # fmt: skip
+    answer: Any = peer.ask(CreateAclsRequest(creations=[rule]), 3)
+    assert answer.results[0].error_code == 0
+
+
+def create_as(peer: SecuredPeer, user: str, topic: str) -> int:
+    answer: Any = peer.ask(create(topic), 7, user)
+    return int(answer.topics[0].error_code)
+
+
+def topics_of(peer: SecuredPeer) -> set[str]:
+    answer: Any = peer.ask(MetadataRequest(topics=None), 12)
+    return {topic.name for topic in answer.topics}
+
+
+def test_a_forwarded_request_is_judged_by_who_sent_it(peers: dict[int, SecuredPeer]) -> None:
+    peer = others(peers)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert create_as(peer, EVE, "a") == denied
+    allow(peer, BOB, TOPIC, "a", CREATE)
+    until(lambda: create_as(peer, BOB, "a") != denied, "Bob may create a")
+    assert create_as(peer, BOB, "b") == denied
+    assert create_as(peer, EVE, "c") == denied
+    for each in peers.values():
+        until(lambda each=each: "a" in topics_of(each), "the topic is known")
+        assert not {"b", "c"} & topics_of(each)
+    delete = DeleteTopicsRequest(topic_names=["a"], timeout_ms=10_000)
+    answer: Any = peer.ask(delete, 5, EVE)
+    assert [row.error_code for row in answer.responses] == [denied]
+    row = AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[])
+    altered: Any = peer.ask(AlterConfigsRequest(resources=[row]), 2, EVE)
+    assert [row.error_code for row in altered.responses] == [denied]
+
+
+def test_who_wraps_a_request_has_to_be_a_broker(peers: dict[int, SecuredPeer]) -> None:
+    for peer in peers.values():
+        forged = EnvelopeRequest(
+            request_data=encode_request(create("forged"), 7, 0, "x")[4:],
+            request_principal=b"User:ANONYMOUS",
+            client_host_address=b"127.0.0.1",
+        )
+        answer: Any = peer.ask(forged, 0, EVE)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert "forged" not in topics_of(peer)
+
+
+def test_what_brokers_ask_each_other_needs_cluster_action(peers: dict[int, SecuredPeer]) -> None:
+    request = AddPartitionsToTxnRequest(transactions=[])
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for peer in peers.values():
+        assert peer.ask(request, 4, EVE).error_code == refused  # type: ignore[attr-defined]
+    allow(peers[1], EVE, CLUSTER, "kafka-cluster", CLUSTER_ACTION)
+    for peer in peers.values():
+        until(
+            lambda peer=peer: peer.ask(request, 4, EVE).error_code != refused,
+            "the rule holds at every broker",
+        )
