@@ -5,7 +5,23 @@ driver as text, so all of it is in the message.
 
 from __future__ import annotations
 
-__all__ = ["PipelineError"]
+from kstore.errors import ErrorCode, KafkaError
+
+__all__ = ["PipelineError", "remedy_for"]
+
+_REMEDIES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name in the options",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "Correct the topic's name in the options",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
+        "Have somebody allow this user READ on the topic: kstore acl add --consumer"
+    ),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "Check kafka.sasl.*: mechanism, user and password",
+}
+
+
+def remedy_for(error: KafkaError, otherwise: str) -> str:
+    """What a user can do about a broker's error."""
+    return _REMEDIES.get(error.code, otherwise)
 
 
 class PipelineError(Exception):

@@ -22,7 +22,7 @@ from kstore.clients.replicator.wire import fetch
 from kstore.config.client_configs import client_settings
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.pipeline.arrow import ArrowDecoder
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, remedy_for
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, ReadOptions
 from kstore.pipeline.topic_client import ISOLATION, Life
@@ -258,11 +258,14 @@ class _RangeReader:
         return next_offset
 
     def _unanswered(self, error: KafkaError, offset: int) -> PipelineError:
+        otherwise = (
+            "Check that brokers run, that executors reach their advertised.listeners, and"
+            " kafkaConsumer.pollTimeoutMs"
+        )
         return self._problem(
             f"the brokers at {self._options.servers} did not give the records: {error}",
             offset,
-            "Check that brokers run, that executors reach their advertised.listeners, and"
-            " kafkaConsumer.pollTimeoutMs",
+            remedy_for(error, otherwise),
         )
 
     def _problem(self, problem: str, offset: int, remedy: str) -> PipelineError:

@@ -17,7 +17,7 @@ from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, li
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.config.client_configs import client_settings
 from kstore.errors import ErrorCode, KafkaError
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, remedy_for
 from kstore.pipeline.read_options import EARLIEST, LATEST, OffsetLimit, ReadOptions
 from kstore.protocol.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
@@ -127,7 +127,7 @@ class TopicClient:
                 cluster, timestamps, isolation_level=isolation, timeout_ms=patience
             )
 
-        return self._ask("offsets", ask)
+        return self._ask("where partitions begin and end", ask)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         """Where leader epochs end in the logs as they are now; without those that no broker could
@@ -287,14 +287,12 @@ class TopicClient:
 
     def _problem(self, what: str, error: KafkaError) -> PipelineError:
         """The error for the user."""
-        if _is_unknown(error):
-            return PipelineError(
-                f"the brokers at {self._options.servers} do not know it: {error}",
-                remedy="Create the topic, or correct its name in assign, subscribe or topic",
-            )
         return PipelineError(
             f"the brokers at {self._options.servers} could not be asked {what}: {error}",
-            remedy="Check kafka.bootstrap.servers, kafka.security.protocol and that brokers run",
+            remedy=remedy_for(
+                error,
+                "Check kafka.bootstrap.servers, kafka.security.protocol and that brokers run",
+            ),
         )
 
 
