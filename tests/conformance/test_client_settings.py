@@ -18,8 +18,8 @@ OTHER_DEFAULTS = {
     "batch.size", "bootstrap.servers", "partition.assignment.strategy", "receive.buffer.bytes",
     "send.buffer.bytes",
 }  # fmt: skip
-# kafka-python's, for what Java's consumer does with poll alone.
-OTHERS = {"consumer.timeout.ms"}
+# kafka-python's, for what Java's consumer does with poll alone; librdkafka's, beside sasl.jaas.config.
+OTHERS = {"consumer.timeout.ms", "sasl.password", "sasl.username"}
 
 
 @pytest.mark.java
