@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["listener_settings"]
 
 
-def listener_settings(broker: Broker, listener: str, names: Iterable[str]) -> dict[str, Any]:
-    """The named settings; of a name with a mechanism's prefix (``plain.sasl.jaas.config``) only
-    what is set for this listener, or None. ConfigError for what was set at run time and is bad.
+def listener_settings(
+    broker: Broker, listener: str, names: Iterable[str], *, own: bool = False
+) -> dict[str, Any]:
+    """The named settings; ``own``: only what is set for this listener, else None. Of a name with a
+    mechanism's prefix (``plain.sasl.jaas.config``) only that, too.
+
+    Raises ConfigError for what was set at run time and is bad.
     """
     config = broker.config
     dynamic: Mapping[str, str] = {}
@@ -30,7 +34,7 @@ def listener_settings(broker: Broker, listener: str, names: Iterable[str]) -> di
         value = config.for_listener(listener, name)
         if text is not None:
             value = BROKER_CONFIGS[base].parse(text, "dynamic")
-        if value is None and base == name:
+        if value is None and base == name and not own:
             value = config[name]
         found[name] = value
     return found

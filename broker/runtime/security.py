@@ -49,8 +49,22 @@ class Security:
             from kstore.broker.runtime.authentication import Authentications
 
             self.sasl = Authentications(broker, self.unproven, dispatch)
+            self._warn()
         if own.sasl and config.clustered:
             self._login = _peer_login(broker, own.name)
+
+    def _warn(self) -> None:
+        """As in Kafka, some settings are not for all listeners with SASL at once."""
+        config = self._broker.config
+        for name, where in (
+            ("sasl.jaas.config", "listener.name.NAME.MECHANISM.sasl.jaas.config"),
+            ("ssl.client.auth", "listener.name.NAME.ssl.client.auth"),
+        ):
+            if config.source(name).kind != "default" and config[name] != "none":
+                self._broker.report(
+                    f"{name} ({config.source(name)}) is not looked at for listeners with SASL: set "
+                    f"{where}"
+                )
 
     def close(self) -> None:
         """The broker stops."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerTls"]
 
+CLIENT_AUTH = "ssl.client.auth"
 LOOK_S = 2.0
 """How often the files are looked at."""
 
@@ -45,6 +46,7 @@ class BrokerTls:
         self._rules: dict[str, MappingRules] = {}  # of listeners where certificates give names
         self._trouble = ""
         self._names = [each.name for each in config.listeners if each.tls]
+        self._with_sasl = {each.name for each in config.listeners if each.sasl}
         self._peer_listener = config.inter_broker_listener
         self._load()
         for name in self._names:
@@ -89,7 +91,11 @@ class BrokerTls:
         self._current, self.peer, self._rules = made, peer, rules
 
     def _settings(self, listener: str) -> Mapping[str, Any]:
-        return listener_settings(self._broker, listener, LISTENER_SSL)
+        found = listener_settings(self._broker, listener, LISTENER_SSL)
+        own = listener_settings(self._broker, listener, (CLIENT_AUTH,), own=True)
+        if listener in self._with_sasl and own[CLIENT_AUTH] is None:
+            found[CLIENT_AUTH] = "none"  # as in Kafka, where clients have another way to be known
+        return found
 
     def _entrance(self, name: str) -> ssl.SSLContext:
         """The context that a listener keeps: each handshake goes on with the newest one."""

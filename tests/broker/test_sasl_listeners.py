@@ -61,6 +61,7 @@ def broker(
         "sasl.oauthbearer.expected.audience": "other,kstore",
         "sasl.oauthbearer.expected.issuer": "us",
         "connection.failed.authentication.delay.ms": "10",
+        "ssl.client.auth": "required",  # which is not for listeners with SASL
         "listener.name.cert.ssl.client.auth": "requested",
         "listener.name.cert.ssl.principal.mapping.rules": r"RULE:^.*O=([^,]+).*$/$1/L,DEFAULT",
         "listener.name.short.connections.max.reauth.ms": "1500",

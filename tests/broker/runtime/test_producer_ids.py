@@ -26,6 +26,7 @@ async def in_a_thread(call: Callable[[], Any]) -> Any:
 
 class Host:
     def __init__(self, store: Store) -> None:
+        self.authorizer = None
         self.store = store
         self.node_id = 1
         self.producer_ids: ProducerIds | None = None
