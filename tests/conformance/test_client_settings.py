@@ -18,7 +18,7 @@ OTHER_DEFAULTS = {
     "batch.size", "bootstrap.servers", "partition.assignment.strategy", "receive.buffer.bytes",
     "send.buffer.bytes",
 }  # fmt: skip
-# kafka-python's, for what Java's consumer does with poll alone; librdkafka's, beside sasl.jaas.config.
+# kafka-python's, for what Java's consumer does with poll alone; and librdkafka's.
 OTHERS = {"consumer.timeout.ms", "sasl.password", "sasl.username"}
 
 
