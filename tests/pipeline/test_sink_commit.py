@@ -219,6 +219,21 @@ def test_a_batch_that_is_too_large_for_the_topic_is_halved(sink: Sink) -> None:
     assert values_of(sink.bootstrap, small) == expected(range(400))
 
 
+def test_a_plan_is_known_again_in_a_topic_that_changes_batches(
+    sink: Sink, interruptions: Interruptions
+) -> None:
+    changing = f"{sink.topic}-changing"
+    configs = {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"}
+    sink.admin.create_topics([NewTopic(changing, 1, configs=configs)])
+    sink.settings = SinkSettings(sink.settings.clients, changing, exactly_once=True)
+    staged = sink.task(0, range(200))
+    interruptions.after(5, _KilledError, is_lost=True)
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    sink.commit(staged)
+    assert values_of(sink.bootstrap, changing) == expected(range(200))
+
+
 def test_a_log_that_was_cut_meanwhile_is_named(sink: Sink, interruptions: Interruptions) -> None:
     staged = sink.task(0, range(50))
     interruptions.after(2, _KilledError, is_lost=False)
