@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 import threading
 import time
 import urllib.parse
@@ -15,6 +16,7 @@ from typing import Any
 
 import jwt
 import pytest
+import trustme
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -205,6 +207,28 @@ def test_what_an_endpoint_refuses_is_told_at_once(
         token_source(at(endpoint))()
     assert SECRET not in str(told.value)
     assert len(endpoint.asked) == 1
+
+
+def test_an_endpoint_with_tls_has_to_show_a_certificate_that_is_trusted(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    endpoint.socket = context.wrap_socket(endpoint.socket, server_side=True)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    url = endpoint.url.replace("http:", "https:")
+    asked = at(endpoint, sasl_login_retry_backoff_max_ms=2)
+    asked["sasl.oauthbearer.token.endpoint.url"] = url
+    with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
+        token_source(asked)()
+    asked |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+    endpoint.answers = [(200, {"access_token": made()})]
+    token_source(asked)()
+    trust = f'M required ssl.truststore.type=PEM ssl.truststore.location="{tmp_path}/ca.pem";'
+    in_jaas = asked | {"ssl.truststore.location": "/nowhere", "sasl.jaas.config": trust}
+    endpoint.answers = [(200, {"access_token": made()})]
+    token_source(in_jaas)()
 
 
 def test_an_assertion_is_signed_here_or_read_from_a_file(
