@@ -22,6 +22,7 @@ __all__ = [
     "patch",
     "places",
     "put_in",
+    "row_fields",
     "rows_of",
     "split",
     "subject",
@@ -179,26 +180,27 @@ def split(
     return taken if found else request, rest if left else None
 
 
+def row_fields(api_key: int, version: int) -> tuple[str, ...]:
+    """The fields of a request with what is answered one by one: topics, groups, resources."""
+    cls = APIS[api_key].request
+    return tuple(rows.asked for rows in ROWS[api_key] if _exists(cls, rows.asked, version))
+
+
 def rows_of(request: Any, version: int) -> list[Any]:
-    """The rows of a request that are answered one by one: topics, groups, config resources."""
-    return [
-        row
-        for rows in ROWS[request.API_KEY]
-        if _exists(type(request), rows.asked, version)
-        for row in getattr(request, rows.asked) or ()
-    ]
+    """What stands in `row_fields`, one row after the other."""
+    fields = row_fields(request.API_KEY, version)
+    return [row for field in fields for row in getattr(request, field) or ()]
 
 
 def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
     """The request with the rows of these numbers among `rows_of`, and no others."""
     kept = _copy(request)
     first = 0
-    for rows in ROWS[request.API_KEY]:
-        if _exists(type(request), rows.asked, version):
-            found = getattr(request, rows.asked) or []
-            mine = [row for number, row in enumerate(found, first) if number in numbers]
-            setattr(kept, rows.asked, mine)
-            first += len(found)
+    for field in row_fields(request.API_KEY, version):
+        found = getattr(request, field) or []
+        mine = [row for number, row in enumerate(found, first) if number in numbers]
+        setattr(kept, field, mine)
+        first += len(found)
     return kept
 
 

@@ -8,19 +8,20 @@ too, and the handler asks (access.py). Produce, Fetch and Metadata are in the da
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.access import allowed, allowed_cluster
-from kstore.broker.api.failing import failed, keep_rows, put_in, rows_of, subject
+from kstore.broker.api.failing import failed, keep_rows, put_in, row_fields, rows_of, subject
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.api import Handler, RequestContext
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.authorizer import Rights
 
 __all__ = ["ANYBODY", "DENIED", "PERMISSIONS", "Level", "Right", "guarded", "no_right"]
 
@@ -176,24 +177,77 @@ ASKED_ANYWAY = frozenset({47})
 def guarded(api_key: int, handler: Handler) -> Handler:
     """The handler behind the rights that the table has for its API."""
     rights = PERMISSIONS.get(api_key, ())
-    whole = [right for right in rights if right.level is Level.WHOLE]
-    each = next((right for right in rights if right.level is Level.EACH), None)
-    if not whole and each is None:
+    if all(right.level is Level.HANDLER for right in rights):
         return handler
+    checks: dict[int, Callable[[Rights, Any], bool]] = {}
 
     def check(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        if broker.authorizer is None:
+        authorizer = broker.authorizer
+        if authorizer is None:
             return handler(broker, request, ctx)
-        for right in whole:
-            if right.first <= ctx.api_version <= right.last and not _has(
-                broker, ctx, right, getattr(request, right.field or "", "")
-            ):
-                return _refused(request, ctx, DENIED[right.resource])
-        if each is None:
+        version = ctx.api_version
+        is_free = checks.get(version)
+        if is_free is None:
+            is_free = checks[version] = _quick_check(api_key, version, rights)
+        if is_free(authorizer.rights(ctx.principal, ctx.client_host), request):
             return handler(broker, request, ctx)
-        return _row_by_row(broker, request, ctx, each, handler)
+        return _judge(broker, request, ctx, rights, handler)
 
     return check
+
+
+def _quick_check(
+    api_key: int, version: int, rights: Sequence[Right]
+) -> Callable[[Rights, Any], bool]:
+    """Whether a request has all that it requires by the first rights of the table alone; what is
+    not so plain, `_judge` looks at. This runs for each request.
+    """
+    known = [right for right in rights if right.first <= version <= right.last]
+    # Plain numbers: an enum's hash is worked out in Python.
+    whole = [
+        (int(right.resource), 1 << right.operation, right.field)
+        for right in known
+        if right.level is Level.WHOLE
+    ]
+    each = next((right for right in known if right.level is Level.EACH), None)
+    kind, bit, fields = 0, 0, ()
+    if each is not None:
+        kind, bit = int(each.resource), 1 << each.operation
+        fields = row_fields(api_key, version)
+
+    def is_free(found: Rights, request: Any) -> bool:
+        for resource, needed, field in whole:
+            if not field:
+                if not found.cluster & needed:
+                    return False
+                continue
+            name = getattr(request, field)
+            if name is not None and not found.mask(resource, name) & needed:
+                return False
+        for field in fields:
+            for row in getattr(request, field) or ():
+                name = row if type(row) is str else getattr(row, "name", None)
+                if not name or not found.mask(kind, name) & bit:
+                    return False
+        return True
+
+    return is_free
+
+
+def _judge(
+    broker: Broker, request: Any, ctx: RequestContext, rights: Sequence[Right], handler: Handler
+) -> Any:
+    """The handler's answer, or a refusal of all or of some of the request."""
+    for right in rights:
+        if right.first <= ctx.api_version <= right.last:
+            if right.level is Level.EACH:
+                return _row_by_row(broker, request, ctx, right, handler)
+            if right.level is Level.WHOLE:
+                name = getattr(request, right.field) if right.field else ""
+                if not _has(broker, ctx, right, name):
+                    code = DENIED[right.resource]
+                    return failed(request, ctx.api_version, code, no_right(ctx, code))
+    return handler(broker, request, ctx)
 
 
 def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) -> bool:
@@ -205,10 +259,6 @@ def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) ->
     else:
         found = allowed(broker, ctx, right.operation, right.resource, name)
     return found or any(_has(broker, ctx, other, name) for other in right.instead)
-
-
-def _refused(request: Any, ctx: RequestContext, code: int) -> Any:
-    return failed(request, ctx.api_version, code, no_right(ctx, code))
 
 
 def no_right(ctx: RequestContext, code: int) -> str:

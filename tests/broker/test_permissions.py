@@ -163,6 +163,12 @@ def test_every_api_is_in_the_table_or_open_to_anybody() -> None:
     assert not set(PERMISSIONS) & set(ANYBODY)
 
 
+def test_rows_are_looked_at_once_and_after_the_whole() -> None:
+    for rights in PERMISSIONS.values():
+        levels = [right.level for right in rights if right.level is not Level.HANDLER]
+        assert Level.EACH not in levels[:-1]
+
+
 def test_who_has_no_right_is_refused_by_every_api_at_every_version_and_changes_nothing(
     peer: SecuredPeer, units: Units
 ) -> None:
