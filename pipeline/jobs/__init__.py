@@ -1,5 +1,5 @@
-"""Jobs that run as programs of their own beside a broker: load a file and compare, and what ``make
-run`` does.
+"""Jobs that run as programs of their own beside a broker. `load` (a file in, and compared) and `run`
+(what ``make run`` does) need no Spark; `archive`, `restore`, `replicate`, `verify` and `stats` do.
 
-Each can be started with ``python -m kstore.pipeline.jobs.<name>``; none is imported by a broker.
+``kstore pipeline`` is their command line; none is imported by a broker.
 """
