@@ -1,5 +1,6 @@
-"""Jobs that run as programs of their own beside a broker. `load` (a file in, and compared) and `run`
-(what ``make run`` does) need no Spark; `archive`, `restore`, `replicate`, `verify` and `stats` do.
+"""Jobs that run as programs of their own beside a broker. `load` (a file in, and compared) and
+`run` (what ``make run`` does) need no Spark; `archive`, `restore`, `replicate`, `verify` and `stats`
+do.
 
 ``kstore pipeline`` is their command line; none is imported by a broker.
 """
