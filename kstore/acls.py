@@ -23,11 +23,9 @@ __all__ = [
     "AclPatternType",
     "AclPermission",
     "AclResourceType",
-    "is_principal",
     "mask_of",
     "operation_name",
     "operations_of",
-    "split_principals",
 ]
 
 ANY_NAME = "*"
@@ -200,17 +198,6 @@ SUPPORTED_OPERATIONS = _table()
 def mask_of(operations: Iterable[AclOperation]) -> int:
     """The operations as the bit field of an answer (KIP-430)."""
     return sum(1 << operation for operation in operations)
-
-
-def split_principals(text: str) -> frozenset[str]:
-    """The principals of a list like ``User:alice;User:CN=bob,O=c``."""
-    return frozenset(part.strip() for part in text.split(";") if part.strip())
-
-
-def is_principal(text: str) -> bool:
-    """Whether it is a type and a name, with a colon between them."""
-    kind, colon, _ = text.partition(":")
-    return bool(kind and colon)
 
 
 def operation_name(operation: AclOperation, resource_type: AclResourceType) -> str:

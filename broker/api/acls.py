@@ -17,11 +17,11 @@ from kstore.acls import (
     AclPatternType,
     AclPermission,
     AclResourceType,
-    is_principal,
 )
 from kstore.broker.api import RequestContext
 from kstore.broker.api.access import allowed_cluster
 from kstore.broker.coordination.store import BadPathError, StoreError
+from kstore.config.authorizer_configs import is_principal
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.acls import (
     AclCreation,

@@ -21,7 +21,6 @@ from kstore.acls import (
     AclPermission,
     AclResourceType,
     operation_name,
-    split_principals,
 )
 from kstore.broker.coordination.store import (
     BadVersionError,
@@ -31,6 +30,7 @@ from kstore.broker.coordination.store import (
 )
 from kstore.broker.runtime.entity_configs import sanitize
 from kstore.broker.state.authorizer import Authorizer, Pattern
+from kstore.config.authorizer_configs import split_principals
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

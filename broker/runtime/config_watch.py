@@ -38,7 +38,8 @@ class ConfigWatch:
 
     def start(self) -> None:
         """Begin to watch; before anything of it is read. Blocks."""
-        for path in (CONFIG, FEATURE_NODE, *ACL_FOLDERS):
+        acls = ACL_FOLDERS if self._broker.config["authorizer.class.name"] else ()
+        for path in (CONFIG, FEATURE_NODE, *acls):
             self._broker.store.watch(path, self._on_event)
 
     def _on_event(self, event: WatchEvent) -> None:

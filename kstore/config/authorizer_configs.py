@@ -1,18 +1,30 @@
 """The broker configs of the authorizer, with the names and defaults that Kafka's has.
 
-One part of the table in broker_configs.py.
+One part of the table in broker_configs.py. How a principal is written stands here, too:
+every start of a broker reads this file, and not kstore.acls.
 """
 
 from __future__ import annotations
 
-from kstore.acls import is_principal, split_principals
 from kstore.config.definition import ConfigDef, ConfigType, Importance, Validator
 
-__all__ = ["AUTHORIZER_CONFIGS"]
+__all__ = ["AUTHORIZER_CONFIGS", "is_principal", "split_principals"]
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 FORMER = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 """The names of Kafka's ACLs in ZooKeeper, whose rules are the same."""
+
+
+def split_principals(text: str) -> frozenset[str]:
+    """The principals of a list like ``User:alice;User:CN=bob,O=c``."""
+    return frozenset(part.strip() for part in text.split(";") if part.strip())
+
+
+def is_principal(text: str) -> bool:
+    """Whether it is a type and a name, with a colon between them."""
+    kind, colon, _ = text.partition(":")
+    return bool(kind and colon)
+
 
 AUTHORIZER_CONFIGS = (
     ConfigDef(
