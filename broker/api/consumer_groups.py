@@ -59,7 +59,9 @@ async def handle_consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(
             error_code=problem.error_code, error_message=problem.message
         )
-    coordinator.regex_rights.note(request.group_id, request.subscribed_topic_regex, ctx)
+    coordinator.regex_rights.note(
+        request.group_id, request.subscribed_topic_regex, ctx.principal, ctx.client_host
+    )
     try:
         answer = await coordinator.handle(request.group_id, request, ctx)
         if broker.authorizer is not None:
@@ -77,7 +79,7 @@ async def _note_regex(
     member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
     regex = member.regex if member is not None else None
     if regex and not coordinator.regex_rights.knows(request.group_id, regex):
-        coordinator.regex_rights.note(request.group_id, regex, ctx)
+        coordinator.regex_rights.note(request.group_id, regex, ctx.principal, ctx.client_host)
 
 
 async def handle_consumer_group_describe(

@@ -210,7 +210,8 @@ def _quick_check(
         if right.level is Level.WHOLE
     ]
     each = next((right for right in known if right.level is Level.EACH), None)
-    kind, bit, fields = 0, 0, ()
+    kind, bit = 0, 0
+    fields: tuple[str, ...] = ()
     if each is not None:
         kind, bit = int(each.resource), 1 << each.operation
         fields = row_fields(api_key, version)

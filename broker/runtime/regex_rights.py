@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from kstore.acls import AclOperation, AclResourceType
 
 if TYPE_CHECKING:
-    from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["RegexRights"]
@@ -28,12 +27,12 @@ class RegexRights:
         self._broker = broker
         self._askers: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def note(self, group_id: str, regex: str | None, ctx: RequestContext) -> None:
-        """A member says what it is subscribed to."""
+    def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
+        """Who asks says what a member is subscribed to."""
         if self._broker.authorizer is None or not regex:
             return
         self._askers.pop((group_id, regex), None)
-        self._askers[group_id, regex] = (ctx.principal, ctx.client_host)
+        self._askers[group_id, regex] = (principal, host)
         if len(self._askers) > MAX_KNOWN:
             del self._askers[next(iter(self._askers))]
 
