@@ -163,6 +163,8 @@ class Nodes:
             try:
                 return self._opened(place, lane) or await self._connect(place, lane)
             except KafkaError as error:
+                if not error.retriable:  # who was refused is not let in elsewhere
+                    raise
                 last = error
                 problems.append(str(error.args[0]))
         if last is None or len(problems) == 1:

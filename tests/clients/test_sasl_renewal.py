@@ -1,5 +1,5 @@
 """Sessions that are renewed while requests go on (KIP-368), on a broker that the test holds up:
-what is sent meanwhile waits for the end of the renewal, whatever that is.
+what is sent meanwhile waits for the end of the renewal, whatever that is. And who is refused.
 """
 
 from __future__ import annotations
@@ -65,18 +65,23 @@ def broker() -> Iterator[FakeBroker]:
         yield made
 
 
+def cluster_at(*brokers: FakeBroker) -> ClusterClient:
+    """A client of alice's."""
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+        "bootstrap.servers": [broker.address for broker in brokers],
+    }
+    return ClusterClient(client_settings("admin", settings))
+
+
 def asked_during_the_renewal(renewing: Renewing) -> object:
     """The answer, or the error, of a request that is sent while the session is renewed."""
 
     async def main() -> object:
-        settings = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": "secret",
-            "bootstrap.servers": renewing.broker.address,
-        }
-        cluster = ClusterClient(client_settings("admin", settings))
+        cluster = cluster_at(renewing.broker)
         connection: BrokerConnection = await cluster.connection(ANY)
         assert await asyncio.to_thread(renewing.begun.wait, LONG_S)
         answer = connection.send(FindCoordinatorRequest(), 3)
@@ -118,3 +123,23 @@ def test_a_connection_that_is_lost_meanwhile_fails_what_waits(broker: FakeBroker
     renewing = Renewing(broker, lambda: HANG_UP)
     assert isinstance(asked_during_the_renewal(renewing), NetworkError)
     assert renewing.names() == [*FIRST, *FIRST]
+
+
+def test_who_is_refused_by_one_broker_does_not_ask_the_next(broker: FakeBroker) -> None:
+    """Trying again would lock accounts, and would tell of the password as of a network's fault."""
+    refusal = SaslAuthenticateResponse(error_code=FAILED, error_message="wrong")
+
+    async def main() -> None:
+        cluster = cluster_at(broker, other)
+        with pytest.raises(SaslAuthenticationFailedError, match="wrong"):
+            await cluster.connection(ANY)
+        await cluster.close()
+
+    with FakeBroker() as other:
+        for each in (broker, other):
+            each.handlers |= {
+                SaslHandshakeRequest: lambda _: SaslHandshakeResponse(),
+                SaslAuthenticateRequest: lambda _: refusal,
+            }
+        asyncio.run(main())
+        assert broker.connections + other.connections == 1
