@@ -1,10 +1,9 @@
 """The table of APIs that the broker answers: one row per API key, and what a handler is given.
 
 A row names its handler as "module:function", so that a plain broker's start-up imports no handler
-before its first request. Adding an API is one row here, one
-in permissions.py, and one handler. ApiVersions advertises
-exactly these rows, cut to what the protocol registry can decode. Produce and Fetch have no Python
-handler: kstore._fast runs them from frame to answer.
+before its first request. Adding an API is one row here, one in permissions.py, and one handler.
+ApiVersions advertises exactly these rows, cut to what the protocol registry can decode. Produce and
+Fetch have no Python handler: kstore._fast runs them from frame to answer.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 import weakref
+from itertools import takewhile
 from typing import IO, TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
@@ -120,7 +121,9 @@ class LogDir:
             file.close()
             raise errors.LogDirLockedError(self.path, holder) from None
         file.truncate(0)
-        file.write(f"pid {os.getpid()} ({' '.join(sys.argv) or 'python'})\n")
+        # Not what follows an option: that may be a password, and everybody may read the file.
+        words = takewhile(lambda word: not word.startswith("-"), sys.argv)
+        file.write(f"pid {os.getpid()} ({' '.join(words) or 'python'})\n")
         file.flush()
         self._lock_file = file
 

@@ -96,6 +96,12 @@ def test_the_list_of_processes_shows_no_secret(broker: KstoreBroker) -> None:
     assert SECRET.encode() not in line
 
 
+def test_no_file_of_the_broker_holds_a_secret(broker: KstoreBroker) -> None:
+    files = [path for path in broker.folder.rglob("*") if path.is_file()]
+    assert broker.log_dir / ".lock" in files
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
 def test_what_is_told_of_settings_holds_no_secret(peer: Peer) -> None:
     for name in ("1", ""):
         asked = DescribeConfigsRequest(
