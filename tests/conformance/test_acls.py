@@ -4,11 +4,11 @@ are held to them, given offsets need REPLICATOR_WRITE, and a cluster's brokers f
 
 from __future__ import annotations
 
+import io
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
 from kstore.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType
+from kstore.cli.app import run
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.errors import (
     ClusterAuthorizationFailedError,
@@ -79,13 +80,11 @@ class Secured:
 
     def cli(self, *words: str, check: bool = True) -> str:
         """What `kstore acl` prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "kstore", "acl", *words, "-b", self.open],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
-        if check:
-            assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
+        said = io.StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            code = run(["acl", *words, "-b", self.open])
+        assert (code == 0) is check, said.getvalue()
+        return said.getvalue()
 
     def tool(self, *words: str) -> str:
         """What Kafka's own kafka-acls prints."""
