@@ -23,7 +23,7 @@ from kstore.testing import Broker
 from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
 
 SEED = int(os.environ.get("KSTORE_FUZZ_SEED", "368"))
-CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "400"))
+CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "200"))
 MARK = 0x5EC0E7
 """The correlation id of a request that must never be answered."""
 MOST_GROWTH_BYTES = 32 * 1024 * 1024

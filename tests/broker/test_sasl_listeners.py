@@ -32,7 +32,7 @@ from tests.broker.test_tls_listeners import Authority, consume, produce
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-LATE_MS, MOST_UNPROVEN = 1500, 20
+MOST_UNPROVEN = 20
 
 
 @pytest.fixture(scope="module")
