@@ -1,6 +1,4 @@
-"""Jobs that run as programs of their own beside a broker. `load` (a file in, and compared) and
-`run` (what ``make run`` does) need no Spark; `archive`, `restore`, `replicate`, `verify` and `stats`
-do.
-
-``kstore pipeline`` is their command line; none is imported by a broker.
+"""Jobs that run as programs of their own beside a broker. Two need no Spark: `load` (a file in, and
+compared) and `run` (what ``make run`` does); `archive`, `restore`, `replicate`, `verify` and
+`stats` do. ``kstore pipeline`` is their command line; none is imported by a broker.
 """
