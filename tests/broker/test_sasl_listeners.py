@@ -307,7 +307,7 @@ def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> N
         for name in ("SASL_PLAINTEXT", "SSL"):
             with RawClient(where[name]) as client:
                 assert client.frame() is None
-        assert broker.output().count("kstore.authentication.timeout.ms") == 2
+        until(lambda: broker.output().count("kstore.authentication.timeout.ms") == 2)
 
 
 # ---- settings ----
