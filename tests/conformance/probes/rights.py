@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kstore.broker.api import API_TABLE
 from kstore.errors import ProtocolError
+from kstore.protocol.acls import DeleteAclsFilter, DeleteAclsRequest
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message, parse_versions
 from tests.conformance import wire
@@ -97,6 +98,13 @@ def _make(unit: Unit) -> None:
 def request(unit: Unit) -> Message:
     """The unit's request, which asks for authorized operations where it can."""
     message = seed(unit)
+    if isinstance(message, DeleteAclsRequest):
+        message.filters = [
+            DeleteAclsFilter(
+                resource_type_filter=2, resource_name_filter=unit.topic, pattern_type_filter=3,
+                principal_filter="User:a", host_filter="*", operation=3, permission_type=3,
+            )
+        ]  # fmt: skip
     for name in _WITH_OPERATIONS:
         spec = type(message).SPECS.get(name)
         if spec is not None and _covers(spec.versions, unit.version):

@@ -186,11 +186,6 @@ _BY_API: dict[int, dict[str, Any]] = {
         "resource_type": 2, "resource_name": lambda unit: unit.topic, "resource_pattern_type": 3,
         "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3,
     },
-    31: {
-        "resource_type_filter": 2, "resource_name_filter": lambda unit: unit.topic,
-        "pattern_type_filter": 3, "principal_filter": "User:a", "host_filter": "*",
-        "operation": 3, "permission_type": 3,
-    },
     32: {
         "resource_type": 2, "resource_name": lambda unit: unit.topic,
         "configuration_keys": "retention.ms",
