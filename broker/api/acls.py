@@ -1,8 +1,9 @@
 """DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290).
 
 Any broker of a cluster changes them; the others follow. A broker without an authorizer answers
-SECURITY_DISABLED. A filter or binding with an unknown resource, pattern, operation or permission
-is no request at all, as in Kafka: it ends the connection.
+SECURITY_DISABLED. A filter or binding whose resource, pattern, operation or permission is 0,
+"unknown", is no request at all, as in Kafka: it ends the connection. Other numbers that mean
+nothing get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = ["handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
 
 UNKNOWN = 0
 NO_ACLS = "This broker checks no rights (authorizer.class.name is not set), so it keeps no ACLs."
+MEANINGLESS = "A resource type, pattern type, operation or permission has no meaning here"
 UNCERTAIN = "The coordination store failed, and it is not known what was done"
 
 
@@ -107,23 +109,35 @@ async def handle_delete_acls(
 ) -> DeleteAclsResponse:
     """Remove the rules that the filters mean, and tell which they were."""
     filters = [_filter(row) for row in request.filters]
+    meaningless = [_is_meaningless(wanted) for wanted in filters]
     if broker.acls is None:
         return _none_deleted(request, ErrorCode.SECURITY_DISABLED, NO_ACLS)
     if not allowed_cluster(broker, ctx, AclOperation.ALTER):
         words = _not_allowed(ctx, AclOperation.ALTER)
         return _none_deleted(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
+    if any(meaningless):
+        filters = [wanted for wanted, wrong in zip(filters, meaningless, strict=True) if not wrong]
     try:
-        deleted = await broker.acls.delete(filters)
+        deleted = iter(await broker.acls.delete(filters))
     except StoreError as problem:
         return _none_deleted(request, *_told(problem))
     return DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(
-                error_message=None, matching_acls=[_match(acl) for acl in sorted(acls, key=str)]
+            DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=MEANINGLESS)
+            if wrong
+            else DeleteAclsFilterResult(
+                error_message=None,
+                matching_acls=[_match(acl) for acl in sorted(next(deleted), key=str)],
             )
-            for acls in deleted
+            for wrong in meaningless
         ]
     )
+
+
+def _is_meaningless(wanted: AclFilter) -> bool:
+    return UNKNOWN in (
+        wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission
+    )  # fmt: skip
 
 
 def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
@@ -168,6 +182,7 @@ def _match(acl: Acl) -> DeleteAclsMatchingAcl:
 
 def _refusal(row: AclCreation) -> str | None:
     """Why there can be no such rule; None if there can."""
+    acl = _acl(row)
     if row.resource_type == AclResourceType.CLUSTER and row.resource_name != CLUSTER_NAME:
         return f"The one name of the CLUSTER resource is {CLUSTER_NAME}, not {row.resource_name!r}"
     if not row.resource_name:
@@ -178,6 +193,8 @@ def _refusal(row: AclCreation) -> str | None:
         return "A rule is for one type of resource; ANY is for filters"
     if row.resource_pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
         return "A rule's pattern type is LITERAL or PREFIXED; ANY and MATCH are for filters"
+    if UNKNOWN in (acl.resource_type, acl.operation, acl.permission):
+        return MEANINGLESS
     if row.operation == AclOperation.ANY:
         return "A rule is for one operation, or for ALL; ANY is for filters"
     if row.permission_type == AclPermission.ANY:
@@ -213,8 +230,7 @@ def _none_deleted(request: DeleteAclsRequest, code: int, words: str) -> DeleteAc
 
 def _check_known(resource: int, pattern: int, operation: int, permission: int) -> None:
     given = (resource, pattern, operation, permission)
-    kinds = (AclResourceType, AclPatternType, AclOperation, AclPermission)
-    if any(kind(number) == UNKNOWN for kind, number in zip(kinds, given, strict=True)):
+    if UNKNOWN in given:
         raise ProtocolError(
             "its ACL request has an unknown resource type, pattern type, operation or permission: "
             f"{given}"

@@ -24,6 +24,7 @@ from kstore.errors import (
     ErrorCode,
     TopicAuthorizationFailedError,
 )
+from kstore.protocol.acls import DeleteAclsFilter, DeleteAclsRequest
 from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kstore.protocol.registry import decode_response, encode_request
 from tests.conformance import wire
@@ -31,6 +32,7 @@ from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.probes.peer import Peer
 
 pytestmark = pytest.mark.slow
 
@@ -242,6 +244,34 @@ def test_what_is_no_rule_is_refused(secured: Secured) -> None:
         error = results.errors[rule]
         assert error.code == ErrorCode.INVALID_REQUEST
         assert words in str(error)
+
+
+def test_numbers_without_a_meaning_are_refused_and_the_other_rows_done(secured: Secured) -> None:
+    rule = Acl(TOPIC, "t", "User:a", AclOperation.READ)
+    with AdminClient(secured.open) as admin:
+        admin.create_acls([rule])
+    host, _, port = secured.open.rpartition(":")
+    peer = Peer("kstore", host, int(port))
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=TOPIC,
+            resource_name_filter=None,
+            pattern_type_filter=3,
+            principal_filter=None,
+            host_filter=None,
+            operation=3,
+            permission_type=number,
+        )  # fmt: skip
+        for number in (8, AclPermission.ALLOW)
+    ]
+    answer: Any = peer.ask(DeleteAclsRequest(filters=filters), 3)
+    codes = [row.error_code for row in answer.filter_results]
+    assert codes == [ErrorCode.INVALID_REQUEST, 0]
+    assert len(answer.filter_results[1].matching_acls) == 1
+    filters[0].permission_type = 0
+    with pytest.raises((ConnectionError, wire.WireError)):
+        peer.ask(DeleteAclsRequest(filters=filters), 3)
+    peer.reset()
 
 
 def test_rules_are_managed_by_those_who_may(secured: Secured) -> None:
