@@ -261,7 +261,7 @@ def test_numbers_without_a_meaning_are_refused_and_the_other_rows_done(secured: 
             host_filter=None,
             operation=3,
             permission_type=number,
-        )  # fmt: skip
+        )
         for number in (8, AclPermission.ALLOW)
     ]
     answer: Any = peer.ask(DeleteAclsRequest(filters=filters), 3)
