@@ -100,7 +100,10 @@ class Server:
             self.report(f"closing the connection {connection.peer}: {problem}")
         else:
             log.error(
-                "closing the connection %s: a request failed\n%s", connection.peer, _story(problem)
+                "closing the connection %s: a request failed\n%s",
+                connection.peer,
+                _story(problem),
+                extra={"problem": problem},  # for handlers; exc_info would print it as it is
             )
 
     def dispatch(

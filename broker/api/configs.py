@@ -54,8 +54,10 @@ DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3
 DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
 ROWS_PER_TURN = 32  # then other work on the loop has its turn
-# Kafka has these as internal: shown only where they are set.
-INTERNAL = {"group.consumer.regex.refresh.interval.ms"}
+# Kafka has these as internal, or as its authorizer's: shown only where they are set.
+INTERNAL = {
+    "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms", "super.users",
+}  # fmt: skip
 
 
 async def handle_describe_configs(

@@ -78,11 +78,10 @@ class _TraceLog(logging.Handler):
         life = current_life()
         name = life.name if life is not None else "?"
         told = record.getMessage().replace(self._world.folder, "")
-        if record.exc_info is not None and record.exc_info[1] is not None:
-            told += f": {record.exc_info[1]!r}"
-            if record.exc_info[2] is not None:
-                told += "".join(traceback.format_tb(record.exc_info[2])[-3:])
-            if not isinstance(record.exc_info[1], KafkaError | OSError):
+        problem = getattr(record, "problem", None) or (record.exc_info or (None, None))[1]
+        if problem is not None:
+            told += f": {problem!r}" + "".join(traceback.format_tb(problem.__traceback__)[-3:])
+            if not isinstance(problem, KafkaError | OSError):
                 self._world.loop.problems.append(f"{name} says: {told}")
         self._world.note(f"{name} says: {told}")
 
