@@ -5,6 +5,7 @@ load, and imported when one of them runs.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,7 +163,7 @@ def archive(
         on_loss=_one_of("--on-loss", on_loss, "fail", "skip"),
         tasks=tasks,
     )
-    with job("archive", master, conf, json) as running:
+    with job("archive", master, conf, json, options.settings) as running:
         slices = work(running.spark, options, running.say)
         for each in slices:
             running.row(asdict(each) | {"configs": None})
@@ -220,7 +221,7 @@ def restore(
         copy_configs=not no_configs,
         compression=codec,
     )
-    with job("restore", master, conf, json) as running:
+    with job("restore", master, conf, json, options.settings) as running:
         found = work(running.spark, options, running.say)
         for each in found:
             running.row(asdict(each))
@@ -295,7 +296,7 @@ def replicate(
         copying,
         tasks,
     )
-    with job("replicate", master, conf, json) as running:
+    with job("replicate", master, conf, json, options.source, options.target) as running:
         problems = rounds(running, options, follow=follow)
     if problems:
         raise SystemExit(FAILED)
@@ -327,6 +328,12 @@ def _sides(
             "itself"
         )
     return sides, names
+
+
+def _clusters(sides: Sequence[ClusterSide | ArchiveSide]) -> list[Mapping[str, Any]]:
+    from kstore.pipeline.jobs.sides import ClusterSide
+
+    return [side.settings for side in sides if isinstance(side, ClusterSide)]
 
 
 @app.command(
@@ -384,7 +391,7 @@ def verify(
     )
     if match == "keys" and len(sides) < 2:
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
-    with job("verify", master, conf, json) as running:
+    with job("verify", master, conf, json, *_clusters(sides)) as running:
         good = run_verify(
             running, _pattern(topics, regex), sides, names, match=match, number=number, key=key,
             allow_behind=allow_behind, report=report,
@@ -423,5 +430,5 @@ def stats(
         settings = _reader(bootstrap, properties, profile)
         side = ClusterSide(settings, _committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
-    with job("stats", master, conf, json) as running:
+    with job("stats", master, conf, json, *_clusters([side])) as running:
         run_stats(running, _pattern(topics, regex), side, name, top=top, report=report)

@@ -26,6 +26,7 @@ __all__ = ["Confs", "Master", "Running", "Tasks", "job", "rounds", "spark_comman
 
 P = ParamSpec("P")
 PAUSE_S = 1.0
+FIRST_ANSWER_MS = 10_000
 
 Master = Annotated[
     str | None,
@@ -104,8 +105,16 @@ class Running:
 
 
 @contextmanager
-def job(name: str, master: str | None, confs: list[str] | None, json: bool) -> Iterator[Running]:
-    """A Spark for one job, ended with it. What comes from Spark as an error leaves as JobError."""
+def job(
+    name: str,
+    master: str | None,
+    confs: list[str] | None,
+    json: bool,
+    *clusters: Mapping[str, Any],
+) -> Iterator[Running]:
+    """A Spark for one job, ended with it; started once the clusters (settings of consumers) answer,
+    since it takes long. What comes from Spark as an error leaves as JobError.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -113,6 +122,8 @@ def job(name: str, master: str | None, confs: list[str] | None, json: bool) -> I
     from kstore.pipeline.jobs.session import open_session, sentence_of
 
     given = key_values(confs, "spark.executor.memory=2g")
+    for settings in clusters:
+        _answers(settings)
     is_own = SparkSession.getActiveSession() is None
     spark = open_session(name, master, given)
     try:
@@ -126,6 +137,14 @@ def job(name: str, master: str | None, confs: list[str] | None, json: bool) -> I
     finally:
         if is_own:
             spark.stop()
+
+
+def _answers(settings: Mapping[str, Any]) -> None:
+    """Raises KafkaError where no broker of a cluster does."""
+    from kstore.clients import Consumer
+
+    with Consumer(settings) as consumer:
+        consumer.topics(timeout_ms=FIRST_ANSWER_MS)
 
 
 def rounds(running: Running, options: ReplicateOptions, *, follow: bool) -> list[str]:
