@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
+
+from kstore.types import KafkaNumber
 
 __all__ = [
     "ANY_HOST",
@@ -36,7 +37,7 @@ CLUSTER_NAME = "kafka-cluster"
 """The one name of the one Cluster resource."""
 
 
-class AclResourceType(IntEnum):
+class AclResourceType(KafkaNumber):
     """What an ACL is about, with Kafka's numbers."""
 
     UNKNOWN = 0
@@ -48,12 +49,8 @@ class AclResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclResourceType:
-        return cls.UNKNOWN
 
-
-class AclPatternType(IntEnum):
+class AclPatternType(KafkaNumber):
     """How a resource's name is meant. ANY and MATCH are for filters only (KIP-290)."""
 
     UNKNOWN = 0
@@ -62,12 +59,8 @@ class AclPatternType(IntEnum):
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclPatternType:
-        return cls.UNKNOWN
 
-
-class AclOperation(IntEnum):
+class AclOperation(KafkaNumber):
     """What may be done. 13 means CREATE_TOKENS on a User, and on the Cluster of a kstore broker
     REPLICATOR_WRITE: to append with given offsets (KIP-391).
     """
@@ -90,22 +83,14 @@ class AclOperation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclOperation:
-        return cls.UNKNOWN
 
-
-class AclPermission(IntEnum):
+class AclPermission(KafkaNumber):
     """Whether it is allowed. ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> AclPermission:
-        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

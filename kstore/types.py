@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import IntEnum
+from typing import NamedTuple, Self
 
 __all__ = [
     "ConsumerGroupMetadata",
     "Header",
+    "KafkaNumber",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "TopicPartition",
 ]
+
+
+class KafkaNumber(IntEnum):
+    """Kafka's numbers for something. One that only later versions know is UNKNOWN, 0."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls(0)
 
 
 class TopicPartition(NamedTuple):

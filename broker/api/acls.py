@@ -91,7 +91,7 @@ async def handle_create_acls(
     if not allowed_cluster(broker, ctx, AclOperation.ALTER):
         words = _not_allowed(ctx, AclOperation.ALTER)
         return _none_created(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
-    rows = [(_acl(row), _refusal(row)) for row in request.creations]
+    rows = [(acl, _refusal(acl)) for acl in map(_acl, request.creations)]
     problems = await broker.acls.create(acl for acl, refusal in rows if refusal is None)
     results = []
     for acl, refusal in rows:
@@ -180,27 +180,26 @@ def _match(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _refusal(row: AclCreation) -> str | None:
+def _refusal(acl: Acl) -> str | None:
     """Why there can be no such rule; None if there can."""
-    acl = _acl(row)
-    if row.resource_type == AclResourceType.CLUSTER and row.resource_name != CLUSTER_NAME:
-        return f"The one name of the CLUSTER resource is {CLUSTER_NAME}, not {row.resource_name!r}"
-    if not row.resource_name:
+    if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return f"The one name of the CLUSTER resource is {CLUSTER_NAME}, not {acl.resource_name!r}"
+    if not acl.resource_name:
         return "A rule needs a resource's name; '*' means all"
-    if not row.host:
+    if not acl.host:
         return "A rule needs a host; '*' means all"
-    if row.resource_type == AclResourceType.ANY:
+    if acl.resource_type == AclResourceType.ANY:
         return "A rule is for one type of resource; ANY is for filters"
-    if row.resource_pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
+    if acl.pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
         return "A rule's pattern type is LITERAL or PREFIXED; ANY and MATCH are for filters"
     if UNKNOWN in (acl.resource_type, acl.operation, acl.permission):
         return MEANINGLESS
-    if row.operation == AclOperation.ANY:
+    if acl.operation == AclOperation.ANY:
         return "A rule is for one operation, or for ALL; ANY is for filters"
-    if row.permission_type == AclPermission.ANY:
+    if acl.permission == AclPermission.ANY:
         return "A rule allows or denies; ANY is for filters"
-    if not is_principal(row.principal):
-        return f"{row.principal!r} is no principal: it is a type and a name, like User:alice"
+    if not is_principal(acl.principal):
+        return f"{acl.principal!r} is no principal: it is a type and a name, like User:alice"
     return None
 
 

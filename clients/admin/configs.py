@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Broker, Results, item_error
@@ -24,6 +23,7 @@ from kstore.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kstore.types import KafkaNumber
 
 __all__ = [
     "ConfigChange",
@@ -46,7 +46,7 @@ VALUE_TYPES = (
 )  # fmt: skip
 
 
-class ConfigSource(IntEnum):
+class ConfigSource(KafkaNumber):
     """Where a value comes from, with Kafka's numbers."""
 
     UNKNOWN = 0
@@ -58,10 +58,6 @@ class ConfigSource(IntEnum):
     DYNAMIC_BROKER_LOGGER = 6
     DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
 
 
 class ConfigResource(NamedTuple):
