@@ -12,6 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.copy_options import (
+    FromProfile,
+    Groups,
+    Isolation,
+    NoConfigs,
+    NoGroups,
+    Rate,
+    Regex,
+    Replicas,
+    SourceProperty,
+    TargetProperty,
+    Topics,
+    ToProfile,
+)
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
 from kstore.cli.pipeline_run import Confs, Master, Tasks, job, spark_command
@@ -30,16 +44,9 @@ app = typer.Typer(
 
 _WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
 
-Topics = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
-Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
-Isolation = Annotated[
-    str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
-]
 OnLoss = Annotated[
     str, typer.Option(help="fail or skip, where the cluster has deleted what is not copied yet.")
 ]
-Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
-NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")]
 ReportFolder = Annotated[
     str | None,
     typer.Option(
@@ -51,20 +58,6 @@ FromServers = Annotated[
 ]
 ToServers = Annotated[
     str | None, typer.Option("--to", metavar="HOST:PORT,...", help="Brokers of the target.")
-]
-SourceProperty = Annotated[
-    list[str] | None,
-    typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),
-]
-TargetProperty = Annotated[
-    list[str] | None,
-    typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
-]
-FromProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the source: see `kstore profile`.")
-]
-ToProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the target: see `kstore profile`.")
 ]
 ArchivePath = Annotated[
     str | None, typer.Option("--archive", metavar="FOLDER", help="An archive, by path or URL.")
@@ -246,17 +239,11 @@ def replicate(
     follow: Annotated[
         bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
     ] = False,
-    groups: Annotated[
-        str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
-    ] = ".*",
-    no_groups: Annotated[
-        bool, typer.Option("--no-groups", help="Copy no committed offsets.")
-    ] = False,
+    groups: Groups = ".*",
+    no_groups: NoGroups = False,
     isolation_level: Isolation = "read_committed",
     on_loss: OnLoss = "fail",
-    rate_limit: Annotated[
-        str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
-    ] = None,
+    rate_limit: Rate = None,
     replication_factor: Replicas = -1,
     no_configs: NoConfigs = False,
     source_property: SourceProperty = None,

@@ -10,6 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.client_options import client_config
+from kstore.cli.copy_options import (
+    FromProfile,
+    Groups,
+    Isolation,
+    NoConfigs,
+    NoGroups,
+    Rate,
+    Regex,
+    Replicas,
+    SourceProperty,
+    TargetProperty,
+    Topics,
+    ToProfile,
+)
 from kstore.cli.options import Json
 
 if TYPE_CHECKING:
@@ -41,70 +55,42 @@ def parse_rate(text: str | None) -> float | None:
 _DEFAULTS = {"client.id": "kstore-replicate", "default.api.timeout.ms": 60_000}
 
 
-_Names = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
 _Source = Annotated[str | None, typer.Option("--from", help="host:port of the source, any Kafka.")]
 _Target = Annotated[
     str | None,
     typer.Option("--to", help="host:port of the target, kstore; localhost:9092 by default."),
 ]
-_Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
 _UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
-]
-_Groups = Annotated[
-    str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
-]
-_NoGroups = Annotated[bool, typer.Option("--no-groups", help="Copy no committed offsets.")]
-_Isolation = Annotated[
-    str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
 ]
 _OnLoss = Annotated[
     str, typer.Option(help="fail or skip, where the source has deleted what is not copied yet.")
 ]
-_Rate = Annotated[
-    str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
-]
-_Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
-_NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")]
 _Excluded = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
 ]
 _Interval = Annotated[int, typer.Option(help="How often topics, configs and groups are looked at.")]
-_SourceProperty = Annotated[
-    list[str] | None,
-    typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),
-]
-_TargetProperty = Annotated[
-    list[str] | None,
-    typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
-]
-_FromProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the source: see `kstore profile`.")
-]
-_ToProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the target: see `kstore profile`.")
-]
 
 
 def replicate(
-    topics: _Names,
+    topics: Topics,
     source: _Source = None,
     target: _Target = None,
-    regex: _Regex = False,
+    regex: Regex = False,
     until_caught_up: _UntilCaughtUp = False,
-    groups: _Groups = ".*",
-    no_groups: _NoGroups = False,
-    isolation_level: _Isolation = "read_committed",
+    groups: Groups = ".*",
+    no_groups: NoGroups = False,
+    isolation_level: Isolation = "read_committed",
     on_loss: _OnLoss = "fail",
-    rate_limit: _Rate = None,
-    replication_factor: _Replicas = -1,
-    no_configs: _NoConfigs = False,
+    rate_limit: Rate = None,
+    replication_factor: Replicas = -1,
+    no_configs: NoConfigs = False,
     exclude_config: _Excluded = None,
     sync_interval_ms: _Interval = 10_000,
-    source_property: _SourceProperty = None,
-    target_property: _TargetProperty = None,
-    from_profile: _FromProfile = None,
-    to_profile: _ToProfile = None,
+    source_property: SourceProperty = None,
+    target_property: TargetProperty = None,
+    from_profile: FromProfile = None,
+    to_profile: ToProfile = None,
     json: Json = False,
 ) -> None:
     """Copy topics from any Kafka to kstore: records at their offsets, configs, committed offsets.
