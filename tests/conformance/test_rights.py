@@ -43,7 +43,6 @@ ACCEPTED = {
     ),
     r"(DescribeQuorum|DescribeLogDirs) v\d by cluster_": "each broker's own offsets, times, sizes",
     r"Fetch v\d+ by .*\.records: Kafka '\d+ bytes": "see probes/accepted.py",
-    r"ListConfigResources v\d by cluster_\w+, (there|absent)": "the topics of other questions",
     r"EndTxn v\d by txn_write\w*, .*: (error_code: Kafka 51|producer_(epoch|id): Kafka -1)": (
         "Kafka answers before its markers are written, so the next EndTxn may come too early"
     ),

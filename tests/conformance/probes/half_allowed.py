@@ -86,6 +86,7 @@ MINE, OTHERS, ABSENT = "mine-a", "others-b", "others-absent"
 TOPICS = (MINE, OTHERS, ABSENT)
 MY_GROUP, OTHERS_GROUP, MY_MEMBERS = "mine-g", "others-g", "mine-members"
 MY_ID, OTHERS_ID = "mine-t", "others-t"
+NEW_GROUP, NEW_ID = "mine-half", "others-new"
 ALL_GROUPS = [MY_GROUP, OTHERS_GROUP, MY_MEMBERS]
 
 
@@ -98,8 +99,10 @@ class Question(NamedTuple):
 
 
 def is_ours(label: str) -> bool:
-    """Whether a row of an answer is about what `make` made."""
-    return label.startswith(("mine-", "others-")) or not label.startswith(("pm-", "probe", "__"))
+    """Whether a row of an answer is about what `make` made, not about what other requests make while
+    this one is asked.
+    """
+    return label not in (NEW_GROUP, NEW_ID) and not label.startswith(("pm-", "probe", "__"))
 
 
 def make(peer: Peer) -> None:
@@ -207,7 +210,7 @@ def _create_topics(peer: Peer) -> CreateTopicsRequest:
 
 def _heartbeat(peer: Peer) -> ConsumerGroupHeartbeatRequest:
     """One topic that may be described does not make up for another."""
-    return join("mine-half", "member", MINE, OTHERS)
+    return join(NEW_GROUP, "member", MINE, OTHERS)
 
 
 def _metadata(*names: str) -> MetadataRequest:
@@ -274,7 +277,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "InitProducerId, transactional",
         lambda peer: InitProducerIdRequest(
-            transactional_id="others-new", transaction_timeout_ms=1000
+            transactional_id=NEW_ID, transaction_timeout_ms=1000
         ),
         4,
     ),

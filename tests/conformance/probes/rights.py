@@ -70,7 +70,8 @@ def answers(
             unit.number += 1
             if api_key == DELETE_TOPICS and about == THERE:
                 _make(unit)
-            yield Asked(api_key, version, user, about), _said(peer, request(unit), version, user)
+            said = _said(peer, request(unit), version, user, there.owns)
+            yield Asked(api_key, version, user, about), said
     peer.reset()
 
 
@@ -117,7 +118,7 @@ def _said(
     message: Message,
     version: int,
     user: str,
-    ours: Callable[[str], bool] = lambda label: True,
+    ours: Callable[[str], bool],
 ) -> Any:
     try:
         return plain(peer.ask(message, version, user), ours=ours)

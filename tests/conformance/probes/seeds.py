@@ -60,8 +60,10 @@ class Unit:
         return self.name
 
     def owns(self, label: str) -> bool:
-        """Whether a row of an answer is about this unit: it has no name, or the unit's own."""
-        return not label.startswith(("p", "__")) or self.name in label
+        """Whether a row of an answer is about this unit: it has no name, or the unit's own. Others
+        ask beside it, each broker in its own time.
+        """
+        return not label.startswith(("p", "__", "mine-", "others-")) or self.name in label
 
     @property
     def fresh(self) -> str:
