@@ -99,8 +99,8 @@ class Question(NamedTuple):
 
 
 def is_ours(label: str) -> bool:
-    """Whether a row of an answer is about what `make` made, not about what other requests make while
-    this one is asked.
+    """Whether a row of an answer is about what `make` made, not about what other requests make
+    beside this one.
     """
     return label not in (NEW_GROUP, NEW_ID) and not label.startswith(("pm-", "probe", "__"))
 
@@ -276,9 +276,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "InitProducerId, transactional",
-        lambda peer: InitProducerIdRequest(
-            transactional_id=NEW_ID, transaction_timeout_ms=1000
-        ),
+        lambda peer: InitProducerIdRequest(transactional_id=NEW_ID, transaction_timeout_ms=1000),
         4,
     ),
     Question("AddPartitionsToTxn", lambda peer: _add(MY_ID, *TOPICS), 3),
