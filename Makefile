@@ -60,7 +60,7 @@ prepare-test:
 
 # --- What it is for.
 
-PARALLEL := -n auto --dist loadfile
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 run: build
 	@exec $(PY) -m kstore.pipeline.jobs.run --data '$(DATA)' $(if $(FILE),--file '$(FILE)') \

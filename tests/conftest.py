@@ -45,9 +45,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             wanted = getattr(cls, "settings", None)  # of a state machine, which has its own
             if isinstance(wanted, settings):
                 cls.settings = settings(wanted, max_examples=max(wanted.max_examples // 4, 5))
+    _long_files_first(items)
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in REAL_PROCESSES and not place.as_posix().startswith(PURE):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
+
+
+def _long_files_first(items: list[pytest.Item]) -> None:
+    """Files with slow tests of JVMs, then other slow ones: workers that take file after file (the
+    Makefile's --dist loadfile --no-loadscope-reorder) are then done at about the same time.
+    """
+    ranks: dict[Path, int] = {}
+    for item in items:
+        is_slow, is_java = (item.get_closest_marker(name) for name in ("slow", "java"))
+        rank = 0 if is_slow and is_java else 1 if is_slow or is_java else 2
+        ranks[item.path] = min(rank, ranks.get(item.path, 2))
+    items.sort(key=lambda item: ranks[item.path])
