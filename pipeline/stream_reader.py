@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,9 +23,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kstore.clients.core.expansion_gate import PriorEpoch
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.planning import is_held_back, rate_limited, split
+from kstore.pipeline.expansion import Expansion
+from kstore.pipeline.planning import rate_limited, split
 from kstore.pipeline.positions import Position, Positions
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, read_options
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = read_options(options, streaming=True)
         self._columns = checked_columns(schema, include_headers=self._options.include_headers)
         self._client = TopicClient(self._options)
-        self._expansion = _Expansion(self._client)
+        self._expansion = Expansion(self._client)
         self._ends_now = False
         self._target: dict[TopicPartition, Position] | None = None
         """With Trigger.AvailableNow: where the query ends."""
@@ -313,62 +313,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise problem
         print(f"kstore: {problem}", file=sys.stderr)
-
-
-class _Expansion:
-    """Which new partitions have to wait, with what brokers told of it (it does not change)."""
-
-    def __init__(self, client: TopicClient) -> None:
-        self._client = client
-        self._priors: dict[TopicPartition, list[PriorEpoch]] = {}
-        self._thresholds: dict[PriorEpoch, int] = {}
-        self._begun: set[TopicPartition] = set()
-
-    def held_back(
-        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> set[TopicPartition]:
-        """The partitions that nobody has read from, and whose prior ones have not been read to
-        where they were when these came. The first partition of a topic has none.
-        """
-        wanted = {tp for tp in ends if tp.partition > 0} - self._begun
-        self._learn(wanted)
-        waiting = {tp for tp in wanted if self._priors.get(tp, [])}
-        starts = self._starts(waiting)
-        self._begun |= {tp for tp in wanted if tp in self._priors} - waiting
-        self._begun |= {tp for tp in waiting if begin[tp] > starts[tp]}
-        waiting -= self._begun
-        priors = {tp: self._priors[tp] for tp in waiting}
-        read = {tp: max(offset, starts.get(tp, 0)) for tp, offset in begin.items()}
-        held = {tp for tp in waiting if is_held_back(priors[tp], self._thresholds, read)}
-        unknown = {tp for tp in wanted if tp not in self._priors}
-        return held | unknown
-
-    def _learn(self, wanted: Collection[TopicPartition]) -> None:
-        """Ask for prior partitions and for thresholds that are not known yet."""
-        self._priors |= self._client.priors([tp for tp in wanted if tp not in self._priors])
-        missing = {
-            prior
-            for tp in wanted
-            for prior in self._priors.get(tp, ())
-            if prior not in self._thresholds
-        }
-        while missing:
-            # A partition may be prior to several, with another epoch for each: one at a time.
-            asked = {prior.partition: prior for prior in missing}
-            epochs = {tp: prior.leader_epoch for tp, prior in asked.items()}
-            for tp, end in self._client.epoch_ends(epochs).items():
-                self._thresholds[asked[tp]] = end.end_offset
-            missing -= set(asked.values())
-
-    def _starts(self, waiting: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets of waiting partitions and of those before them: what is below can't be
-        read any more.
-        """
-        asked = set(waiting)
-        for tp in waiting:
-            asked |= {prior.partition for prior in self._priors[tp]}
-        found = self._client.offsets(dict.fromkeys(asked, EARLIEST))
-        return {tp: row.offset for tp, row in found.items()}
 
 
 def _told(life: Life) -> str:

@@ -1,0 +1,103 @@
+"""Which partitions of a grown topic a streaming read has to leave alone for now, so that what was
+before them is read first (KIP-253), and a word to the user where that can't be found out.
+
+What a micro-batch reads is decided in stream_reader.py, by what is told here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from kstore.clients.core.expansion_gate import PriorEpoch
+from kstore.pipeline.planning import is_held_back
+from kstore.pipeline.read_options import EARLIEST
+from kstore.pipeline.topic_client import TopicClient
+from kstore.types import TopicPartition
+
+__all__ = ["Expansion"]
+
+TELL_EVERY_S = 60
+_STUCK = (
+    "not read yet, because no broker could tell what has to be read before them. See that the"
+    " brokers and their coordination store answer; option kstore.orderedExpansion=false reads them"
+    " at once, which gives up the order of their keys"
+)
+
+
+class Expansion:
+    """Which new partitions have to wait, with what brokers told of it (it does not change)."""
+
+    def __init__(self, client: TopicClient, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock_s = clock_s
+        self._priors: dict[TopicPartition, list[PriorEpoch]] = {}
+        self._thresholds: dict[PriorEpoch, int] = {}
+        self._begun: set[TopicPartition] = set()
+        self._told_s: dict[TopicPartition, float] = {}
+        """When it was said last of a partition that nobody can tell what it waits for."""
+
+    def held_back(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """The partitions that nobody has read from, and whose prior ones have not been read to
+        where they were when these came. The first partition of a topic has none.
+        """
+        wanted = {tp for tp in ends if tp.partition > 0} - self._begun
+        self._learn(wanted)
+        waiting = {tp for tp in wanted if self._priors.get(tp, [])}
+        starts = self._starts(waiting)
+        self._begun |= {tp for tp in wanted if tp in self._priors} - waiting
+        self._begun |= {tp for tp in waiting if begin[tp] > starts[tp]}
+        waiting -= self._begun
+        priors = {tp: self._priors[tp] for tp in waiting}
+        read = {tp: max(offset, starts.get(tp, 0)) for tp, offset in begin.items()}
+        held = {tp for tp in waiting if is_held_back(priors[tp], self._thresholds, read)}
+        unknown = {tp for tp in wanted if tp not in self._priors}
+        untold = {
+            tp for tp in held
+            if any(each not in self._thresholds for each in priors[tp] if each.partition in read)
+        }  # fmt: skip
+        self._tell(unknown | untold)
+        return held | unknown
+
+    def _tell(self, stuck: set[TopicPartition]) -> None:
+        """Say of which partitions brokers can't tell what has to be read before them: of each at
+        once, and once a minute for as long as it lasts.
+        """
+        now_s = self._clock_s()
+        due = {
+            tp for tp in stuck if now_s - self._told_s.get(tp, float("-inf")) >= TELL_EVERY_S
+        }  # fmt: skip
+        self._told_s |= dict.fromkeys(due, now_s)
+        for topic in sorted({tp.topic for tp in due}):
+            numbers = ", ".join(str(tp.partition) for tp in sorted(due) if tp.topic == topic)
+            print(f"kstore: topic {topic}, partitions {numbers}: {_STUCK}", file=sys.stderr)
+
+    def _learn(self, wanted: Collection[TopicPartition]) -> None:
+        """Ask for prior partitions and for thresholds that are not known yet."""
+        self._priors |= self._client.priors([tp for tp in wanted if tp not in self._priors])
+        missing = {
+            prior
+            for tp in wanted
+            for prior in self._priors.get(tp, ())
+            if prior not in self._thresholds
+        }
+        while missing:
+            # A partition may be prior to several, with another epoch for each: one at a time.
+            asked = {prior.partition: prior for prior in missing}
+            epochs = {tp: prior.leader_epoch for tp, prior in asked.items()}
+            for tp, end in self._client.epoch_ends(epochs).items():
+                self._thresholds[asked[tp]] = end.end_offset
+            missing -= set(asked.values())
+
+    def _starts(self, waiting: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets of waiting partitions and of those before them: what is below can't be
+        read any more.
+        """
+        asked = set(waiting)
+        for tp in waiting:
+            asked |= {prior.partition for prior in self._priors[tp]}
+        found = self._client.offsets(dict.fromkeys(asked, EARLIEST))
+        return {tp: row.offset for tp, row in found.items()}
