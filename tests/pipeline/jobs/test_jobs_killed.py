@@ -1,0 +1,198 @@
+"""Jobs that are killed: the real commands, each with its JVM and its workers, are killed (kill -9)
+at a random moment of their work and run again; then nothing is lost, doubled or elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+from tests.pipeline.own_processes import ROOT, OwnProcesses
+
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(400)]
+
+TOPIC, PARTITIONS = "orders", 8
+TRANSACTIONS, RECORDS = 150, 160
+"""How many there are, and of how many records each."""
+DAY_MS = 86_400_000
+RUN_TIMEOUT_S = 150.0
+Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
+
+
+@pytest.fixture(scope="module")
+def source(broker: Broker) -> Broker:
+    """The broker, with a topic of transactions: markers and what was aborted leave holes between
+    its records, so that what a job writes is many small pieces.
+    """
+    where = broker.bootstrap_servers
+    with AdminClient(bootstrap_servers=where) as admin:
+        # The records' times are of 2020.
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"retention.ms": "-1"})])
+        with Producer(bootstrap_servers=where, transactional_id="orders") as producer:
+            producer.init_transactions()
+            for number in range(TRANSACTIONS):
+                producer.begin_transaction()
+                for n in range(number * RECORDS, (number + 1) * RECORDS):
+                    producer.send(
+                        TOPIC, b"v%d " % n * (n % 20), b"k%d" % (n % 999),
+                        partition=n % PARTITIONS, headers=[("n", b"%d" % n)] if n % 5 == 0 else [],
+                        timestamp=1_600_000_000_000 + n * 3 * DAY_MS // (TRANSACTIONS * RECORDS),
+                    )  # fmt: skip
+                producer.flush()  # what is aborted before it has left never gets there
+                if number % 10 == 3:
+                    producer.abort_transaction()
+                else:
+                    producer.commit_transaction()
+        admin.alter_group_offsets("readers", {TopicPartition(TOPIC, 0): 1000})
+    return broker
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Runs `kstore pipeline` as its users do; what it writes anywhere is in the folder."""
+
+    folder: Path
+
+    def start(self, *arguments: str) -> OwnProcesses:
+        """The command, on its way."""
+        temporary = self.folder / "temporary"
+        temporary.mkdir(exist_ok=True)
+        command = [
+            sys.executable, "-m", "kstore", "pipeline", *arguments, "--master", "local[2]",
+            "--conf", "spark.driver.memory=512m", "--conf", f"spark.local.dir={temporary}",
+            "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf",
+            "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2",
+        ]  # fmt: skip
+        env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}
+        return OwnProcesses(command, self._log, env)
+
+    def kill_when(self, reached: Callable[[], bool], *arguments: str) -> None:
+        """Start it, and kill all of it when it has got there."""
+        job = self.start(*arguments)
+        try:
+            deadline = time.monotonic() + RUN_TIMEOUT_S
+            while job.process.poll() is None and not reached():
+                assert time.monotonic() < deadline, self.said()
+                time.sleep(0.002)
+        finally:
+            code = job.end()
+        assert code == -9, f"it ended before it was killed:\n{self.said()}"
+
+    def finish(self, *arguments: str) -> None:
+        """Run it to its end, which is a good one."""
+        job = self.start(*arguments)
+        try:
+            code = job.process.wait(RUN_TIMEOUT_S)
+        finally:
+            job.end()
+        assert code == 0, self.said()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "jobs.log"
+
+    def said(self) -> str:
+        """The end of what the jobs have said."""
+        return self._log.read_text()[-4000:]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Jobs:
+    """The commands, with a folder of their own."""
+    return Jobs(tmp_path)
+
+
+@pytest.fixture
+def ends(target: Broker) -> Iterator[Callable[[str], int]]:
+    """The sum of the end offsets of a topic in the target; 0 while it is not there."""
+    with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
+
+        def total(topic: str) -> int:
+            if topic not in admin.list_topics():
+                return 0
+            tps = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+            found = admin.list_offsets(dict.fromkeys(tps, "latest"))
+            return sum(row.offset for row in found.values())
+
+        yield total
+
+
+def files(folder: Path) -> list[str]:
+    """All Parquet files below it, those of unfinished tasks, too."""
+    return [name for _, _, names in os.walk(folder) for name in names if name.endswith(".parquet")]
+
+
+def archived(folder: Path) -> dict[int, list[tuple[Any, ...]]]:
+    """The records that count in an archive, as `look` has them."""
+    import pyarrow.dataset as ds
+
+    slices = ds.dataset(folder / "slices", partitioning="hive").to_table().to_pylist()
+    assert sum(each["records"] + each["missing"] for each in slices) == sum(
+        each["end"] - each["start"] for each in slices
+    )
+    found: dict[int, list[tuple[Any, ...]]] = {index: [] for index in range(PARTITIONS)}
+    for run in {each["run"] for each in slices}:
+        data = ds.dataset(folder / f"data/run={run}/entry=record", partitioning="hive")
+        for row in data.to_table().to_pylist():
+            headers = [(pair["key"], pair["value"]) for pair in row["headers"] or ()]
+            key, value = row["key"], row["value"]
+            found[row["partition"]].append(
+                (row["offset"], row["timestampMillis"], key, value, headers)
+            )
+    return {partition: sorted(rows) for partition, rows in found.items()}
+
+
+def test_an_archive_and_its_restore_are_killed(
+    source: Broker, target: Broker, look: Look, ends: Callable[[str], int], jobs: Jobs
+) -> None:
+    folder = jobs.folder / "archive"
+    archive = "archive", TOPIC, "--archive", str(folder), "-b", source.bootstrap_servers
+    # One time in four in the midst of what makes the run count.
+    count = random.randint(1, 36)
+    committing = count > 27
+    print(f"archive: killed {'while it commits' if committing else f'at {count} files'}")
+    jobs.kill_when(
+        (folder / "slices").exists if committing else lambda: len(files(folder)) >= count, *archive
+    )
+    jobs.finish(*archive)
+    expected = look(source, TOPIC)
+    assert sum(len(rows) for rows in expected.values()) == TRANSACTIONS * RECORDS * 9 // 10
+    assert archived(folder) == expected
+
+    restore = (
+        "restore", TOPIC, "--archive", str(folder), "-b", target.bootstrap_servers,
+        "--rename", f"{TOPIC}=restored",
+    )  # fmt: skip
+    offset = random.randint(1, TRANSACTIONS * RECORDS * 6 // 10)
+    jobs.kill_when(lambda: ends("restored") >= offset, *restore)
+    print(f"restore: killed at {ends('restored')} offsets, wanted {offset}")
+    jobs.finish(*restore)
+    assert look(target, "restored") == expected
+
+
+def test_a_replication_is_killed(
+    source: Broker, target: Broker, look: Look, ends: Callable[[str], int], jobs: Jobs
+) -> None:
+    replicate = (
+        "replicate", TOPIC, "--from", source.bootstrap_servers, "--to", target.bootstrap_servers,
+    )  # fmt: skip
+    offset = random.randint(1, TRANSACTIONS * RECORDS * 6 // 10)
+    # Slow enough to be seen at work.
+    jobs.kill_when(lambda: ends(TOPIC) >= offset, *replicate, "--rate-limit", "512KB")
+    print(f"replicate: killed at {ends(TOPIC)} offsets, wanted {offset}")
+    jobs.finish(*replicate)
+    assert look(target, TOPIC) == look(source, TOPIC)
+    with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
+        committed = admin.list_group_offsets("readers")
+    assert committed[TopicPartition(TOPIC, 0)].offset == 1000

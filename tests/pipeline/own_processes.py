@@ -1,0 +1,71 @@
+"""A program of the tests with all that it starts (JVMs, executors, Python workers), to be killed
+one by one or whole. Its processes have a mark of their own in their environments, so that nothing
+of another test, or of anybody else's, is ever hit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["ROOT", "OwnProcesses"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class OwnProcesses:
+    """A command that runs in the folder of the checkout; what it writes goes to the file `log`."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        name, value = "KSTORE_TEST_APPLICATION", uuid.uuid4().hex
+        self._mark = f"{name}={value}".encode()
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                command, stdout=file, stderr=file, cwd=ROOT,
+                env=os.environ | (env or {}) | {name: value},
+            )  # fmt: skip
+
+    def pids(self, what: str) -> list[int]:
+        """Those of its processes with this in their command line."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    mine = self._mark in (folder / "environ").read_bytes()
+                    if mine and what.encode() in (folder / "cmdline").read_bytes():
+                        found.append(int(folder.name))
+                except OSError:  # it has ended
+                    continue
+        return found
+
+    def kill(self, what: str) -> int:
+        """Kill one of these processes, if there is one, whichever; its id, or 0."""
+        pids = self.pids(what)
+        if not pids:
+            return 0
+        pid = random.choice(pids)
+        _kill(pid)
+        return pid
+
+    def end(self) -> int:
+        """Kill all of it, as often as it takes; the exit code of the first."""
+        while pids := self.pids(""):
+            for pid in pids:
+                _kill(pid)
+            self.process.poll()
+            time.sleep(0.02)
+        return self.process.wait()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
