@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["allowed", "allowed_any", "allowed_cluster", "operations_mask", "permitted"]
+__all__ = [
+    "allowed", "allowed_any", "allowed_cluster", "note_denied", "operations_mask", "permitted",
+]  # fmt: skip
 
 ALL_OPERATIONS = {kind: mask_of(operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 
@@ -32,17 +34,41 @@ def allowed(
     operation: AclOperation,
     resource_type: AclResourceType,
     name: str,
+    *,
+    quiet: bool = False,
 ) -> bool:
-    """Whether the operation on the named resource is allowed."""
+    """Whether the operation on the named resource is allowed. ``quiet``: a denial is not logged, as
+    it only changes what is shown, or something else may do instead.
+    """
     authorizer = broker.authorizer
-    return authorizer is None or authorizer.authorize(
-        ctx.principal, ctx.client_host, operation, resource_type, name
+    if authorizer is None:
+        return True
+    if authorizer.authorize(ctx.principal, ctx.client_host, operation, resource_type, name):
+        return True
+    if not quiet:
+        note_denied(broker, ctx, operation, resource_type, name)
+    return False
+
+
+def allowed_cluster(
+    broker: Broker, ctx: RequestContext, operation: AclOperation, *, quiet: bool = False
+) -> bool:
+    """Whether the operation on the cluster is allowed; ``quiet`` as above."""
+    return allowed(broker, ctx, operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet)
+
+
+def note_denied(
+    broker: Broker,
+    ctx: RequestContext,
+    operation: AclOperation,
+    resource_type: AclResourceType,
+    name: str,
+) -> None:
+    """Have a denial logged (runtime/audit_log.py)."""
+    assert broker.authorizer is not None
+    broker.authorizer.on_denied(
+        ctx.principal, ctx.client_host, operation, resource_type, name, ctx.api_key
     )
-
-
-def allowed_cluster(broker: Broker, ctx: RequestContext, operation: AclOperation) -> bool:
-    """Whether the operation on the cluster is allowed."""
-    return allowed(broker, ctx, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def allowed_any(
@@ -61,9 +87,13 @@ def permitted(
     operation: AclOperation,
     resource_type: AclResourceType,
     names: Iterable[str],
+    *,
+    quiet: bool = False,
 ) -> set[str]:
-    """Those of the names on which the operation is allowed."""
-    return {name for name in names if allowed(broker, ctx, operation, resource_type, name)}
+    """Those of the names on which the operation is allowed; ``quiet`` as above."""
+    return {
+        name for name in names if allowed(broker, ctx, operation, resource_type, name, quiet=quiet)
+    }
 
 
 def operations_mask(

@@ -159,11 +159,11 @@ async def handle_list_groups(
         if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=partition.error_code)
         response.groups += partition.shard.list(request.states_filter, request.types_filter)
-    if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
+    if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE, quiet=True):
         response.groups = [
             group
             for group in response.groups
-            if allowed(broker, ctx, AclOperation.DESCRIBE, GROUP, group.group_id)
+            if allowed(broker, ctx, AclOperation.DESCRIBE, GROUP, group.group_id, quiet=True)
         ]
     return response
 

@@ -107,7 +107,7 @@ def _allowed_to_create(
     """The topics that who asks may make, and the errors of those that it may only describe."""
     topic = AclResourceType.TOPIC
     known = permitted(broker, ctx, AclOperation.DESCRIBE, topic, missing)
-    if allowed_cluster(broker, ctx, AclOperation.CREATE):
+    if allowed_cluster(broker, ctx, AclOperation.CREATE, quiet=True):
         made = known
     else:
         made = permitted(broker, ctx, AclOperation.CREATE, topic, known)
@@ -263,7 +263,8 @@ def handle_describe_topic_partitions(
             return _bad_cursor(sorted({topic.name for topic in request.topics}))
         names = [name for name in names if name >= start]
         first = request.cursor.partition_index if names and names[0] == start else 0
-    known = permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+    may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
+    known = permitted(broker, ctx, may, kind, names, quiet=not request.topics)
     denied = [] if not request.topics else [name for name in names if name not in known]
     response = _some_partitions(broker, ctx, [n for n in names if n in known], first, limit)
     response.topics += [_denied(name) for name in denied]

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed, allowed_cluster
+from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from kstore.broker.api.access import allowed, note_denied
 from kstore.broker.api.failing import failed, keep_rows, put_in, row_fields, rows_of, subject
 from kstore.errors import ErrorCode
 
@@ -255,11 +255,13 @@ def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) ->
     """Whether who asks has the right on the resource, or one that does instead."""
     if name is None:
         return True
-    if right.resource == CLUSTER:
-        found = allowed_cluster(broker, ctx, right.operation)
-    else:
-        found = allowed(broker, ctx, right.operation, right.resource, name)
-    return found or any(_has(broker, ctx, other, name) for other in right.instead)
+    for each in (right, *right.instead):
+        subject_name = CLUSTER_NAME if each.resource == CLUSTER else name
+        if allowed(broker, ctx, each.operation, each.resource, subject_name, quiet=True):
+            return True
+    subject_name = CLUSTER_NAME if right.resource == CLUSTER else name
+    note_denied(broker, ctx, right.operation, right.resource, subject_name)
+    return False
 
 
 def no_right(ctx: RequestContext, code: int) -> str:

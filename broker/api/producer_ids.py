@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
-from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed_any, allowed_cluster
+from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from kstore.broker.api.access import allowed_any, allowed_cluster, note_denied
 from kstore.broker.runtime.producer_ids import producer_ids_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -49,9 +49,13 @@ async def handle_init_producer_id(
 
 def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
     """Who may write any topic may do so idempotently (KIP-679)."""
-    return allowed_cluster(broker, ctx, AclOperation.IDEMPOTENT_WRITE) or allowed_any(
-        broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC
-    )
+    needed = AclOperation.IDEMPOTENT_WRITE
+    if allowed_cluster(broker, ctx, needed, quiet=True):
+        return True
+    if allowed_any(broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC):
+        return True
+    note_denied(broker, ctx, needed, AclResourceType.CLUSTER, CLUSTER_NAME)
+    return False
 
 
 async def _init_transactional(

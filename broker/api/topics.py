@@ -160,7 +160,9 @@ async def _create(
 def _hide_configs(broker: Broker, ctx: RequestContext, made: CreatableTopicResult) -> None:
     """Who may not describe a topic's configs is not told how it was made either."""
     topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS
-    if made.error_code == ErrorCode.NONE and not allowed(broker, ctx, may, topic, made.name):
+    if made.error_code == ErrorCode.NONE and not allowed(
+        broker, ctx, may, topic, made.name, quiet=True
+    ):
         made.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         made.num_partitions = made.replication_factor = UNKNOWN
         made.configs = []
@@ -231,7 +233,7 @@ def _not_deleted(
 ) -> DeletableTopicResult:
     """The refusal; who may not even describe the topic is told no more than it said itself."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    known = allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    known = allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
     return DeletableTopicResult(
         name=name if known else state.name,
         topic_id=state.topic_id,

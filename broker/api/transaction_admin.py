@@ -95,7 +95,7 @@ async def handle_list_transactions(
             for state in listed
             if allowed(
                 broker, ctx, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID,
-                state.transactional_id,
+                state.transactional_id, quiet=True,
             )
         ]  # fmt: skip
         await asyncio.sleep(0)

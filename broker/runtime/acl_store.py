@@ -145,7 +145,7 @@ class AclStore:
             self._broker.plane.forget_answers()
 
 
-def open_authorizer(broker: Broker) -> None:
+def open_authorizer(broker: Broker) -> Authorizer:
     """Read all rules, and have them hold from the first request on. Blocks."""
     config = broker.config
     authorizer = Authorizer(
@@ -155,6 +155,7 @@ def open_authorizer(broker: Broker) -> None:
     authorizer.load(_read_all(broker.store))
     broker.authorizer = broker.plane.authorizer = authorizer
     broker.acls = AclStore(broker, authorizer)
+    return authorizer
 
 
 # ---- nodes ----

@@ -184,8 +184,10 @@ class Broker:
         """
         if self.config["authorizer.class.name"]:
             from kstore.broker.runtime.acl_store import open_authorizer
+            from kstore.broker.runtime.audit_log import AuditLog
 
-            open_authorizer(self)
+            authorizer = open_authorizer(self)
+            authorizer.on_denied = AuditLog(self.loop, authorizer).denied
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that waits for the disk in the one thread for that, in the order of

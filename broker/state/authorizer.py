@@ -7,7 +7,7 @@ decision is remembered until a rule changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kstore.acls import (
@@ -152,6 +152,10 @@ class Rights:
         return found
 
 
+OnDenied: TypeAlias = Callable[[str, str, int, int, str, int], None]
+"""Hears of principal, host, operation, type and name of the resource, and the request's API key."""
+
+
 class Authorizer:
     """The rules, and decisions by them."""
 
@@ -168,6 +172,9 @@ class Authorizer:
         self.known: dict[tuple[str, str], Rights] = {}
         """Who has asked, by principal and host; another object after each change of the rules."""
         self._remembered = 0
+        self.on_denied: OnDenied = _nobody_hears
+        """To be called by who denies something: not every question is one that somebody wants to
+        have answered with yes."""
 
     # ---- the rules ----
 
@@ -281,6 +288,27 @@ class Authorizer:
             for name in allowed
         )
 
+    def denying(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> Acl | None:
+        """A rule that denies the operation; None where it is only that none allows it."""
+        host = one_host(host)
+        kind, literal = AclResourceType(resource_type), AclPatternType.LITERAL
+        patterns: list[Pattern] = [(kind, literal, name), (kind, literal, ANY_NAME)]
+        patterns += [
+            (kind, AclPatternType.PREFIXED, name[:length]) for length in self._names[kind].lengths
+        ]
+        for pattern in patterns:
+            for acl in self._acls.get(pattern, ()):
+                if (
+                    acl.permission == AclPermission.DENY
+                    and acl.principal in (principal, ANY_PRINCIPAL)
+                    and one_host(acl.host) in (ANY_HOST, host)
+                    and acl.operation in (AclOperation.ALL, operation)
+                ):
+                    return acl
+        return None
+
     def note_remembered(self) -> None:
         """One more decision, or somebody's first, is remembered; with too many, all are
         forgotten.
@@ -292,6 +320,12 @@ class Authorizer:
     def _forget(self) -> None:
         self.known = {}
         self._remembered = 0
+
+
+def _nobody_hears(
+    principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
+) -> None:
+    """Where denials are not logged."""
 
 
 def one_host(text: str) -> str:

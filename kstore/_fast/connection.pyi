@@ -58,6 +58,9 @@ class Connection(Outbox):
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
 
+    def note_denied(self, api_key: int, right: int, resource_type: int, name: bytes) -> None:
+        """Have it logged that an operation, by its bit, was denied."""
+
     def tls_object(self) -> Any:
         """The TLS library's view of the connection; None in plain text."""
 

@@ -162,6 +162,12 @@ cdef class Connection(Outbox):
         self.admission = False
         self.resume()
 
+    def note_denied(self, int api_key, object right, int resource_type, bytes name):
+        """Have it logged that an operation, by its bit, was denied."""
+        self.plane.authorizer.on_denied(
+            self.principal, self.client_host, right.bit_length() - 1, resource_type,
+            name.decode("utf-8", "replace"), api_key)
+
     def tls_object(self):
         """The TLS library's view of the connection; None in plain text."""
         return self.transport.get_extra_info("ssl_object")

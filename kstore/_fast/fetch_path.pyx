@@ -354,7 +354,8 @@ cdef class FetchPath:
         part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
         part.resolve(self.table)
         partition = part.partition
-        part.error = part.check_rights(request.rights, request.barred, self.table)
+        part.error = part.check_rights(
+            request.sink, request.rights, request.barred, self.table)
         if part.error == NONE:
             part.error = check_leader(request, part)
         if part.error == NONE and request.injected is not None:

@@ -39,7 +39,8 @@ cdef class FetchPart:
     cdef bint is_unchanged(self) noexcept
     cdef int set_unchanged(self, Follower follower) except -1
     cdef int resolve(self, PartitionTable table) except -1
-    cdef int16_t check_rights(self, object rights, bint barred, PartitionTable table) except -1
+    cdef int16_t check_rights(
+        self, object sink, object rights, bint barred, PartitionTable table) except -1
     cdef bint has_news(self) noexcept
     cdef int told(self) noexcept
 

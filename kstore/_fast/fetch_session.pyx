@@ -7,7 +7,9 @@ Which sessions are kept is decided in kstore.broker.state.fetch_session; reading
 cimport cython
 
 from kstore._fast.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
-from kstore._fast.rights cimport MAY_READ, topic_rights
+from kstore._fast.rights cimport (
+    CLUSTER, FETCH_REQUEST, MAY_ACT_IN_CLUSTER, MAY_READ, TOPIC, note_denied, topic_rights,
+)
 
 
 @cython.freelist(256)
@@ -51,13 +53,16 @@ cdef class FetchPart:
         self.seen_end_offset = self.partition.core.log_end_offset
         return 0
 
-    cdef int16_t check_rights(self, object rights, bint barred, PartitionTable table) except -1:
+    cdef int16_t check_rights(
+        self, object sink, object rights, bint barred, PartitionTable table
+    ) except -1:
         """Whether a consumer with these rights (None: all) may read the topic, be there one or not;
         who is barred may nothing. Of an id that nobody has, that is told instead.
         """
         cdef bytes name = self.topic
         cdef TopicEntry entry
         if barred:
+            note_denied(sink, FETCH_REQUEST, MAY_ACT_IN_CLUSTER, CLUSTER, b"kafka-cluster")
             return TOPIC_AUTHORIZATION_FAILED
         if rights is None:
             return NONE
@@ -68,7 +73,10 @@ cdef class FetchPart:
             if entry is None:
                 return NONE
             name = entry.name
-        return NONE if topic_rights(rights, name) & MAY_READ else TOPIC_AUTHORIZATION_FAILED
+        if topic_rights(rights, name) & MAY_READ:
+            return NONE
+        note_denied(sink, FETCH_REQUEST, MAY_READ, TOPIC, name)
+        return TOPIC_AUTHORIZATION_FAILED
 
     cdef bint has_news(self) noexcept:
         """Whether an incremental answer has to name this partition."""

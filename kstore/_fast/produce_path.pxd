@@ -61,9 +61,13 @@ cdef class ProducePath:
         self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
     ) except -1
     cdef int16_t check_rights(
-        self, WireReader r, int version, WireBytes transactional_id) except -1
-    cdef bint may_write(self, TopicEntry entry, WireBytes topic, int version) except -1
-    cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1
+        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
+    ) except -1
+    cdef bint may_write(
+        self, AnswerSink connection, TopicEntry entry, WireBytes topic, int version) except -1
+    cdef int append_topic(
+        self, AnswerSink connection, WireReader* r, int version, int acks, AnswerBuffer out
+    ) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,
         ProduceOffsets* offsets

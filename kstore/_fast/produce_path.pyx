@@ -25,7 +25,10 @@ from kstore._fast.node_hints cimport put_leader, write_endpoints
 from kstore._fast.produce_slot cimport PartWait
 from kstore._fast.recompress cimport recompressed
 from kstore._fast.producer_table cimport ProducerEntry
-from kstore._fast.rights cimport MAY_GIVE_OFFSETS, MAY_WRITE, topic_rights
+from kstore._fast.rights cimport (
+    CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
+    topic_rights,
+)
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
@@ -44,7 +47,6 @@ cdef enum:
     PARTITION_COUNT_TAG = 25300
     LEADER_EPOCH_TAG = 35900
     USE_OFFSET_TAG = 39100
-    TRANSACTIONAL_ID = 5                            # a resource's type
     LOG_END_OFFSET_TAG = 39101
 
 cdef struct LookAhead:                              # of what a request has behind its records
@@ -159,7 +161,7 @@ cdef class ProducePath:
         self.use_offset = ahead.use_offset
         self.barred = NONE
         if self.rights is not None:
-            self.barred = self.check_rights(r[0], version, transactional_id)
+            self.barred = self.check_rights(connection, r[0], version, transactional_id)
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
@@ -171,7 +173,7 @@ cdef class ProducePath:
         room(out, 16)
         put_count(out, topics if topics > 0 else 0, flexible)
         for i in range(topics):
-            failures += self.append_topic(r, version, acks, out)
+            failures += self.append_topic(connection, r, version, acks, out)
         room(out, 8)
         self.throttle_at = out.size
         put_int32(out, 0)
@@ -220,7 +222,7 @@ cdef class ProducePath:
             topic = read_topic(&r, version)
             entry = self.table.find_id(topic.data) if version >= FIRST_TOPIC_ID \
                 else self.table.find_name(topic.data, topic.size)
-            if not self.may_write(entry, topic, version):
+            if not self.may_write(connection, entry, topic, version):
                 entry = None
             partitions = read_count(&r, flexible)
             for j in range(partitions):
@@ -253,12 +255,14 @@ cdef class ProducePath:
         return True
 
     cdef int16_t check_rights(
-        self, WireReader r, int version, WireBytes transactional_id
+        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
     ) except -1:
         """Whether who asks may give offsets and use the transactional id, where it does either; r,
         a copy, stands before the topics.
         """
         if self.use_offset and not self.rights.cluster & MAY_GIVE_OFFSETS:
+            note_denied(
+                connection, PRODUCE_REQUEST, MAY_GIVE_OFFSETS, CLUSTER, b"kafka-cluster")
             return CLUSTER_AUTHORIZATION_FAILED
         if not self.in_transaction:
             return NONE
@@ -266,17 +270,25 @@ cdef class ProducePath:
         rights = self.rights.mask(TRANSACTIONAL_ID, name.decode("utf-8", "replace"))
         if rights & MAY_WRITE or not has_transactional(r, version):
             return NONE
+        note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TRANSACTIONAL_ID, name)
         return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-    cdef bint may_write(self, TopicEntry entry, WireBytes topic, int version) except -1:
+    cdef bint may_write(
+        self, AnswerSink connection, TopicEntry entry, WireBytes topic, int version
+    ) except -1:
         """Whether who asks may write to the topic. Of an id that nobody has, that is told instead.
         """
         if self.rights is None or entry is None and version >= FIRST_TOPIC_ID:
             return True
         name = (<const char*>topic.data)[:topic.size] if entry is None else entry.name
-        return topic_rights(self.rights, name) & MAY_WRITE != 0
+        if topic_rights(self.rights, name) & MAY_WRITE:
+            return True
+        note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TOPIC, name)
+        return False
 
-    cdef int append_topic(self, WireReader* r, int version, int acks, AnswerBuffer out) except -1:
+    cdef int append_topic(
+        self, AnswerSink connection, WireReader* r, int version, int acks, AnswerBuffer out
+    ) except -1:
         """Append and answer one topic's partitions; returns how many failed."""
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef WireBytes topic = read_topic(r, version)
@@ -299,7 +311,7 @@ cdef class ProducePath:
         else:
             entry = self.table.find_name(topic.data, topic.size)
             put_string(out, topic.data, topic.size, flexible)
-        if denied == NONE and not self.may_write(entry, topic, version):
+        if denied == NONE and not self.may_write(connection, entry, topic, version):
             denied = TOPIC_AUTHORIZATION_FAILED
         known_count = partition_count(r[0], version, partitions) if self.extended else -1
         put_count(out, partitions if partitions > 0 else 0, flexible)

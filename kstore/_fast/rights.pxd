@@ -12,3 +12,17 @@ cdef enum:
 cdef inline int topic_rights(object rights, bytes name) except -1:
     found = (<dict>rights.topics).get(name)
     return rights.topic(name) if found is None else found
+
+cdef enum:                                  # what a denial is told with: Kafka's numbers
+    PRODUCE_REQUEST = 0
+    FETCH_REQUEST = 1
+    TOPIC = 2                               # a resource's type
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+# Have the denial of an operation, by its bit, logged: what is allowed pays nothing for it.
+cdef inline int note_denied(
+    object connection, int api_key, int right, int resource_type, bytes name
+) except -1:
+    connection.note_denied(api_key, right, resource_type, name)
+    return 0

@@ -250,3 +250,33 @@ def test_cached_answers_are_one_principals(plane: Plane) -> None:
     assert ask(alice) == "2"
     plane.plane.authorizer = None
     assert [ask(alice), ask(bob)] == ["4", "4"]
+
+
+def test_who_hears_of_denials_hears_each_and_nothing_of_what_is_allowed(plane: Plane) -> None:
+    heard: list[tuple[Any, ...]] = []
+    plane.plane.authorizer.on_denied = lambda *asked: heard.append(asked)
+    rules(plane, acl(WRITE), acl(READ))
+    client = client_of(plane)
+    host = client.connection.client_host
+    client.call(PRODUCE, 9, produce(9, "t"))
+    client.call(FETCH, 12, fetch(12, "t"))
+    assert heard == []
+    client.call(PRODUCE, 9, produce(9, "t", "other"))
+    client.call(FETCH, 13, fetch(13, "other", "t"))
+    alice = ("User:alice", host)
+    topic, cluster = AclResourceType.TOPIC, AclResourceType.CLUSTER
+    assert heard == [
+        (*alice, WRITE, topic, "other", PRODUCE), (*alice, READ, topic, "other", FETCH),
+    ]  # fmt: skip
+    heard.clear()
+    in_transaction = build_batch(
+        [b"x"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    asked = produce(9, "t", records=in_transaction, transactional_id="tx")
+    client.call(PRODUCE, 9, asked)
+    follower = ReplicaState(replica_id=1, replica_epoch=-1)
+    client.call(FETCH, 15, fetch(15, "t", replica_state=follower))
+    assert heard == [
+        (*alice, WRITE, AclResourceType.TRANSACTIONAL_ID, "tx", PRODUCE),
+        (*alice, AclOperation.CLUSTER_ACTION, cluster, CLUSTER_NAME, FETCH),
+    ]

@@ -1,0 +1,99 @@
+"""What was denied to whom, in the log of kstore.authorizer: the counterpart of Kafka's
+kafka.authorizer.logger. What is allowed is not logged, and costs nothing.
+
+Whoever reaches a listener can have as much denied as it likes, so the log is bounded, not the truth
+in full: of each window of time the first of a kind, a few kinds of each principal, and how many
+more there were.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from kstore.acls import AclOperation, AclResourceType, operation_name
+from kstore.protocol.registry import APIS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.broker.state.authorizer import Authorizer
+
+__all__ = ["AuditLog"]
+
+LOGGER = logging.getLogger("kstore.authorizer")
+WINDOW_S = 10.0
+MAX_KINDS_OF_ONE = 10
+"""Denials of one principal that are told one by one in a window."""
+MAX_KINDS = 100
+"""Of all."""
+MAX_SHOWN_CHARS = 300
+"""Of a name: clients choose them."""
+
+
+class AuditLog:
+    """Of one broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, authorizer: Authorizer) -> None:
+        self._loop = loop
+        self._authorizer = authorizer
+        self._told: dict[str, set[tuple[str, int, int, str, int]]] = {}
+        """In this window, by principal."""
+        self._kinds = 0
+        self._untold: dict[str, int] = {}
+        """Principal to how many more there were of it; "" for all to whom too many are before."""
+
+    def denied(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
+    ) -> None:
+        """Tell of one denial, unless as much has been told as may be."""
+        if not LOGGER.isEnabledFor(logging.INFO):
+            return
+        kind = (host, operation, resource_type, name, api_key)
+        told = self._told.get(principal)
+        if told is not None and (kind in told or len(told) >= MAX_KINDS_OF_ONE):
+            self._untold[principal] = self._untold.get(principal, 0) + 1
+            return
+        if self._kinds >= MAX_KINDS:
+            self._untold[""] = self._untold.get("", 0) + 1
+            return
+        if not self._kinds:
+            self._loop.call_later(WINDOW_S, self._end_window)
+        self._kinds += 1
+        self._told.setdefault(principal, set()).add(kind)
+        kind_of = AclResourceType(resource_type)
+        rule = self._authorizer.denying(principal, host, operation, resource_type, name)
+        LOGGER.info(
+            "authorizer: denied principal=%s host=%s request=%s operation=%s resource=%s:%s"
+            " rule=%s",
+            _quoted(principal), _quoted(host),
+            APIS[api_key].name if api_key in APIS else api_key,
+            operation_name(AclOperation(operation), kind_of), kind_of.name, _quoted(name),
+            "none" if rule is None else _quoted(str(rule)),
+        )  # fmt: skip
+
+    def _end_window(self) -> None:
+        """Say how much was left out; the next denial is told again."""
+        untold = self._untold
+        self._told, self._untold, self._kinds = {}, {}, 0
+        others = untold.pop("", 0)
+        for principal, count in untold.items():
+            LOGGER.info(
+                "authorizer: denied principal=%s more=%d, in the last %d seconds",
+                _quoted(principal), count, WINDOW_S,
+            )  # fmt: skip
+        if others:
+            LOGGER.info(
+                "authorizer: denied to other principals more=%d, in the last %d seconds",
+                others, WINDOW_S,
+            )  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    """A name as nothing but a name: between quotes, in ASCII, without control characters; one that
+    is too long is cut.
+    """
+    if len(text) <= MAX_SHOWN_CHARS:
+        return json.dumps(text)
+    return f"{json.dumps(text[:MAX_SHOWN_CHARS])}...{len(text)}"
