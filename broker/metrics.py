@@ -97,6 +97,8 @@ def prometheus_lines(broker: Broker, stall: LoopStall) -> Iterator[str]:
     for name, value in _cluster_gauges(broker).items():
         yield f"# TYPE kstore_{name} gauge"
         yield f"kstore_{name} {value}"
+    if broker.security is not None:
+        yield from broker.security.counts.lines()
     if broker.telemetry is not None:
         yield "# TYPE kstore_client_telemetry_pushes_total counter"
         yield f"kstore_client_telemetry_pushes_total {broker.telemetry.pushes}"

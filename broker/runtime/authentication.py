@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kstore._fast.connection import Connection
+    from kstore.broker.runtime.authentication_counts import AuthenticationCounts, Outcome
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.unproven import Unproven
 
@@ -55,10 +56,17 @@ class Stage(Enum):
 class Authentications:
     """Those of one broker's connections; ConfigError for settings that can't be used."""
 
-    def __init__(self, broker: Broker, unproven: Unproven, dispatch: Dispatch) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        unproven: Unproven,
+        counts: AuthenticationCounts,
+        dispatch: Dispatch,
+    ) -> None:
         """``dispatch`` answers an ApiVersions request."""
         self.loop = broker.loop
         self.unproven = unproven
+        self.counts = counts
         self.dispatch = dispatch
         self.report = broker.report
         self.listeners = {
@@ -66,6 +74,8 @@ class Authentications:
             for each in broker.config.listeners
             if each.sasl
         }
+        for listener in self.listeners.values():
+            counts.begin(listener.name, listener.mechanisms)
         self._sessions: dict[Connection, Authentication] = {}
 
     def close(self) -> None:
@@ -295,6 +305,7 @@ class Authentication:
     def _complete(self, server: SaslServer, lifetime_ms: int | None) -> None:
         self._stage = Stage.DONE
         self._server = None
+        self._count("successful")
         self._owner.unproven.remove(self)
         self._connection.principal = f"User:{server.user}"
         self._connection.max_frame_bytes = self._usual_frame_bytes
@@ -334,6 +345,7 @@ class Authentication:
         if self._stage is Stage.FAILED:
             return
         self._stage = Stage.FAILED
+        self._count("failed")
         self._owner.unproven.remove(self)
         self._connection.mute()
         self._tell(f"authentication failed: {reason}")
@@ -351,9 +363,13 @@ class Authentication:
     def _give_up(self, reason: str) -> None:
         """Close the connection at once: what comes is no authentication, or none comes."""
         self._stage = Stage.FAILED
+        self._count("failed")
         self._owner.unproven.remove(self)
         self._tell(reason)
         self._connection.close()
+
+    def _count(self, outcome: Outcome) -> None:
+        self._owner.counts.add(outcome, self._listener.name, self._mechanism, again=self._renews)
 
     def _tell(self, reason: str) -> None:
         self._owner.report(f"closing the connection {self._connection.peer}: {reason}")

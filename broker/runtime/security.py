@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.runtime.authentication_counts import TLS, AuthenticationCounts, Outcome
 from kstore.broker.runtime.listener_settings import listener_settings
 from kstore.broker.runtime.unproven import Unproven
 from kstore.config import ConfigError
@@ -35,20 +36,25 @@ class Security:
         """Where brokers reach each other."""
         self.protocols = config.listener_protocols
         self.unproven = Unproven(config, broker.loop)
+        self.counts = AuthenticationCounts()
         self.tls: BrokerTls | None = None
         """The keys of its listeners; None where none speaks TLS."""
         self.sasl: Authentications | None = None
         """Who its clients are; None where no listener has SASL."""
+        self._by_certificate = {each.name for each in config.listeners if each.protocol == "SSL"}
         self._broker = broker
         self._login: PeerLogin | None = None
         if any(each.tls for each in config.listeners):
             from kstore.broker.runtime.tls import BrokerTls
 
             self.tls = BrokerTls(broker)
+            for each in config.listeners:
+                if each.tls:
+                    self.counts.begin(each.name, [TLS])
         if any(each.sasl for each in config.listeners):
             from kstore.broker.runtime.authentication import Authentications
 
-            self.sasl = Authentications(broker, self.unproven, dispatch)
+            self.sasl = Authentications(broker, self.unproven, self.counts, dispatch)
             self._warn()
         if own.sasl and config.clustered:
             self._login = _peer_login(broker, own.name)
@@ -84,13 +90,19 @@ class Security:
             return None
         from kstore.broker.runtime.tls_acceptor import TlsAcceptor
 
-        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets)
+        def failed() -> None:
+            self.counts.add("failed", listener, TLS)
+
+        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets, failed)
 
     def admit(self, connection: Connection) -> str | None:
         """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""
         refusal = None
         if self.tls is not None:
             refusal = self.tls.name_by_certificate(connection)
+            if connection.listener in self._by_certificate:
+                outcome: Outcome = "successful" if refusal is None else "failed"
+                self.counts.add(outcome, connection.listener, TLS)
         if refusal is None and self.sasl is not None:
             self.sasl.begin(connection)
         return refusal

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import ssl
-
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.unproven import Unproven
 
@@ -39,7 +38,9 @@ class TlsAcceptor:
         context: ssl.SSLContext,
         factory: Callable[[], Any],
         sockets: list[socket.socket],
+        failed: Callable[[], None],
     ) -> None:
+        """``failed`` is called for a handshake that ends otherwise than by the peer's going."""
         self._loop = broker.loop
         self._report = broker.report
         self._limit_s: float = broker.config["kstore.authentication.timeout.ms"] / 1000
@@ -47,6 +48,7 @@ class TlsAcceptor:
         self._context = context
         self._factory = factory
         self._sockets = sockets
+        self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         for sock in sockets:
@@ -102,6 +104,8 @@ class TlsAcceptor:
         except OSError as problem:
             found = getattr(problem, "reason", None) or str(problem) or "the peer is gone"
             reason = given_up[0] if given_up else f"the TLS handshake failed: {found}"
+            if given_up or isinstance(problem, ssl.SSLError):
+                self._failed()
             self._report(f"closing the connection from {peer}: {reason}")
         finally:
             self._unproven.remove(sock)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,62 @@ def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> N
             with RawClient(where[name]) as client:
                 assert client.frame() is None
         until(lambda: broker.output().count("kstore.authentication.timeout.ms") == 2)
+
+
+# ---- what is counted ----
+
+
+def counted(broker: Broker) -> dict[str, int]:
+    """Every counter of authentications, with its labels, that is told of."""
+    with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=PATIENCE_S) as answer:
+        lines = answer.read().decode().splitlines()
+    rows = [line.rpartition(" ") for line in lines if "authentication_total{" in line]
+    return {name: int(value) for name, _, value in rows}
+
+
+def test_who_shows_who_it_is_and_who_does_not_is_counted_by_listener_and_mechanism(
+    authority: Authority, broker: Broker
+) -> None:
+    where, before = addresses(broker), counted(broker)
+    with RawClient(where["SHORT"]) as client:
+        log_in(client, "alice")
+        log_in(client, "alice")
+    with RawClient(where["SHORT"]) as client:
+        log_in(client, "alice")
+        assert log_in(client, "bob").error_code == 58
+    with RawClient(where["SHORT"]) as client:
+        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        client.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 2)
+    for mechanism in ('x"} 1', "GSSAPI"):
+        with RawClient(where["SHORT"]) as client:
+            client.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+    with RawClient(where["SHORT"]):
+        pass  # goes by itself
+    produce(authority.client_settings(where["CERT"]), "counted", [b"1"])
+    with RawClient(where["CERT"]) as client:
+        client.send(b"no TLS" * 100)
+        client.frame()
+    expected = {
+        'successful_authentication_total{listener="SHORT",mechanism="PLAIN"}': 2,
+        'successful_reauthentication_total{listener="SHORT",mechanism="PLAIN"}': 1,
+        'failed_reauthentication_total{listener="SHORT",mechanism="PLAIN"}': 1,
+        'failed_authentication_total{listener="SHORT",mechanism="PLAIN"}': 1,
+        'failed_authentication_total{listener="SHORT",mechanism="none"}': 2,
+        'failed_authentication_total{listener="CERT",mechanism="SSL"}': 1,
+    }
+
+    def more() -> dict[str, int]:
+        found = {
+            name.removeprefix("kstore_"): count - before.get(name, 0)
+            for name, count in counted(broker).items()
+        }
+        return {name: count for name, count in found.items() if count}
+
+    until(lambda: more().items() >= expected.items())
+    made = more()
+    assert made.pop('successful_authentication_total{listener="CERT",mechanism="SSL"}') >= 1
+    assert made == expected
+    assert before['kstore_failed_reauthentication_total{listener="SAFE",mechanism="PLAIN"}'] == 0
 
 
 # ---- settings ----
