@@ -16,6 +16,7 @@ from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, read_options
 from kstore.pipeline.schema import checked_columns
 from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["NOTHING", "BatchReader"]
@@ -99,5 +100,6 @@ class BatchReader(DataSourceReader):
         if partition.size:
             from kstore.pipeline.fetching import read_range
 
+            spare_imports()
             for batch in read_range(partition, self._options, self._columns):
                 yield self._conditions.filtered(batch)

@@ -17,6 +17,7 @@ from kstore.pipeline.options import PATH, check_names, client_options, flag, num
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, Selection, offset_limit, selection
 from kstore.pipeline.segment_files import SegmentRange, read_segments
+from kstore.pipeline.worker_process import spare_imports
 
 __all__ = ["SegmentReader"]
 
@@ -79,6 +80,7 @@ class SegmentReader(BatchReader):
             from kstore.pipeline.archive_reader import read_archive
 
             found = read_archive(partition, self._columns)
+        spare_imports()
         for batch in found:
             yield self._conditions.filtered(batch)
 

@@ -14,6 +14,7 @@ from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink_rows import RowEncoder, groups
 from kstore.pipeline.staging import JOURNAL, LARGEST_RECORD, StagedKey, ensure_topic, topic_of
+from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Task:
 
     def write(self, batches: Iterable[Any]) -> Written:
         """All rows, or an error."""
+        spare_imports()
         try:
             if self._settings.exactly_once:
                 return self._stage(batches)

@@ -31,6 +31,7 @@ from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, read_options
 from kstore.pipeline.schema import checked_columns
 from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["StreamReader"]
@@ -146,6 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, OffsetRange)
         from kstore.pipeline.fetching import read_range
 
+        spare_imports()
         return read_range(partition, self._options, self._columns)
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ __all__ = ["compared", "rows"]
 PEER = "Spark's connector"
 TURNS = 3
 THROUGH_BROKERS, FROM_SEGMENTS = 1.5, 3.0
-SIZES = ((100, 2_000_000), (1000, 400_000))
+SIZES = ((100, 4_000_000), (1000, 1_000_000))
 """Bytes of a value, and how many records there are."""
 
 # What is compared: the query, what kstore does differently, the goal for rows per CPU second.

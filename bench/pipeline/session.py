@@ -48,6 +48,7 @@ class Bench:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ["SPARK_CONF_DIR"] = str(self.folder / "conf")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile all modules anew
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName("kstore bench")
