@@ -1,7 +1,7 @@
 """Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
 fewer examples in the quick tests; every broker checks after each step what must hold of groups;
 Ctrl-C works, for tests that send it; and a test that failed beside real processes is run again,
-twice at most.
+twice at most. And the fixtures of more than one folder.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.broker.sasl_harness import Signer
+    from tests.broker.tls_harness import Authority
 
 TESTS = Path(__file__).parent
 REAL_PROCESSES = (
@@ -27,6 +32,22 @@ settings.load_profile("kstore")
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the background inherits
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of a file's brokers and clients."""
+    from tests.broker.tls_harness import Authority
+
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    """Who issues the tokens that a file's brokers trust."""
+    from tests.broker.sasl_harness import Signer
+
+    return Signer(tmp_path_factory.mktemp("signer"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.testing import Broker
 
-__all__ = ["PASSWORD", "RawClient", "Signer", "addresses", "plain_users"]
+__all__ = ["PASSWORD", "RawClient", "Signer", "addresses", "plain_login", "plain_users"]
 
 PASSWORD = "Correct-Horse"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -30,6 +30,11 @@ def plain_users(*names: str, own: str = "") -> str:
     myself = f' username="{own}" password="{PASSWORD}"' if own else ""
     users = "".join(f' user_{name}="{PASSWORD}"' for name in names)
     return f"{PLAIN_MODULE} required{myself}{users};"
+
+
+def plain_login(user: str, password: str = PASSWORD) -> str:
+    """The sasl.jaas.config of a client with PLAIN."""
+    return f'{PLAIN_MODULE} required username="{user}" password="{password}";'
 
 
 class Signer:

@@ -28,22 +28,12 @@ from tests.broker.sasl_harness import (
     addresses,
     plain_users,
 )
-from tests.broker.test_tls_listeners import Authority, consume, produce
+from tests.broker.tls_harness import Authority, consume, produce
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_UNPROVEN = 20
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    return Signer(tmp_path_factory.mktemp("signer"))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from kstore.protocol.registry import encode_request
 from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
 from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
-from tests.broker.test_tls_listeners import Authority
+from tests.broker.tls_harness import Authority
 from tests.conformance.kafka_broker import KafkaBroker, free_port, run_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
@@ -62,16 +62,6 @@ class SaslKafka(KafkaBroker):
         protocols = "".join(f",{name}:SASL_PLAINTEXT" for name in LISTENERS)
         settings["listener.security.protocol.map"] += protocols
         return settings | sasl_settings()
-
-
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    return Signer(tmp_path_factory.mktemp("signer"))
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")

@@ -78,3 +78,19 @@ def admin(broker: Broker) -> Iterator[AdminClient]:
     """An admin client of the broker."""
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
         yield client
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Broker]:
+    """A broker that checks rights: of the user spark on its second listener, who has none yet."""
+    from tests.broker.sasl_harness import plain_users
+
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_users("spark"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Broker(tmp_path / "secured", settings) as started:
+        yield started

@@ -14,7 +14,7 @@ import pytest
 from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewPartitions, NewTopic
 from kstore.testing.brokers import Broker
-from tests.pipeline.topic_rows import values_of
+from tests.pipeline.topic_rows import copy_what_is_there, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,22 +111,8 @@ def test_a_stream_starts_again_from_its_checkpoint(
     target = f"{topic}-target"
 
     def run() -> None:
-        stream = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 70)
-            .load()
-            .select("key", "value")
-            .writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-            .option("topic", target)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        stream.awaitTermination()
+        checkpoint = tmp_path / "checkpoint"
+        copy_what_is_there(spark, "kafka", broker.bootstrap_servers, topic, target, checkpoint)
 
     write(numbers(spark, 0, 100), broker, topic)
     run()

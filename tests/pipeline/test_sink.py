@@ -13,7 +13,7 @@ import pytest
 from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewTopic
 from kstore.testing.brokers import Broker
-from tests.pipeline.topic_rows import records_of, values_of
+from tests.pipeline.topic_rows import copy_what_is_there, records_of, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,22 +142,8 @@ def test_a_stream_goes_on_from_its_checkpoint_and_repeats_nothing(
     admin.create_topics([NewTopic(source, 2)])
 
     def run() -> None:
-        stream = (
-            spark.readStream.format("kstore")
-            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-            .option("subscribe", source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 60)
-            .load()
-            .select("key", "value")
-            .writeStream.format("kstore")
-            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-            .option("topic", topic)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        stream.awaitTermination()
+        checkpoint = tmp_path / "checkpoint"
+        copy_what_is_there(spark, "kstore", broker.bootstrap_servers, source, topic, checkpoint)
 
     write(numbers(spark, 100), broker, source)
     run()

@@ -5,8 +5,6 @@ that wants REPLICATOR_WRITE for given offsets.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,10 +17,9 @@ from kstore.pipeline.sink import SinkSettings, Written
 from kstore.pipeline.sink_commit import commit
 from kstore.pipeline.sink_tasks import Task
 from kstore.testing.brokers import Broker
-from tests.broker.sasl_harness import addresses
+from tests.broker.sasl_harness import addresses, plain_login
 from tests.pipeline.topic_rows import values_of
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 CLUSTER = "kafka-cluster"
 NEEDED = (
     (AclResourceType.TOPIC, "orders", AclOperation.WRITE),
@@ -33,26 +30,13 @@ NEEDED = (
 """What README says that a sink's user needs."""
 
 
-@pytest.fixture
-def secured(tmp_path: Path) -> Iterator[Broker]:
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_spark="s3cret";',
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with Broker(tmp_path / "secured", settings) as started:
-        yield started
-
-
 def write(broker: Broker) -> None:
     """A task and its commit, as the user spark."""
     clients = {
         "bootstrap.servers": addresses(broker)["SASL_PLAINTEXT"],
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "PLAIN",  # librdkafka's name
-        "sasl.jaas.config": f'{PLAIN} username="spark" password="s3cret";',
+        "sasl.jaas.config": plain_login("spark"),
         "delivery.timeout.ms": "40000",
     }
     settings = SinkSettings(clients, "orders", exactly_once=True)

@@ -1,12 +1,20 @@
-"""What is in a topic, by kstore's own consumer: the judge of what Spark has written."""
+"""What is in a topic, by kstore's own consumer: the judge of what Spark has written. And the query
+that copies a topic.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kstore.clients import AdminClient, Consumer
 from kstore.clients.consumer import ConsumerRecord
 from kstore.types import TopicPartition
 
-__all__ = ["records_of", "values_of"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["copy_what_is_there", "records_of", "values_of"]
 
 
 def records_of(bootstrap: str, topic: str) -> list[ConsumerRecord]:
@@ -26,3 +34,27 @@ def records_of(bootstrap: str, topic: str) -> list[ConsumerRecord]:
 def values_of(bootstrap: str, topic: str) -> list[bytes]:
     """The values alone, sorted: each should be there once."""
     return sorted(record.value or b"" for record in records_of(bootstrap, topic))
+
+
+def copy_what_is_there(
+    spark: SparkSession, form: str, bootstrap: str, source: str, target: str, checkpoint: Path
+) -> None:
+    """Run a stream by the connector ``form`` from topic to topic, in micro-batches of 60, until it
+    has copied what is there; from its checkpoint on, if it has one.
+    """
+    stream = (
+        spark.readStream.format(form)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 60)
+        .load()
+        .select("key", "value")
+        .writeStream.format(form)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", target)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    stream.awaitTermination()
