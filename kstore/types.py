@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypedDict
 
 __all__ = [
     "ConsumerGroupMetadata",
+    "DecodeOptions",
     "Header",
     "KafkaNumber",
     "OffsetAndMetadata",
@@ -74,3 +76,23 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class DecodeOptions(TypedDict, total=False):
+    """Which records of a buffer of batches are wanted: what every way of decoding takes by name,
+    with `kstore.record.decode`'s defaults.
+    """
+
+    verify: bool
+    """Check each batch's CRC."""
+    start_offset: int
+    """What is before is left out."""
+    end_offset: int | None
+    """What is at or after it is left out."""
+    control: bool
+    """Control batches too."""
+    aborted: Iterable[tuple[int, int]] | None
+    """(producer id, first offset) of a Fetch response: their records are left out
+    (read_committed)."""
+    max_decompressed_bytes: int
+    """The bound of one batch; below 0: 256 MiB."""

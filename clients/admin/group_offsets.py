@@ -19,12 +19,14 @@ from kstore.protocol.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
 )
 from kstore.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetCommitResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -126,12 +128,7 @@ class GroupOffsetsAdmin(AdminBase):
                 ],
             )
             answer = await self._ask(node_id, request, OffsetCommitResponse, at_most=LAST_BY_NAME)
-            found: dict[TopicPartition, KafkaError | None] = {}
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    tp = TopicPartition(topic.name, row.partition_index)
-                    found[tp] = item_error(f"group {group_id!r}, partition {tp}", row.error_code)
-            return found
+            return _errors(group_id, answer.topics)
 
         route = Coordinator(self._cluster, GROUP, lambda _: group_id)
         return await self._each(rows, route, ask, raise_errors=raise_errors)
@@ -160,15 +157,23 @@ class GroupOffsetsAdmin(AdminBase):
             whole = item_error(f"group {group_id!r}", answer.error_code)
             if whole is not None:
                 return dict.fromkeys(wanted, whole)
-            found: dict[TopicPartition, KafkaError | None] = {}
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    tp = TopicPartition(topic.name, row.partition_index)
-                    found[tp] = item_error(f"group {group_id!r}, partition {tp}", row.error_code)
-            return found
+            return _errors(group_id, answer.topics)
 
         route = Coordinator(self._cluster, GROUP, lambda _: group_id)
         return await self._each(partitions, route, ask, raise_errors=raise_errors)
+
+
+def _errors(
+    group_id: str,
+    topics: Iterable[OffsetCommitResponseTopic | OffsetDeleteResponseTopic],
+) -> dict[TopicPartition, KafkaError | None]:
+    """What became of each partition of an answer."""
+    found: dict[TopicPartition, KafkaError | None] = {}
+    for topic in topics:
+        for row in topic.partitions:
+            tp = TopicPartition(topic.name, row.partition_index)
+            found[tp] = item_error(f"group {group_id!r}, partition {tp}", row.error_code)
+    return found
 
 
 def _committed(row: OffsetFetchResponsePartitions) -> OffsetAndMetadata:

@@ -1,9 +1,11 @@
 """Records as columns in Arrow's memory layout. Every column is readable through the buffer
 protocol."""
 
-from collections.abc import Iterable
+from typing import Unpack
 
 from typing_extensions import Buffer
+
+from kstore.types import DecodeOptions
 
 OFFSET: int
 TIMESTAMP: int
@@ -60,12 +62,7 @@ def decode_columns(
     buffer: Buffer,
     *,
     max_records: int | None = None,
-    verify: bool = True,
-    start_offset: int = 0,
-    end_offset: int | None = None,
-    control: bool = False,
-    aborted: Iterable[tuple[int, int]] | None = None,
-    max_decompressed_bytes: int = -1,
+    **options: Unpack[DecodeOptions],
 ) -> Columns:
     """The records of ``buffer`` as columns; options as for ``records.decode``."""
 
@@ -87,13 +84,7 @@ class ColumnReader:
         buffer: Buffer,
         wanted: int,
         after: ColumnReader | None = None,
-        *,
-        verify: bool = True,
-        start_offset: int = 0,
-        end_offset: int | None = None,
-        control: bool = False,
-        aborted: Iterable[tuple[int, int]] | None = None,
-        max_decompressed_bytes: int = -1,
+        **options: Unpack[DecodeOptions],
     ) -> None: ...
     def read(self, max_records: int, max_bytes: int) -> Columns:
         """The next records, up to so many, or until keys and values have so many bytes. None are

@@ -1,12 +1,12 @@
 """Records out of batches, lazily. Nothing is decoded before it is asked for."""
 
 from collections.abc import Iterable, Iterator
-from typing import final, overload
+from typing import Unpack, final, overload
 
 from typing_extensions import Buffer
 
 from kstore._fast.batch import BatchView
-from kstore.types import Header
+from kstore.types import DecodeOptions, Header
 
 class BatchCursor:
     """Goes through the batches that a reader may see; used by ``decode`` and by ``columns``."""
@@ -16,13 +16,7 @@ class BatchCursor:
     def __init__(
         self,
         buffer: Buffer,
-        *,
-        verify: bool = True,
-        start_offset: int = 0,
-        end_offset: int | None = None,
-        control: bool = False,
-        aborted: Iterable[tuple[int, int]] | None = None,
-        max_decompressed_bytes: int = -1,
+        **options: Unpack[DecodeOptions],
     ) -> None: ...
 
 @final
@@ -75,13 +69,7 @@ class RecordSet:
     def __init__(
         self,
         buffer: Buffer,
-        *,
-        verify: bool = True,
-        start_offset: int = 0,
-        end_offset: int | None = None,
-        control: bool = False,
-        aborted: Iterable[tuple[int, int]] | None = None,
-        max_decompressed_bytes: int = -1,
+        **options: Unpack[DecodeOptions],
     ) -> None: ...
     def __iter__(self) -> Iterator[Record]: ...
     def __len__(self) -> int: ...

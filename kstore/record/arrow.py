@@ -3,26 +3,21 @@ the package."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kstore._fast.columns import BinaryColumn, ColumnMemory, Columns, decode_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kstore.types import DecodeOptions
+
 __all__ = ["binary_array", "column_arrays", "fixed_array", "headers_array", "to_arrow"]
 
 
 def to_arrow(
     buffer: Buffer,
-    *,
-    verify: bool = True,
-    start_offset: int = 0,
-    end_offset: int | None = None,
-    control: bool = False,
-    aborted: Iterable[tuple[int, int]] | None = None,
-    max_decompressed_bytes: int = -1,
+    **options: Unpack[DecodeOptions],
 ) -> Any:
     """The records of ``buffer`` as a ``pyarrow.RecordBatch``; the options are those of ``decode``.
 
@@ -33,15 +28,7 @@ def to_arrow(
     """
     import pyarrow as pa
 
-    columns = decode_columns(
-        buffer,
-        verify=verify,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        control=control,
-        aborted=aborted,
-        max_decompressed_bytes=max_decompressed_bytes,
-    )
+    columns = decode_columns(buffer, **options)
     arrays = column_arrays(columns)
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
