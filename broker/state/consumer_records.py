@@ -4,6 +4,10 @@ what each record of such a group does to it on replay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Protocol, TypeVar
+
 from kstore.broker.state.classic_group import ClassicGroup
 from kstore.broker.state.consumer_group import ConsumerGroup, Resolved, Target
 from kstore.broker.state.consumer_member import Member, with_assignment, with_metadata
@@ -79,6 +83,32 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> GroupRecord:
     return GroupRecord(key, value)
 
 
+class _Key(Protocol):
+    group_id: str
+
+
+K = TypeVar("K", bound=_Key)
+V = TypeVar("V")
+
+
+def _of_a_group(
+    replay: Callable[[ConsumerGroup, K, V | None], None],
+) -> Callable[[ShardState, K, V | None, int, int], None]:
+    """What a kind of records does to its group. A value makes a group that is not there; there is
+    nothing to do for a tombstone of one.
+    """
+
+    @wraps(replay)
+    def replay_record(
+        shard: ShardState, key: K, value: V | None, record_offset: int, producer_id: int
+    ) -> None:
+        group = _group(shard, key.group_id, create=value is not None)
+        if group is not None:
+            replay(group, key, value)
+
+    return replay_record
+
+
 def replay_epoch(
     shard: ShardState,
     key: ConsumerGroupMetadataKey,
@@ -97,30 +127,23 @@ def replay_epoch(
     group.metadata_hash = value.metadata_hash
 
 
+@_of_a_group
 def replay_partition_metadata(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupPartitionMetadataKey,
     value: ConsumerGroupPartitionMetadataValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Note that an older broker's record of the topics exists."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is not None:
-        group.has_partition_metadata = value is not None
+    group.has_partition_metadata = value is not None
 
 
+@_of_a_group
 def replay_member(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupMemberMetadataKey,
     value: ConsumerGroupMemberMetadataValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Take over what a member said of itself; without a value it is gone."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is None:
-        return
     if value is None:
         group.remove(key.member_id)
         return
@@ -128,32 +151,24 @@ def replay_member(
     group.put(with_metadata(member, value))
 
 
+@_of_a_group
 def replay_target_epoch(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Take over the epoch that the target assignment is for."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is None:
-        return
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
 
+@_of_a_group
 def replay_target(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Take over what a member is to own."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is None:
-        return
     if value is None:
         group.target.pop(key.member_id, None)
         return
@@ -162,17 +177,13 @@ def replay_target(
     }
 
 
+@_of_a_group
 def replay_assignment(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Take over what a member owns now."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is None:
-        return
     member = group.members.get(key.member_id)
     if member is None and value is not None:
         member = Member(key.member_id)
@@ -180,17 +191,13 @@ def replay_assignment(
         group.put(with_assignment(member, value))
 
 
+@_of_a_group
 def replay_regex(
-    shard: ShardState,
+    group: ConsumerGroup,
     key: ConsumerGroupRegularExpressionKey,
     value: ConsumerGroupRegularExpressionValue | None,
-    record_offset: int,
-    producer_id: int,
 ) -> None:
     """Take over the topics that a regular expression matched."""
-    group = _group(shard, key.group_id, create=value is not None)
-    if group is None:
-        return
     if value is None:
         group.regexes.pop(key.regular_expression, None)
         return

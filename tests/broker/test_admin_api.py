@@ -167,13 +167,19 @@ def test_a_partition_moves_between_log_dirs_and_keeps_its_records(two_dirs, tmp_
     again.sock.close()
 
 
-def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
-    broker, client = two_dirs
+def write_and_kill(broker: KstoreBroker, client: Client) -> tuple[bytes, str]:
+    """Kill a broker that has written topic t; its bytes, and the log dir that they are in."""
     make(client, "t")
     produce(client, "t", 5)
     whole = fetch(client, "t")
     [home] = [name for name, rows in homes(client, "t").items() if rows]
     broker.kill()
+    return whole, home
+
+
+def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
+    broker, client = two_dirs
+    whole, home = write_and_kill(broker, client)
     copy = tmp_path / ("b" if home == "a" else "a") / "t-0"
     copy.mkdir()
     (copy / "kstore.future").touch()
@@ -187,11 +193,7 @@ def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
 
 def test_a_start_takes_a_copy_whose_original_is_gone(two_dirs, tmp_path):
     broker, client = two_dirs
-    make(client, "t")
-    produce(client, "t", 5)
-    whole = fetch(client, "t")
-    [home] = [name for name, rows in homes(client, "t").items() if rows]
-    broker.kill()
+    whole, home = write_and_kill(broker, client)
     mark = tmp_path / home / "t-0" / "kstore.future"
     mark.touch()
     broker.start()

@@ -142,17 +142,22 @@ def test_a_followers_leader_epoch_is_checked_before_it_counts(
     assert follower.log_end_offset == (-1 if error else 1)
 
 
-def test_a_waiting_follower_hears_at_once_where_the_log_begins_now(plane: Plane) -> None:
-    append(plane, 2)
-    committed(plane, 2)
-    client = plane.client()
-    opened = request(16, 2, node=NEAR, session_id=0, session_epoch=0)
+def wait_in_session(client: Client, offset: int) -> None:
+    """Open a follower's session at an offset, and let its next fetch wait."""
+    opened = request(16, offset, node=NEAR, session_id=0, session_epoch=0)
     session_id = client.call(FETCH, 16, opened).session_id
     waiting = FetchRequest(
         replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1), max_wait_ms=500,
         min_bytes=1, session_id=session_id, session_epoch=1,
     )  # fmt: skip
     client.send(FETCH, 16, waiting)
+
+
+def test_a_waiting_follower_hears_at_once_where_the_log_begins_now(plane: Plane) -> None:
+    append(plane, 2)
+    committed(plane, 2)
+    client = plane.client()
+    wait_in_session(client, 2)
     plane.partition().log.delete_before(2)
     plane.partition().notify()
     plane.loop.turn()
@@ -310,13 +315,7 @@ def test_followers_that_are_read_from_hear_of_the_high_watermark_at_once(plane: 
     rack_aware(plane)
     append(plane, 1)
     client = plane.client()
-    opened = request(16, 1, node=NEAR, session_id=0, session_epoch=0)
-    session_id = client.call(FETCH, 16, opened).session_id
-    waiting = FetchRequest(
-        replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1), max_wait_ms=500,
-        min_bytes=1, session_id=session_id, session_epoch=1,
-    )  # fmt: skip
-    client.send(FETCH, 16, waiting)
+    wait_in_session(client, 1)
     assert client.answers() == []
     call(plane.client(), 16, 1, node=FAR)
     plane.loop.turn()
