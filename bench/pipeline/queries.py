@@ -115,7 +115,7 @@ class Work:
         options: dict[str, Any] = {"kafka.bootstrap.servers": self._bench.broker.bootstrap}
         if delivery == "at least once":
             options["kstore.delivery"] = "at-least-once"
-        # Padding a value with one long literal costs the JVM nearly nothing; lpad, most of its time.
+        # One long literal costs the JVM nearly nothing; padding by lpad, most of its time.
         value = f"concat(lpad(cast(id as string), 10, '0'), '{'x' * (size - 10)}') as value"
         frame = self._bench.spark.range(0, self._count, 1, 4).selectExpr(
             "cast(id % 100000 as string) as key", value
