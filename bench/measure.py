@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 __all__ = [
+    "FamilyClock",
     "Figures",
     "NotServedError",
     "Settings",
@@ -159,6 +160,22 @@ def cpu_seconds(pid: int) -> float:
     for, and the children that still run.
     """
     return sum(_own_cpu_seconds(one) + _waited_cpu_seconds(one) for one in _family(pid))
+
+
+class FamilyClock:
+    """As `cpu_seconds`, for a process whose grandchildren end without anybody waiting for them, as
+    Spark's idle Python workers do: what each was last seen to have used stays counted.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._used: dict[int, float] = {}
+
+    def seconds(self) -> float:
+        """All that was used so far; of processes that nobody waited for, as far as it was seen."""
+        for one in _family(self._pid):
+            self._used[one] = max(self._used.get(one, 0.0), _own_cpu_seconds(one))
+        return sum(self._used.values()) + _waited_cpu_seconds(self._pid)
 
 
 def _own_cpu_seconds(pid: int) -> float:

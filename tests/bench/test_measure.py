@@ -7,7 +7,15 @@ import sys
 
 import pytest
 
-from bench.measure import NotServedError, Settings, Side, cpu_seconds, percentile, take_turns
+from bench.measure import (
+    FamilyClock,
+    NotServedError,
+    Settings,
+    Side,
+    cpu_seconds,
+    percentile,
+    take_turns,
+)
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
@@ -104,6 +112,41 @@ def test_cpu_time_includes_threads_and_children_that_ended_or_still_run():
         process.communicate("\n")
     assert used >= 3 * 0.15 - 0.02  # /proc counts those that ended in steps of 10 ms
     assert cpu_seconds(process.pid) == 0.0  # it has ended
+
+
+def test_what_a_child_has_used_stays_counted_when_nobody_waits_for_it():
+    burning = BURN.format(seconds=0.15)
+    script = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "ready, going = os.pipe(), os.pipe()\n"
+        "if os.fork() == 0:\n"
+        f"    exec({burning!r})\n"
+        "    os.write(ready[1], b'.')\n"
+        "    os.read(going[0], 1)\n"
+        "    os._exit(0)\n"
+        "os.read(ready[0], 1)\n"
+        "print('burnt', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "os.write(going[1], b'.')\n"
+        "try:\n"
+        "    os.wait()\n"
+        "except ChildProcessError:\n"
+        "    print('ended', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "burnt\n"
+        clock = FamilyClock(process.pid)
+        used = clock.seconds()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ended\n"
+        assert clock.seconds() >= used >= 0.15
+        assert cpu_seconds(process.pid) < used
+        process.communicate("\n")
 
 
 def test_cases_are_chosen_by_words_of_their_names(tmp_path):
