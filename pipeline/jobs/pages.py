@@ -15,6 +15,8 @@ LABEL_WIDTH = 230
 ROW_HEIGHT = 22
 BAR_HEIGHT = 12
 GAP = 2
+CHARACTER_WIDTH = 7
+LONG_TEXT = 24
 MAX_CELLS = 300
 _STYLE = """
 :root { --page: #ffffff; --ink: #1f2328; --soft: #656d76; --line: #d8dee4; --panel: #f6f8fa;
@@ -36,10 +38,12 @@ p { margin: 4px 0 12px; color: var(--soft); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; padding: 4px 10px; border-bottom: 1px solid var(--line);
-  white-space: nowrap; }
+  vertical-align: top; }
+td { min-width: 100px; overflow-wrap: anywhere; } td.long { min-width: 240px; }
 th { color: var(--soft); font-weight: 500; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-svg { display: block; width: 100%; height: auto; }
+td.n { min-width: 0; white-space: nowrap; }
+svg { display: block; width: 100%; min-width: 800px; height: auto; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .soft { fill: var(--soft); }
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 2px;
@@ -106,10 +110,11 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]], limit: int = 500)
                for n in range(len(names))]  # fmt: skip
 
     def line(tag: str, cells: Sequence[Any]) -> str:
-        made = (
-            f"<{tag}{' class=n' if right else ''}>{escape(number(cell))}</{tag}>"
-            for cell, right in zip(cells, numeric, strict=True)
-        )
+        made = []
+        for cell, right in zip(cells, numeric, strict=True):
+            said = number(cell)
+            look = " class=n" if right else " class=long" if len(said) > LONG_TEXT else ""
+            made.append(f"<{tag}{look}>{escape(said)}</{tag}>")
         return f"<tr>{''.join(made)}</tr>"
 
     body = "\n".join(line("td", row) for row in rows[:limit])
@@ -126,8 +131,8 @@ def _legend(keys: Sequence[tuple[str, str]]) -> str:
 
 def _svg(height: int, parts: Iterable[str], said: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(said)}">'
-        f"{''.join(parts)}</svg>"
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(said)}">{"".join(parts)}</svg></div>'
     )
 
 
@@ -138,7 +143,7 @@ def _text(x: float, y: float, said: str, look: str = "", anchor: str = "start") 
 
 
 def _label(y: float, name: str) -> str:
-    shown = name if len(name) <= 32 else "…" + name[-31:]
+    shown = name if len(name) <= 32 else f"{name[:12]}…{name[-19:]}"
     return f"<g><title>{escape(name)}</title>{_text(LABEL_WIDTH - 10, y, shown, '', 'end')}</g>"
 
 
@@ -169,12 +174,13 @@ def bars(rows: Sequence[tuple[str, Sequence[float]]], series: Sequence[str], uni
 
 
 def columns(values: Sequence[tuple[str, float]], said: str) -> str:
-    """Standing bars along an axis, for a distribution; the first, the last and the largest are
-    labelled.
+    """Standing bars along an axis, for a distribution; some names stand below, and above the
+    largest its value.
     """
     height, base = 190, 150
     largest = max((value for _, value in values), default=0) or 1
     step = WIDTH / max(len(values), 1)
+    highest = max(range(len(values)), key=lambda at: values[at][1], default=0)
     parts = [f'<line x1="0" x2="{WIDTH}" y1="{base}" y2="{base}" class="axis"/>']
     for at, (name, value) in enumerate(values):
         tall = value / largest * (base - 24)
@@ -184,14 +190,21 @@ def columns(values: Sequence[tuple[str, float]], said: str) -> str:
             f'height="{tall:.1f}" rx="2" class="one"><title>{escape(name)}: {number(value)}</title>'
             "</rect>"
         )
-        if value == largest:
-            parts.append(_text(x + step / 2, base - tall - 6, number(value), "soft", "middle"))
-    labelled = range(0, len(values), max(len(values) // 8, 1))
-    for at in labelled:
-        middle = at * step + step / 2
-        anchor = "start" if at == 0 else "middle"
-        parts.append(_text(0 if at == 0 else middle, base + 18, values[at][0], "soft", anchor))
+        if at == highest:
+            parts.append(_beside(x + step / 2, base - tall - 6, number(value)))
+    for at in range(0, len(values), max(len(values) // 8, 1)):
+        parts.append(_beside(at * step + step / 2, base + 18, values[at][0]))
     return _svg(height, parts, said)
+
+
+def _beside(x: float, y: float, said: str) -> str:
+    """A text around x, or as near to it as it is seen in full."""
+    half = len(said) * CHARACTER_WIDTH / 2
+    if x < half:
+        return _text(0, y, said, "soft")
+    if x > WIDTH - half:
+        return _text(WIDTH, y, said, "soft", "end")
+    return _text(x, y, said, "soft", "middle")
 
 
 def strips(rows: Sequence[tuple[str, Sequence[Cell]]], keys: Sequence[tuple[str, str]]) -> str:

@@ -172,9 +172,9 @@ def _partitions(found: Verification) -> str:
         [
             s.topic,
             s.partition,
-            f"{s.left_start}…{s.left_end}",
-            f"{s.right_start}…{s.right_end}",
-            f"{s.compared_start}…{s.compared_end}",
+            f"{s.left_start:,}…{s.left_end:,}",
+            f"{s.right_start:,}…{s.right_end:,}",
+            f"{s.compared_start:,}…{s.compared_end:,}",
             f"{s.blocks_equal}/{s.blocks}",
             s.left_holes,
             s.right_holes,

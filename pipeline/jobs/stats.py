@@ -110,14 +110,17 @@ class Stats:
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def size_at(self, topic: str, share: float) -> int:
-        """The size of key and value below which this share of the records is, to a fifth."""
+        """The size of key and value below which this share of the records is, to a fifth; never
+        more than the largest has.
+        """
         sizes = self.sizes.get(topic, {})
         wanted = share * sum(sizes.values())
         seen = 0
         for bucket in sorted(sizes):
             seen += sizes[bucket]
             if seen >= wanted:
-                return bucket_size(bucket + 1)
+                largest = max(part.largest for part in self.of(topic))
+                return min(bucket_size(bucket + 1), largest)
         return 0
 
 

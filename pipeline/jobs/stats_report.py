@@ -122,7 +122,9 @@ def _topic(found: Stats, topic: str) -> list[str]:
     made = [
         pages.section(
             f"{topic}: records by partition", f"{len(parts)} partitions.",
-            pages.bars([(str(p.partition), [p.records]) for p in parts[:SHOWN]], ["records"]),
+            pages.bars(
+                [(f"partition {p.partition}", [p.records]) for p in parts[:SHOWN]], ["records"]
+            ),
         )
     ]  # fmt: skip
     keys = [key for key in found.keys if key.topic == topic]
@@ -141,7 +143,8 @@ def _topic(found: Stats, topic: str) -> list[str]:
         counted = [(name, int(value)) for name, value in plain]
         made.append(
             pages.section(
-                f"{topic}: sizes of records", "Records by the size of key and value.",
+                f"{topic}: sizes of records",
+                "Records by the size of key and value; each bar begins at the size below it.",
                 pages.columns(counted, "records by size"),
             )
         )  # fmt: skip

@@ -68,7 +68,7 @@ def sample() -> Stats:
     """Two partitions of one topic."""
     return Stats(
         partitions=[
-            PartitionStats("t", 0, 0, 90, 90, 90, 900, 3, 2, 1, 99),
+            PartitionStats("t", 0, 0, 90, 90, 90, 900, 3, 2, 1, 40),
             PartitionStats("t", 1, 0, 10, 10, 10, 100),
         ],
         distinct_keys={"t": 7},
@@ -85,6 +85,22 @@ def test_statistics_are_summed_by_topic() -> None:
     assert (row["partition_skew"], row["top_key_share"], row["lag"]) == (1.8, 0.6, 30)
     assert row["p50_bytes"] == bucket_size(13)
     assert row["p99_bytes"] == bucket_size(17)
+    assert sample().size_at("t", 1.0) == 40 < bucket_size(25)  # no record is larger
+
+
+def test_names_at_the_edge_of_a_plot_stay_in_it() -> None:
+    svg = pages.columns([(f"2026-11-22 {n:02}", 7) for n in range(100)], "records by hour")
+    assert svg.count(">7</text>") == 1
+    assert 'x="0" y="168" class="soft" text-anchor="start">2026-11-22 00<' in svg
+    assert 'x="900" y="168" class="soft" text-anchor="end">2026-11-22 96<' in svg
+    assert 'text-anchor="middle">2026-11-22 48<' in svg
+
+
+def test_long_names_that_end_or_begin_alike_are_told_apart() -> None:
+    names = ["payments.settlement.events.v2." + last for last in ("retries", "deadletter")]
+    names.append("refunds." + names[0])
+    shown = {pages.bars([(name, [1])], ["records"]).split("</title>")[1] for name in names}
+    assert len(shown) == 3
 
 
 def test_the_page_of_statistics_is_whole() -> None:
