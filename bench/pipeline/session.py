@@ -28,10 +28,8 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true",
 }
-"""The last two are what SPARK.md tells to set; all else is Spark's default."""
+"""All else is Spark's default."""
 
 
 class Bench:

@@ -54,7 +54,7 @@ def source(broker: Broker) -> Broker:
                     producer.abort_transaction()
                 else:
                     producer.commit_transaction()
-        admin.alter_group_offsets("readers", {TopicPartition(TOPIC, 0): 1000})
+        admin.alter_group_offsets("order-readers", {TopicPartition(TOPIC, 0): 1000})
     return broker
 
 
@@ -194,5 +194,5 @@ def test_a_replication_is_killed(
     jobs.finish(*replicate)
     assert look(target, TOPIC) == look(source, TOPIC)
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
-        committed = admin.list_group_offsets("readers")
+        committed = admin.list_group_offsets("order-readers")
     assert committed[TopicPartition(TOPIC, 0)].offset == 1000

@@ -198,6 +198,6 @@ def test_replication_on_spark_makes_what_verifies(
     assert (again.records, again.problems) == (10, [])
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
         committed = admin.list_group_offsets("readers")
-    assert {tp.partition: at.offset for tp, at in committed.items()} == {0: 321}
+    assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition("copied-a", 0): 321}
     left, right = ClusterSide(settings(broker)), ClusterSide(settings(target))
     assert told(verified(spark, left, right, "copied-.*")) == []
