@@ -256,12 +256,15 @@ def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) ->
     if name is None:
         return True
     for each in (right, *right.instead):
-        subject_name = CLUSTER_NAME if each.resource == CLUSTER else name
-        if allowed(broker, ctx, each.operation, each.resource, subject_name, quiet=True):
+        if allowed(broker, ctx, each.operation, each.resource, _named(each, name), quiet=True):
             return True
-    subject_name = CLUSTER_NAME if right.resource == CLUSTER else name
-    note_denied(broker, ctx, right.operation, right.resource, subject_name)
+    note_denied(broker, ctx, right.operation, right.resource, _named(right, name))
     return False
+
+
+def _named(right: Right, name: str) -> str:
+    """The name of the right's resource: there is one cluster, whatever a request is about."""
+    return CLUSTER_NAME if right.resource == CLUSTER else name
 
 
 def no_right(ctx: RequestContext, code: int) -> str:

@@ -31,8 +31,6 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # Each value's place in its batch is not checked again by the JVM.
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true",
 }
 
 
