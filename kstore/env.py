@@ -59,8 +59,8 @@ class FileSystem(Protocol):
         """The names in a directory."""
         ...
 
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; fine if it is there."""
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        """Make a directory, and its parents with the usual mode; fine if it is there."""
         ...
 
     def replace(self, source: str, target: str) -> None:
@@ -154,12 +154,12 @@ class SystemFileSystem:
         """The names in a directory."""
         return os.listdir(path)
 
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; fine if it is there."""
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        """Make a directory, and its parents with the usual mode; fine if it is there."""
         try:
-            os.mkdir(path)
+            os.mkdir(path, mode)
         except OSError:  # it is there, or its parents are not
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, mode, exist_ok=True)
 
     def replace(self, source: str, target: str) -> None:
         """Rename, over an existing target too."""
@@ -205,7 +205,7 @@ class SystemFileSystem:
         the system gets to it.
         """
         temporary = path + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(temporary, flags, 0o666)
         try:
             written = os.write(descriptor, content)

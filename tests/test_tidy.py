@@ -32,7 +32,14 @@ LONG_FUNCTIONS: dict[str, int] = {}
 # Lowest first. A module imports from its own component and from lower layers, not from a
 # neighbour.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("kstore.errors", "kstore.types", "kstore.acls", "kstore.env", "kstore.config"),
+    (
+        "kstore.errors",
+        "kstore.types",
+        "kstore.acls",
+        "kstore.env",
+        "kstore.config",
+        "kstore.private_files",
+    ),
     ("kstore._fast",),
     ("kstore.record", "kstore.protocol"),
     ("kstore.log", "kstore.net"),

@@ -12,6 +12,8 @@ import os
 import signal
 from contextlib import suppress
 
+from kstore.private_files import make_private_folder, open_private
+
 __all__ = ["SessionFiles"]
 
 
@@ -23,14 +25,14 @@ class SessionFiles:
     """
 
     def __init__(self, folder: str, timeout_ms: int) -> None:
-        os.makedirs(folder, exist_ok=True)
+        make_private_folder(folder)
         self._folder = folder
         self._timeout_ms = timeout_ms
         self._held: dict[int, int] = {}
 
     def hold(self, session_id: int) -> None:
         """Say that this process is alive, for a session of its own."""
-        descriptor = os.open(self._path(session_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_private(self._path(session_id), os.O_RDWR | os.O_CREAT)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.pwrite(descriptor, b"%d %d\n" % (os.getpid(), self._timeout_ms), 0)
         self._held[session_id] = descriptor
@@ -63,7 +65,8 @@ class SessionFiles:
 
     def _written(self, session_id: int, place: int) -> int | None:
         try:
-            with open(self._path(session_id), "rb") as file:
+            descriptor = open_private(self._path(session_id), os.O_RDONLY)
+            with os.fdopen(descriptor, "rb") as file:
                 return int(file.read(40).split()[place])
         except (FileNotFoundError, ValueError, IndexError):
             return None
@@ -80,7 +83,7 @@ class SessionFiles:
         if session_id in self._held:
             return False
         try:
-            descriptor = os.open(self._path(session_id), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_private(self._path(session_id), os.O_RDWR)
         except FileNotFoundError:
             return True
         try:

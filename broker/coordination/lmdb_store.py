@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import struct
 import threading
@@ -22,7 +23,12 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from kstore.broker.coordination.liveness import SessionFiles
-from kstore.broker.coordination.store import StoreLockedError, StoreUnavailableError, WatchEvent
+from kstore.broker.coordination.store import (
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+    WatchEvent,
+)
 from kstore.broker.coordination.tree import (
     Backend,
     Node,
@@ -30,11 +36,21 @@ from kstore.broker.coordination.tree import (
     TreeStore,
     WriteTransaction,
 )
+from kstore.private_files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    UnsafeFileError,
+    check_folder,
+    make_private,
+    open_private,
+)
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.peers import PeerWatcher
 
 __all__ = ["LmdbStore"]
+
+LOGGER = logging.getLogger("kstore.broker")
 
 DEPTH = struct.Struct(">H")
 NODE = struct.Struct("<BqqiqQ")
@@ -48,6 +64,7 @@ FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
 """Address space, not memory or disk: LMDB's file grows as it is used."""
 SESSIONS = "sessions"
+LMDB_FILES = ("data.mdb", "lock.mdb")
 CHANGES_KEPT = 4096
 """A process that missed more transactions than these is told to read everything anew."""
 
@@ -155,16 +172,20 @@ class _LmdbBackend(Backend):
     def __init__(self, path: str, shared_timeout_ms: int = 0) -> None:
         """``shared_timeout_ms``: 0 for a store that this process has to itself."""
         shared = shared_timeout_ms > 0
-        os.makedirs(path, mode=0o700, exist_ok=True)  # credentials are in it
         self._path = path
-        self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        sessions = os.path.join(path, SESSIONS)
-        self.files = SessionFiles(sessions, shared_timeout_ms) if shared else None
+        with self._told():
+            _keep_private(path)
+            self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        self.files: SessionFiles | None = None
         self.peers: PeerWatcher | None = None
         self.on_close: Callable[[], object] | None = None
         try:
             with self._told():
-                self._env = lmdb.open(path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True)
+                if shared:
+                    self.files = SessionFiles(os.path.join(path, SESSIONS), shared_timeout_ms)
+                self._env = lmdb.open(
+                    path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
+                )
                 self._env.reader_check()  # forgets the readers of dead processes
         except BaseException:
             os.close(self._lock_file)
@@ -188,9 +209,13 @@ class _LmdbBackend(Backend):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What LMDB can't do (the disk is full, say) is told as the store's own error."""
+        """What LMDB can't do (the disk is full, say) is told as the store's own error, and so are
+        files that others may change.
+        """
         try:
             yield
+        except UnsafeFileError as error:
+            raise StoreError(str(error)) from error
         except lmdb.Error as error:
             raise StoreUnavailableError(
                 f"the coordination store {self._path} can't be used: {error}; check its disk"
@@ -271,8 +296,18 @@ def _opened(backend: _LmdbBackend) -> SharedTree:
     return tree
 
 
+def _keep_private(path: str) -> None:
+    """Make the folder, or see that no other user may change it; its files are made private."""
+    os.makedirs(path, mode=PRIVATE_FOLDER, exist_ok=True)
+    warning = check_folder(path, "the coordination store, which holds credentials,")
+    if warning is not None:
+        LOGGER.warning("coordination store: %s", warning)
+    for name in LMDB_FILES:
+        make_private(os.path.join(path, name))
+
+
 def _lock_folder(path: str, kind: int) -> int:
-    descriptor = os.open(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_private(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from kstore.config.properties import parse_properties
 from kstore.log.errors import LogStorageError
 from kstore.log.segment import parse_directory_name
+from kstore.private_files import UnsafeFileError, open_private
 
 __all__ = ["claim_log_dirs"]
 
@@ -51,7 +52,7 @@ def _refuse_logs_of_nobody(folder: str) -> None:
 
 def _read(path: str) -> dict[str, str]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with os.fdopen(_opened(path, os.O_RDONLY), encoding="utf-8") as file:
             return {entry.key: entry.value for entry in parse_properties(file.read(), path)}
     except FileNotFoundError:
         return {}
@@ -59,8 +60,16 @@ def _read(path: str) -> dict[str, str]:
 
 def _write(path: str, values: dict[str, str]) -> None:
     unfinished = path + ".tmp"
-    with open(unfinished, "w", encoding="utf-8") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(_opened(unfinished, flags), "w", encoding="utf-8") as file:
         file.write("".join(f"{name}={value}\n" for name, value in values.items()))
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)
+
+
+def _opened(path: str, flags: int) -> int:
+    try:
+        return open_private(path, flags)
+    except UnsafeFileError as error:
+        raise LogStorageError(error.errno, str(error)) from error

@@ -8,6 +8,7 @@ opens and deletes logs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
 from kstore.broker.state.topic_rules import topic_row
+from kstore.private_files import others_write
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from kstore.log.settings import LogConfig
 
 __all__ = ["LocalReplicas"]
+
+LOGGER = logging.getLogger("kstore.broker")
 
 FUTURE_MARK = "kstore.future"
 """In the folder of a partition that is being copied from another log dir."""
@@ -58,6 +62,9 @@ class LocalReplicas:
         interval_ms = self._config["kstore.flush.interval.ms"]
         for path in paths:
             log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
+            problem = others_write(path)
+            if problem is not None:
+                LOGGER.warning("log dir: others may change records: %s", problem)
             log_dir.replicated = self._config.clustered
             self._dirs.append(log_dir)
         self._configure_dirs()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from kstore.config import BrokerConfig
+from kstore.private_files import make_private_folder, open_private
 
 __all__ = ["BrokerFolder", "ClusterError", "ClusterFolder", "Started"]
 
@@ -161,13 +162,15 @@ class ClusterFolder:
             "transaction.state.log.min.isr": str(min(2, replicas)),
         } | dict(overrides)
         BrokerConfig.load(None, settings, {})  # a mistake is told before anything is written
-        broker.path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(str(broker.path))  # its settings may hold passwords
         lines = [
             "# Written by `kstore cluster`, and yours to change.",
             f"# This broker alone: kstore serve {broker.properties}",
             *(f"{name}={_escaped(value)}" for name, value in settings.items()),
         ]
-        broker.properties.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(open_private(str(broker.properties), flags), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
         return broker
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import errno
 
+from kstore.private_files import UnsafeFileError
+
 __all__ = [
     "CorruptBatchError", "CorruptLogError", "DiskFullError", "InvalidProduceOffsetError",
     "InvalidTimestampError", "LogClosedError", "LogDirLockedError", "LogError", "LogNotFoundError",
@@ -183,6 +185,8 @@ def storage_error(error: OSError, doing: str) -> LogStorageError:
     """A LogStorageError (or DiskFullError) that says what was being done when ``error`` came."""
     if isinstance(error, LogStorageError):
         return error
+    if isinstance(error, UnsafeFileError):
+        return LogStorageError(error.errno, str(error))
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     kind = DiskFullError if full else LogStorageError
     advice = "free some space and try again" if full else "the log goes on once that works again"

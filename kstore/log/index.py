@@ -19,6 +19,7 @@ from typing import Any
 import lmdb
 
 from kstore._fast.log_segment import LogSegment
+from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
 
 __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_id"]
 
@@ -135,6 +136,11 @@ class _SharedEnvironment:
         self.path = path
         self.users = 0
         self.writable = create or os.access(path, os.W_OK)
+        for each in (path, path + "-lock"):
+            if create:
+                make_private(each)
+            else:
+                refuse_link(each)
         self.lmdb = lmdb.open(
             path,
             subdir=False,
@@ -144,7 +150,7 @@ class _SharedEnvironment:
             readahead=False,
             max_readers=510,
             lock=self.writable or os.access(os.path.dirname(path), os.W_OK),
-            mode=0o644,
+            mode=PRIVATE_FILE,
         )
         info = self.lmdb.info()
         pages = (info["last_pgno"] + 1) * self.lmdb.stat()["psize"]
@@ -158,7 +164,7 @@ class IndexStore:
     """The index environment of one log dir. Thread-safe; writes are durable when they return."""
 
     def __init__(self, directory: str, *, read_only: bool) -> None:
-        self.path = os.path.realpath(os.path.join(directory, ENVIRONMENT_NAME))
+        self.path = os.path.join(os.path.realpath(directory), ENVIRONMENT_NAME)
         self.rebuilt = False
         self._pid = os.getpid()
         self._shared = self._open(read_only)

@@ -32,6 +32,7 @@ from kstore.log.segment import (
     write_topic_id,
 )
 from kstore.log.settings import FlushPolicy, LogConfig
+from kstore.private_files import PRIVATE_FOLDER, open_private
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["LogDir"]
 
 LOCK_NAME = ".lock"
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
 STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may hold what somebody wants
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
@@ -86,14 +88,17 @@ class LogDir:
         if read_only:
             if not os.path.isdir(path):
                 raise errors.LogNotFoundError(f"{path} is no directory: nothing to read there")
-            self.index = IndexStore(path, read_only=True)
+            try:
+                self.index = IndexStore(path, read_only=True)
+            except OSError as error:
+                raise errors.storage_error(error, f"opening {path}") from error
         else:
             self._open_for_writing()
         _open_dirs.add(self)
 
     def _open_for_writing(self) -> None:
         try:
-            self.env.fs.mkdir(self.path)
+            self.env.fs.mkdir(self.path, PRIVATE_FOLDER)
         except OSError as error:
             raise errors.storage_error(error, f"making {self.path}") from error
         self._take_lock()
@@ -110,7 +115,7 @@ class LogDir:
     def _take_lock(self) -> None:
         path = os.path.join(self.path, LOCK_NAME)
         try:
-            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (kept as long as the lock)
+            file = os.fdopen(open_private(path, LOCK_FLAGS), "a+", encoding="utf-8")
         except OSError as error:
             raise errors.storage_error(error, f"opening {path} for writing") from error
         try:
@@ -121,7 +126,7 @@ class LogDir:
             file.close()
             raise errors.LogDirLockedError(self.path, holder) from None
         file.truncate(0)
-        # Not what follows an option: that may be a password, and everybody may read the file.
+        # Not what follows an option: that may be a password.
         words = takewhile(lambda word: not word.startswith("-"), sys.argv)
         file.write(f"pid {os.getpid()} ({' '.join(words) or 'python'})\n")
         file.flush()

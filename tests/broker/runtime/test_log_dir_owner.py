@@ -34,3 +34,18 @@ def test_logs_of_a_broker_that_was_alone_are_not_put_aside(tmp_path: Path) -> No
     with pytest.raises(LogStorageError, match=r"orders-0, say\): give this broker a folder"):
         claim_log_dirs([str(tmp_path)], "abc", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["orders-0"]
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "meta.properties.tmp"])
+def test_its_file_is_no_link_and_for_its_user_alone(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("somebody else's")
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / name).symlink_to(victim)
+    with pytest.raises(LogStorageError, match=f"{name} is a symbolic link"):
+        claim_log_dirs([str(folder)], "abc", 1)
+    assert victim.read_text() == "somebody else's"
+    (folder / name).unlink()
+    claim_log_dirs([str(folder)], "abc", 1)
+    assert (folder / "meta.properties").stat().st_mode & 0o777 == 0o600
