@@ -6,6 +6,7 @@
 #   make test           install what the tests need and run all of them
 #   make check          lint, types, house rules and the quick tests, in a few minutes
 #   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again
+#   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
 #   make bench          measure, and write the table and the plots
 
 PYTHON ?= python3
@@ -19,10 +20,10 @@ SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) se
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check quick sim bench build build-test prepare-test lint types tidy audit debug asan dist clean
+.PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit debug asan dist clean
 
 help:
-	@sed -n '3,9s/^# *//p' Makefile
+	@sed -n '3,10s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -94,6 +95,11 @@ JOBS ?= $(shell nproc)
 
 sim: build-test
 	$(PY) -m tests.sim --brokers 3 --seconds 15 --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS)
+
+MINUTES ?= 120
+
+soak: build-test
+	$(PY) -m tests.soak --minutes $(MINUTES)
 
 bench: $(VENV)/.bench $(VENV)/.built
 	$(PY) -m bench

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 REAL_PROCESSES = (
     "broker", "cli", "clients", "conformance", "documents", "faults", "packaging", "pipeline",
-    "testing",
+    "soak", "testing",
 )  # fmt: skip
 PURE = ("broker/state",)
 

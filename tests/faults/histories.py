@@ -19,6 +19,7 @@ __all__ = [
     "LeaderWatcher",
     "Producer",
     "Reader",
+    "Worker",
     "all_records",
     "check_records",
 ]
@@ -33,7 +34,7 @@ Record = tuple[int, int, str]
 """Partition, offset, value."""
 
 
-class _Worker(threading.Thread):
+class Worker(threading.Thread):
     """Works until told to stop; what went wrong is raised by `finish`."""
 
     def __init__(self, name: str) -> None:
@@ -59,7 +60,7 @@ class _Worker(threading.Thread):
             raise self._problem
 
 
-class Producer(_Worker):
+class Producer(Worker):
     """An idempotent producer with acks=all: values "name-partition-number", some per moment."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
@@ -98,7 +99,7 @@ class Producer(_Worker):
         assert not left, f"{left} records of {self.name} have no answer"
 
 
-class Reader(_Worker):
+class Reader(Worker):
     """Reads all partitions from the start, again and again what is new, and notes what it saw."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str) -> None:
@@ -129,7 +130,7 @@ class Reader(_Worker):
             consumer.close()
 
 
-class Copier(_Worker):
+class Copier(Worker):
     """Consume, transform, produce in transactions: each input record is to be in the output once,
     whatever fails; a failed transaction is aborted and begun anew from the committed offsets. Now
     and then librdkafka waits for a coordinator whose broker has long been back: the limits are
@@ -195,7 +196,7 @@ class Copier(_Worker):
             self.transactions += 1
 
 
-class LeaderWatcher(_Worker):
+class LeaderWatcher(Worker):
     """Asks every broker again and again who leads, and notes the leaders of each leader epoch."""
 
     def __init__(self, ask: Callable[[int], Iterable[tuple[int, int, int]]], nodes: list[int]):
@@ -226,7 +227,7 @@ class LeaderWatcher(_Worker):
                         self.leaders.setdefault((partition, epoch), set()).add(leader)
 
 
-class CommitClient(_Worker):
+class CommitClient(Worker):
     """Commits and reads one group's offset without being a member, as tools do: the register of
     the linearizability check. Each value is written once.
     """

@@ -1,0 +1,65 @@
+"""Which lines brokers may log while others of their cluster are killed, stopped and paused, each
+with the reason. A line that none of them explains fails a soak.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["EXPLAINED", "Explanation", "unexplained"]
+
+_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) ")
+
+
+class Explanation(NamedTuple):
+    """A kind of line, and why a broker logs it in a soak."""
+
+    pattern: str
+    """Where the line's text, behind time and level, begins with it."""
+    reason: str
+
+
+EXPLAINED = (
+    Explanation(r"broker \d+ is the controller, epoch \d+", "the controller was killed"),
+    Explanation(
+        r"broker \d+ is no longer the controller", "it was paused for longer than its session"
+    ),
+    Explanation(r"this broker's controller of epoch \d+ is over", "it was paused for too long"),
+    Explanation(r"a write of the controller failed", "its session ended meanwhile"),
+    Explanation(r"\S+-\d+: \[[\d, ]*\] lag behind", "followers were killed or paused"),
+    Explanation(r"the controller can't be asked for ISRs", "the controller was killed"),
+    Explanation(r"broker \d+ could not be told", "the broker was killed"),
+    Explanation(r"broker \d+ is told again", "the broker was killed"),
+    Explanation(r"the transaction of .* has timed out", "its producer was left without an end"),
+    Explanation(r"controlled shutdown", "the controller changed while a broker stopped"),
+    Explanation(r"\S+: no marker of ", "a topic was deleted within a transaction"),
+    Explanation(r"\S+: the marker of .* is missing", "a partition's leader was killed"),
+    Explanation(r"topic \S+ is gone: no marker of ", "a topic was deleted within a transaction"),
+    Explanation(r".* is not completed here", "the coordinator moved"),
+    Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
+)
+
+
+def unexplained(lines: Iterable[str], known: Iterable[Explanation] = EXPLAINED) -> Counter[str]:
+    """The lines without an explanation, digits left out, and how often each came. A traceback, or
+    whatever else has no time in front, belongs to the line before it.
+    """
+    patterns = re.compile("|".join(f"(?:{each.pattern})" for each in known))
+    found: Counter[str] = Counter()
+    current, expected = "", False
+    for line in lines:
+        begin = _TIME.match(line)
+        if begin is None:
+            if not line.strip() or expected:
+                continue
+            found[f"{current} | {line.strip()}" if current else line.strip()] += 1
+            continue
+        said = line[begin.end() :].strip()
+        current = f"{begin[1]} {re.sub(r'[0-9]+', 'N', said)}"
+        expected = patterns.match(said) is not None
+        if not expected:
+            found[current] += 1
+    return found

@@ -1,0 +1,167 @@
+"""A soak: three real brokers, steady producers and a reader, churn of clients and topics, and one
+fault after the other. Broker 1, the witness, is never disturbed: what it holds at the end is
+compared with what it held before. Every line that any broker logs has to be explained.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.soak.clients import Churn, Expander, NumberedProducer, OrderReader
+from tests.soak.log_lines import unexplained
+from tests.soak.samples import Growth, Sample, growth, sample
+
+__all__ = ["Report", "soak"]
+
+TOPIC, PARTITIONS, PRODUCERS = "orders", 3, 2
+WITNESS = 1
+SAMPLE_S = 10.0
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "3000",
+    "log.retention.check.interval.ms": "15000",
+    "log.cleaner.backoff.ms": "5000",
+    "transactional.id.expiration.ms": "600000",
+    "producer.id.expiration.ms": "600000",
+}
+ORDERS = {"segment.bytes": "4194304", "retention.bytes": "33554432"}
+"""Segments come and go, and the disk does not fill."""
+
+
+@dataclass
+class Report:
+    """What a soak did and found."""
+
+    seconds: float
+    faults: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    rounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of churn and expansions: done, and put off because a broker was away."""
+    samples: list[Sample] = field(default_factory=list)
+    growth: list[Growth] = field(default_factory=list)
+    lines: Counter[str] = field(default_factory=Counter)
+    """Log lines that nothing explains."""
+    wrong: list[str] = field(default_factory=list)
+    """Records that were lost, doubled, out of order or refused."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the soak failed; empty when it passed."""
+        found = [f"growth: {each}" for each in self.growth if each.is_leak]
+        found += [f"log line, {count} times: {line}" for line, count in self.lines.most_common(20)]
+        return found + [f"record: {each}" for each in self.wrong[:20]]
+
+
+def soak(
+    folder: Path,
+    seconds: float,
+    seed: int,
+    tell: Callable[[str], None],
+    *,
+    fault_every_s: float = 45.0,
+    churn_pause_s: float = 2.0,
+    expand_every_s: float = 30.0,
+) -> Report:
+    """Run for so long; ``tell`` is given a line of progress now and then."""
+    report = Report(seconds)
+    with KstoreCluster(folder, overrides=SETTINGS) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS, 3, ORDERS)
+        cluster.create_topic("transactions", PARTITIONS, 3, ORDERS)
+        bootstrap = cluster.bootstrap
+        producers = [
+            NumberedProducer(f"p{n}", bootstrap, TOPIC, PARTITIONS) for n in range(PRODUCERS)
+        ]
+        reader = OrderReader(bootstrap, TOPIC, PARTITIONS)
+        rounds = [
+            Churn(cluster, TOPIC, churn_pause_s),
+            Expander("expander", cluster, expand_every_s),
+        ]
+        workers = [*producers, reader, *rounds]
+        for worker in workers:
+            worker.start()
+        sampling = threading.Event()
+        sampler = threading.Thread(
+            target=_sample, args=(cluster, report, sampling, seconds), daemon=True
+        )
+        sampler.start()
+        try:
+            _disturb(cluster, report, random.Random(seed), seconds, fault_every_s, tell)
+        finally:
+            sampling.set()
+            sampler.join()
+        for worker in (*rounds, *producers):
+            worker.finish()
+        until(lambda: reader.has_read(producers), "all that was acknowledged is read", 120)
+        reader.finish()
+        report.records = reader.records
+        report.rounds = {each.name: (each.done, each.put_off) for each in rounds}
+        report.wrong = reader.wrong + [f for each in producers for f in each.failed]
+    for broker in cluster.brokers.values():
+        output = (broker.folder / broker.OUTPUT).read_text(errors="replace")
+        report.lines += unexplained(output.splitlines())
+    report.growth = growth(report.samples)
+    return report
+
+
+def _sample(
+    cluster: KstoreCluster, report: Report, stopping: threading.Event, seconds: float
+) -> None:
+    begin = time.monotonic()
+    pid = cluster.brokers[WITNESS].pid
+    while not stopping.wait(min(SAMPLE_S, seconds / 20)):
+        report.samples.append(sample(pid, time.monotonic() - begin))
+
+
+def _disturb(
+    cluster: KstoreCluster,
+    report: Report,
+    rng: random.Random,
+    seconds: float,
+    every_s: float,
+    tell: Callable[[str], None],
+) -> None:
+    """One fault after the other, each healed before the next."""
+    deadline = time.monotonic() + seconds
+    others = [node for node in cluster.brokers if node != WITNESS]
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, every_s * rng.uniform(0.5, 1.5)))
+        node, kind = rng.choice(others), rng.choice(["kill", "kill", "stop", "pause"])
+        if kind == "kill":
+            cluster.kill(node)
+        elif kind == "stop":
+            cluster.stop(node)
+        else:
+            cluster.pause(node)
+        time.sleep(rng.uniform(0.3, 4.0))  # how long the fault lasts; nothing is awaited
+        if kind == "pause":
+            cluster.resume(node)
+        else:
+            cluster.start(node)
+        report.faults[kind] += 1
+        until(lambda: _in_sync(cluster), f"all in sync after {kind} of broker {node}", 120)
+        if report.samples:
+            now = report.samples[-1]
+            tell(
+                f"{now.at_s:6.0f} of {seconds:.0f} s: {report.faults.total()} faults, the witness"
+                f" has {now.anonymous_kb / 1024:.1f} MB, {now.descriptors} descriptors,"
+                f" {now.threads} threads"
+            )
+
+
+def _in_sync(cluster: KstoreCluster) -> bool:
+    rows = cluster.topic(TOPIC).partitions
+    return len(rows) == PARTITIONS and all(len(row.isr) == 3 and row.leader >= 0 for row in rows)
