@@ -8,10 +8,10 @@ Everything runs on one loop; what waits for the disk (the coordination store's c
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kstore._fast.data_plane import DataPlane
@@ -242,7 +242,7 @@ def _plane(
 ) -> DataPlane:
     sessions: FetchSessionCache[Any] = FetchSessionCache(
         config["max.incremental.fetch.session.cache.slots"],
-        lambda: random.randrange(1, 1 << 31),
+        lambda: int.from_bytes(urandom(4)) >> 1,  # nobody may guess one
     )
     durable = config["kstore.flush.policy"] == "always"
     return DataPlane(

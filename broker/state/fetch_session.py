@@ -1,7 +1,8 @@
-"""Which fetch sessions (KIP-227) are kept: ids, the limit, and who gives way to whom.
+"""Which fetch sessions (KIP-227) are kept: ids, the limits, and who gives way to whom.
 
-Pure: time and random numbers come in as arguments. What a session holds is
-kstore._fast.fetch_session's.
+Principals share the slots: who holds more than a fair share gives way to those who hold less, and
+takes nothing from others. Pure: time and random numbers come in as arguments. What a session holds
+is kstore._fast.fetch_session's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ __all__ = ["FetchSessionCache"]
 
 EVICTION_MS = 120_000
 """A session unused for this long gives way to any; one older than this, to a more important one."""
+MAX_SESSION_PARTITIONS = 50_000
+"""A consumer's session has at most so many partitions: some 20 MB."""
+PARTITIONS_PER_SLOT = 250
+"""All consumers' sessions together have at most so many partitions for each slot there is."""
 
 
 class Session(Protocol):
@@ -20,6 +25,8 @@ class Session(Protocol):
 
     @property
     def session_id(self) -> int: ...
+    @property
+    def principal(self) -> str: ...
     @property
     def privileged(self) -> bool: ...
     @property
@@ -33,24 +40,41 @@ class Session(Protocol):
 S = TypeVar("S", bound=Session)
 
 
+class Holder(Generic[S]):
+    """The consumers' sessions of one principal."""
+
+    __slots__ = ("partitions", "sessions")
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, S] = {}
+        self.partitions = 0
+
+
 class FetchSessionCache(Generic[S]):
     """At most ``max_entries`` sessions, by id."""
 
     def __init__(self, max_entries: int, random_id: Callable[[], int]) -> None:
-        """``random_id`` gives positive int32 numbers; those in use are asked for again."""
+        """``random_id`` gives positive int32 numbers that nobody can guess; those in use are asked
+        for again.
+        """
         self.max_entries = max_entries
+        self.max_partitions = max(max_entries * PARTITIONS_PER_SLOT, MAX_SESSION_PARTITIONS)
         self.sessions: dict[int, S] = {}
         self.evictions = 0
         self._random_id = random_id
+        self._sizes: dict[int, int] = {}  # of consumers' sessions, as they are counted
+        self._holders: dict[str, Holder[S]] = {}
+        self._partitions = 0
 
-    def reserve(self, privileged: bool, size: int, now_ms: int) -> int:
+    def reserve(self, principal: str, privileged: bool, size: int, now_ms: int) -> int:
         """An id for a new session of so many partitions, or 0: the client goes on without a
-        session.
+        session. ``privileged``: it is a follower's.
         """
-        if self.max_entries <= 0:
+        if self.max_entries <= 0 or (size > MAX_SESSION_PARTITIONS and not privileged):
             return 0
-        if len(self.sessions) >= self.max_entries and not self._evict(privileged, size, now_ms):
-            return 0
+        while self._is_full(privileged, size):
+            if not self._evict(principal, privileged, size, now_ms):
+                return 0
         while True:
             session_id = self._random_id()
             if session_id > 0 and session_id not in self.sessions:
@@ -59,28 +83,102 @@ class FetchSessionCache(Generic[S]):
     def add(self, session: S) -> None:
         """Keep a session under the id that was reserved for it."""
         self.sessions[session.session_id] = session
+        if not session.privileged:
+            holder = self._holders.setdefault(session.principal, Holder())
+            holder.sessions[session.session_id] = session
+            self._sizes[session.session_id] = 0
+            self._count(session, session.size)
+
+    def resized(self, session: S) -> bool:
+        """A request has changed a session's partitions: whether they may be so many. If not, the
+        session is forgotten.
+        """
+        if session.privileged:
+            return True
+        self._count(session, session.size)
+        if session.size <= MAX_SESSION_PARTITIONS and self._partitions <= self.max_partitions:
+            return True
+        self.remove(session.session_id)
+        return False
 
     def remove(self, session_id: int) -> None:
         """Forget a session, if it is known."""
-        self.sessions.pop(session_id, None)
+        session = self.sessions.pop(session_id, None)
+        if session is None or session.privileged:
+            return
+        self._count(session, 0)
+        del self._sizes[session_id]
+        holder = self._holders[session.principal]
+        del holder.sessions[session_id]
+        if not holder.sessions:
+            del self._holders[session.principal]
 
-    def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room: first the longest unused, then a less important one that has had its time.
+    def _count(self, session: S, size: int) -> None:
+        more = size - self._sizes[session.session_id]
+        self._sizes[session.session_id] = size
+        self._holders[session.principal].partitions += more
+        self._partitions += more
+
+    def _is_full(self, privileged: bool, size: int) -> bool:
+        if len(self.sessions) >= self.max_entries:
+            return True
+        return not privileged and self._partitions + size > self.max_partitions
+
+    def _evict(self, principal: str, privileged: bool, size: int, now_ms: int) -> bool:
+        """Make room: the longest unused, else one of a principal that has more than its share, else
+        a less important one that has had its time.
 
         Followers' sessions (privileged) come before consumers', larger ones before smaller ones.
         """
-        oldest = min(self.sessions.values(), key=lambda session: session.last_used_ms)
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
+        has_slot = len(self.sessions) < self.max_entries  # it lacks room for partitions then
+        mine = [s for s in self.sessions.values() if not (has_slot and s.privileged)]
+        oldest = min(mine, key=_last_used, default=None)
+        if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS:
             return self._drop(oldest)
-        ripe = [s for s in self.sessions.values() if now_ms - s.created_ms > EVICTION_MS]
-        if not ripe:
-            return False
-        least = min(ripe, key=lambda session: (session.privileged, session.size))
-        if (least.privileged, least.size) < (privileged, size):
+        excess = self._excess(principal, privileged, size if has_slot else 0)
+        if excess is not None:
+            return self._drop(excess)
+        ripe = [
+            session
+            for session in mine
+            if now_ms - session.created_ms > EVICTION_MS
+            and (privileged or session.principal == principal)
+        ]
+        least = min(ripe, key=lambda session: (session.privileged, session.size), default=None)
+        if least is not None and (least.privileged, least.size) < (privileged, size):
             return self._drop(least)
         return False
 
+    def _excess(self, principal: str, privileged: bool, partitions: int) -> S | None:
+        """What a principal that would stay within its share may take from the one that has most;
+        None if nobody has more than a share. In slots, or for so many partitions in those.
+
+        A share is what all consumers' principals may have, divided by how many they are. Followers
+        leave their slots out of it, and count as one more principal where they want some.
+        """
+
+        def held(holder: Holder[S]) -> int:
+            return holder.partitions if partitions else len(holder.sessions)
+
+        count = len(self._holders) + (privileged or principal not in self._holders)
+        total = self.max_partitions
+        if not partitions:
+            followers = len(self.sessions) - len(self._sizes)
+            total = self.max_entries - (0 if privileged else followers)
+        share = max(total // count, 1)
+        own = None if privileged else self._holders.get(principal)
+        if own is not None and held(own) + (partitions or 1) > share:
+            return None
+        most = max(self._holders.values(), key=held, default=None)
+        if most is None or held(most) <= share:
+            return None
+        return min(most.sessions.values(), key=_last_used)
+
     def _drop(self, session: S) -> bool:
-        del self.sessions[session.session_id]
+        self.remove(session.session_id)
         self.evictions += 1
         return True
+
+
+def _last_used(session: Session) -> int:
+    return session.last_used_ms

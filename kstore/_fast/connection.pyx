@@ -392,6 +392,9 @@ cdef class Connection(Outbox):
     cdef object listener_name(self):
         return self.listener
 
+    cdef object principal_name(self):
+        return self.principal
+
     cdef int close_answer(self, Slot slot) except -1:
         cdef AnswerBuffer out = slot.held
         if (self.quotas is not None and out is not None and isinstance(slot, FetchRequest)

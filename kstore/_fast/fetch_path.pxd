@@ -59,6 +59,7 @@ cdef class FetchPath:
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)
     cdef int16_t open_session(self, FetchRequest request) except -1
+    cdef FetchSession session_of(self, FetchRequest request)
     cdef int look(self, FetchRequest request) except -1
     cdef int look_part(
         self, FetchRequest request, FetchPart part, int64_t limit, bint min_one) except -1

@@ -9,23 +9,23 @@ from kstore._fast.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
-    OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
+    OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.fetch_answer cimport (
     count_topics, read_slice, write_answer_tags, write_aborted, write_part_tags)
+from kstore._fast.fetch_topics cimport parse_forgotten, parse_topics
 from kstore._fast.log_core cimport LogCore
-from kstore._fast.partition_table cimport TopicEntry
 from kstore._fast.replica_state cimport Follower
 from kstore._fast.rights cimport MAY_ACT_IN_CLUSTER
 from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, read_int8, read_int16, read_int32, read_int64, read_raw, read_some,
+    put_string, read_int8, read_int16, read_int32, read_int64, read_raw,
     read_string, read_unsigned, room, skip_tags)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
     FIRST_SESSION = 7
-    FIRST_LEADER_EPOCH = 9
     FIRST_RACK = 11
     FIRST_FLEXIBLE = 12
     FIRST_TOPIC_ID = 13
@@ -54,9 +54,9 @@ cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except
     if version >= FIRST_SESSION:
         request.session_id = read_int32(r)
         request.session_epoch = read_int32(r)
-    parse_topics(request, r, table)
+    parse_topics(r, version, table, request.named)
     if version >= FIRST_SESSION:
-        parse_forgotten(request, r)
+        parse_forgotten(r, version, request.forgotten)
     if version >= FIRST_RACK:
         rack = read_string(r, flexible)
         r.bad |= rack.size < 0
@@ -86,76 +86,6 @@ cdef int parse_replica_state(FetchRequest request, WireReader* r) except -1:
             request.replica_id = read_int32(&inner)
             request.replica_epoch = read_int64(&inner)
             r.bad = inner.bad
-    return 0
-
-
-cdef int parse_topics(FetchRequest request, WireReader* r, PartitionTable table) except -1:
-    cdef int version = request.version
-    cdef bint flexible = version >= FIRST_FLEXIBLE
-    cdef bint by_id = version >= FIRST_TOPIC_ID
-    cdef Py_ssize_t topics = read_some(r, flexible)
-    cdef Py_ssize_t partitions, i, j
-    cdef WireBytes topic
-    cdef TopicEntry entry
-    cdef bytes key
-    for i in range(topics):
-        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
-        if topic.size < 0:
-            r.bad = True
-            return 0
-        entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
-        if entry is None:
-            key = (<const char*>topic.data)[:topic.size]
-        else:
-            key = entry.topic_id if by_id else entry.name
-        partitions = read_some(r, flexible)
-        for j in range(partitions):
-            request.named.append(parse_part(r, version, entry, key))
-            if r.bad:
-                return 0
-        skip_tags(r, flexible)
-        if r.bad:
-            return 0
-    return 0
-
-
-cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes key):
-    cdef FetchPart part = FetchPart.__new__(FetchPart)
-    part.topic = key
-    part.by_id = version >= FIRST_TOPIC_ID
-    part.index = read_int32(r)
-    part.current_leader_epoch = read_int32(r) if version >= FIRST_LEADER_EPOCH else -1
-    part.fetch_offset = read_int64(r)
-    part.last_fetched_epoch = read_int32(r) if version >= FIRST_FLEXIBLE else -1
-    if version >= FIRST_LOG_START_OFFSET:
-        part.reader_start_offset = read_int64(r)
-    part.max_bytes = read_int32(r)
-    part.told_high_watermark = -1
-    part.told_log_start_offset = -1
-    skip_tags(r, version >= FIRST_FLEXIBLE)
-    if entry is not None and 0 <= part.index < len(entry.partitions):
-        part.partition = entry.partitions[part.index]
-    return part
-
-
-cdef int parse_forgotten(FetchRequest request, WireReader* r) except -1:
-    cdef bint flexible = request.version >= FIRST_FLEXIBLE
-    cdef bint by_id = request.version >= FIRST_TOPIC_ID
-    cdef Py_ssize_t topics = read_some(r, flexible)
-    cdef Py_ssize_t partitions, i, j
-    cdef WireBytes topic
-    for i in range(topics):
-        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
-        if topic.size < 0:
-            r.bad = True
-            return 0
-        key = (<const char*>topic.data)[:topic.size]
-        partitions = read_some(r, flexible)
-        for j in range(partitions):
-            request.forgotten.append((key, read_int32(r)))
-            if r.bad:
-                return 0
-        skip_tags(r, flexible)
     return 0
 
 
@@ -298,12 +228,12 @@ cdef class FetchPath:
         """Which partitions the request means; an error code where its session does not fit."""
         cdef FetchSession session
         if request.session_epoch == 0 or request.session_epoch == FINAL_EPOCH:
-            if request.session_id != 0:
+            if request.session_id != 0 and self.session_of(request) is not None:
                 self.cache.remove(request.session_id)
             request.parts = request.named
             request.opens_session = request.session_epoch == 0
             return NONE
-        session = self.sessions.get(request.session_id)
+        session = self.session_of(request)
         if session is None:
             return FETCH_SESSION_ID_NOT_FOUND
         if session.by_id != (request.version >= FIRST_TOPIC_ID):
@@ -315,12 +245,22 @@ cdef class FetchPath:
             (<FetchRequest>session.parked).expire()
         session.last_used_ms = now_ms()
         session.merge(request.named, request.forgotten)
+        if (request.named or request.forgotten) and not self.cache.resized(session):
+            return FETCH_SESSION_ID_NOT_FOUND       # the client goes on with all its partitions
         request.parts = list(session.parts.values())
         if request.parts:
             request.session = session
         else:
             self.cache.remove(request.session_id)
         return NONE
+
+    cdef FetchSession session_of(self, FetchRequest request):
+        """The session that it names; None: there is none, or it is another's, which looks alike."""
+        cdef FetchSession session = self.sessions.get(request.session_id)
+        cdef AnswerSink sink = request.sink
+        if session is not None and session.belongs_to(sink.principal_name(), sink.listener_name()):
+            return session
+        return None
 
     cdef int look(self, FetchRequest request) except -1:
         """Find what can be read now for each partition, within the byte limits."""
@@ -482,14 +422,17 @@ cdef class FetchPath:
                 part.told()
                 if part.slice.size_bytes > 0:
                     session.rotate(part)
-        elif request.opens_session:
-            session_id = self.cache.reserve(privileged, len(parts), now_ms())
+        elif request.opens_session and may_have_session(request):
+            principal = request.sink.principal_name()
+            session_id = self.cache.reserve(principal, privileged, len(parts), now_ms())
             if session_id:
                 for part in parts:
                     part.told()
                 self.cache.add(FetchSession(
-                    session_id, parts, by_id=request.version >= FIRST_TOPIC_ID,
-                    privileged=privileged, now_ms=now_ms()))
+                    session_id, parts, principal=principal,
+                    listener=request.sink.listener_name(),
+                    by_id=request.version >= FIRST_TOPIC_ID, privileged=privileged,
+                    now_ms=now_ms()))
         if self.throttle is not None and request.replica_id >= 0:
             for part in parts:
                 if part.slice.size_bytes > 0:
@@ -586,6 +529,17 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
 
 cdef bint part_topic_unknown(FetchRequest request, FetchPart part) except -1:
     return request.path.table.find_id(<const uint8_t*><const char*>part.topic) is None
+
+
+cdef bint may_have_session(FetchRequest request) except -1:
+    """Not who may read none of the partitions; an id that nobody has shows no right."""
+    cdef FetchPart part
+    if request.rights is None and not request.barred:
+        return True
+    for part in request.parts:
+        if part.error != TOPIC_AUTHORIZATION_FAILED and part.error != UNKNOWN_TOPIC_ID:
+            return True
+    return False
 
 
 cdef int write_head(

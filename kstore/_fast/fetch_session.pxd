@@ -47,11 +47,14 @@ cdef class FetchPart:
 cdef class FetchSession:
     cdef readonly int32_t session_id
     cdef int32_t epoch                      # that the next request has to carry
+    cdef readonly object principal          # whose it is: nobody else may continue or end it,
+    cdef object listener                    # nor may they on another listener
     cdef readonly bint by_id
     cdef readonly bint privileged           # a follower's
     cdef readonly int64_t created_ms
     cdef readonly int64_t last_used_ms
     cdef dict parts                         # (topic, index) -> FetchPart, next to be served first
     cdef object parked                      # the FetchRequest that waits, or None
+    cdef bint belongs_to(self, object principal, object listener) except -1
     cdef int merge(self, list named, list forgotten) except -1
     cdef int rotate(self, FetchPart part) except -1

@@ -11,12 +11,21 @@ class FetchSession:
     """One client's set of partitions and what each was last told."""
 
     session_id: int
+    principal: str
     by_id: bool
     privileged: bool
     created_ms: int
     last_used_ms: int
     def __init__(
-        self, session_id: int, parts: list[FetchPart], *, by_id: bool, privileged: bool, now_ms: int
+        self,
+        session_id: int,
+        parts: list[FetchPart],
+        *,
+        principal: str,
+        listener: object,
+        by_id: bool,
+        privileged: bool,
+        now_ms: int,
     ) -> None: ...
     @property
     def size(self) -> int:

@@ -98,10 +98,15 @@ cdef class FetchPart:
 cdef class FetchSession:
     """One client's set of partitions and what each was last told."""
 
-    def __init__(self, int session_id, list parts, *, bint by_id, bint privileged, now_ms):
+    def __init__(
+        self, int session_id, list parts, *, principal, listener, bint by_id, bint privileged,
+        now_ms
+    ):
         cdef FetchPart part
         self.session_id = session_id
         self.epoch = 1
+        self.principal = principal
+        self.listener = listener
         self.by_id = by_id
         self.privileged = privileged
         self.created_ms = now_ms
@@ -114,6 +119,10 @@ cdef class FetchSession:
     def size(self):
         """How many partitions it holds."""
         return len(self.parts)
+
+    cdef bint belongs_to(self, object principal, object listener) except -1:
+        """Whether it was opened by that principal, on that listener."""
+        return self.principal == principal and self.listener == listener
 
     cdef int merge(self, list named, list forgotten) except -1:
         """Apply an incremental request: changed and new partitions, then those to forget."""

@@ -1,7 +1,6 @@
 # A parked answer's place in the order of its connection. A sink (the connection) hands answers to
-# its peer in the
-# order of the requests; whoever parked the request completes its slot later, on the loop.
-
+# its peer in the order of the requests; whoever parked the request completes its slot later, on
+# the loop.
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from kstore._fast.partition_table cimport Waiter
@@ -12,6 +11,7 @@ cdef class AnswerSink:
     cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
     cdef object listener_name(self)                     # that its peer has come to
+    cdef object principal_name(self)                    # who its peer is
 
 cdef class Slot(Waiter):
     cdef AnswerSink sink

@@ -41,6 +41,9 @@ cdef class AnswerSink:
     cdef object listener_name(self):
         return None
 
+    cdef object principal_name(self):
+        return None
+
 
 cdef class Slot(Waiter):
     """The place of one request that is answered later."""

@@ -237,7 +237,9 @@ _TOPICS = (
     ),
     ConfigDef(
         "max.incremental.fetch.session.cache.slots", _INT, 1000,
-        "How many fetch sessions are kept.", _MEDIUM, at_least(0),
+        "How many fetch sessions are kept. Principals share them: one below its share takes one "
+        "from the principal that has most. Consumers' sessions have 250 partitions for each "
+        "slot, all together, and 50000 each.", _MEDIUM, at_least(0),
     ),
 )  # fmt: skip
 

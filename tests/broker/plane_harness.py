@@ -177,9 +177,9 @@ class Plane:
         assert found is not None, TopicPartition(topic, index)
         return found
 
-    def client(self, host: str = "10.0.0.1") -> Client:
+    def client(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> Client:
         """A new connection."""
-        return Client(self, host)
+        return Client(self, host, listener)
 
     def close(self) -> None:
         """Close the logs."""
@@ -189,9 +189,9 @@ class Plane:
 class Client:
     """One connection: requests in, decoded answers out."""
 
-    def __init__(self, plane: Plane, host: str) -> None:
+    def __init__(self, plane: Plane, host: str, listener: str = "PLAINTEXT") -> None:
         self.transport = FakeTransport(host)
-        self.connection = Connection(plane.plane, "PLAINTEXT")
+        self.connection = Connection(plane.plane, listener)
         self.connection.connection_made(self.transport)
         self._asked: dict[int, tuple[int, int]] = {}
         self._correlation_id = 0

@@ -453,6 +453,19 @@ def test_a_waiting_session_answers_what_changed(plane: Plane) -> None:
     assert list(found(response)) == [0]
 
 
+def test_a_session_that_takes_too_many_partitions_ends(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client asks for all of them from then on, with a session or without."""
+    monkeypatch.setattr("kstore.broker.state.fetch_session.MAX_SESSION_PARTITIONS", 2)
+    client = plane.client()
+    session_id = open_session(client, part(0), part(0, partition=1))
+    response = incremental(client, session_id, 1, part(0, partition=2))
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert plane.sessions.sessions == {}
+    assert open_session(client, *(part(0, partition=index) for index in range(3))) == 0
+
+
 def test_without_room_for_a_session_the_answer_has_none(tmp_path: Path) -> None:
     plane = Plane(tmp_path, max_sessions=1)
     client = plane.client()

@@ -174,9 +174,7 @@ def test_fetch_needs_read_on_each_topic(plane: Plane, version: int) -> None:
 
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
 def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int) -> None:
-    """The rights are looked at with every fetch, also of partitions that it does not name anew; and
-    with those of who sends it.
-    """
+    """The rights are looked at with every fetch, also of partitions that it does not name anew."""
     rules(plane, acl(READ), acl(READ, "other"))
     client = client_of(plane)
     first = client.call(FETCH, version, fetch(version, "t", "other", session_epoch=0))
@@ -197,9 +195,45 @@ def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int
     rules(plane)
     assert go_on(client, 4) == [DENIED, DENIED]
     assert go_on(client, 5) == [DENIED, DENIED], "an error is told every time"
-    assert go_on(client_of(plane, "User:root"), 6) == [0, 0]
     rules(plane, acl(READ), acl(READ, "other"))
-    assert go_on(client, 7) == [0]
+    assert go_on(client, 6) == [0, 0]
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 17])
+def test_a_fetch_session_is_its_principals_on_its_listener(plane: Plane, version: int) -> None:
+    """To all others it looks as if there were none, whatever they ask with its id."""
+    rules(plane, acl(READ))
+    mine = client_of(plane)
+    session = mine.call(FETCH, version, fetch(version, "t", session_epoch=0)).session_id
+    elsewhere = plane.client(listener="OTHER")
+    elsewhere.connection.principal = "User:alice"
+    for stranger in (client_of(plane, "User:root"), elsewhere):
+        for epoch in (1, 2):
+            asked = fetch(version, session_id=session, session_epoch=epoch)
+            refused = stranger.call(FETCH, version, asked)
+            assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert (refused.session_id, refused.responses) == (0, [])
+        for epoch in (0, -1):
+            asked = fetch(version, "t", session_id=session, session_epoch=epoch)
+            assert stranger.call(FETCH, version, asked).session_id != session
+    again = fetch(version, session_id=session, session_epoch=1)
+    assert client_of(plane).call(FETCH, version, again).session_id == session
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_who_may_read_nothing_gets_no_fetch_session(plane: Plane, version: int) -> None:
+    client = client_of(plane)
+    asked = fetch(version, "t", "other", "absent", session_epoch=0)
+    assert client.call(FETCH, version, asked).session_id == 0
+    as_follower = {"replica_state": ReplicaState(replica_id=7, replica_epoch=1)}
+    if version < 15:
+        as_follower = {"replica_id": 7}
+    asked = fetch(version, "t", session_epoch=0, **as_follower)
+    assert client.call(FETCH, version, asked).session_id == 0
+    assert plane.sessions.sessions == {}
+    rules(plane, acl(READ))
+    asked = fetch(version, "t", "other", session_epoch=0)
+    assert client.call(FETCH, version, asked).session_id
 
 
 @pytest.mark.parametrize("version", [12, 17])

@@ -8,6 +8,7 @@ Modules are patched from outside, by what their names stand for, so that the sou
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import random
 import sys
@@ -130,7 +131,8 @@ def _replacements(loop: SimLoop) -> list[tuple[Any, Any]]:
     return [
         (time, clock), (time.time_ns, now_ns), (time.monotonic, loop.time),
         (time.time, clock.time), (time.sleep, clock.sleep), (random, numbers), (uuid, ids),
-        (uuid.uuid4, new_uuid), (ThreadPoolExecutor, InlineExecutor),
+        (uuid.uuid4, new_uuid), (os.urandom, lambda size: source().randbytes(size)),
+        (ThreadPoolExecutor, InlineExecutor),
     ]  # fmt: skip
 
 

@@ -1,0 +1,11 @@
+# The partitions that a Fetch request names, as its frame holds them.
+
+from kstore._fast.partition_table cimport PartitionTable
+from kstore._fast.wire cimport WireReader
+
+# Both leave r behind what they read; r.bad: it is malformed.
+# Appends a FetchPart for each partition that is asked for.
+cdef int parse_topics(
+    WireReader* r, int version, PartitionTable table, list named) except -1
+# Appends (topic name or id, partition) for each that the session is to forget.
+cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1

@@ -1,0 +1,1 @@
+"""The partitions that a Fetch request names; see fetch_topics.pyx."""

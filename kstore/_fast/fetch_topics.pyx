@@ -1,0 +1,86 @@
+"""The partitions that a Fetch request names, as its frame holds them, in each version.
+
+What is asked of all of them together is fetch_path's.
+"""
+
+from kstore._fast.fetch_session cimport FetchPart
+from kstore._fast.partition_table cimport PartitionTable, TopicEntry
+from kstore._fast.wire cimport (
+    WireBytes, read_int32, read_int64, read_raw, read_some, read_string, skip_tags)
+
+cdef enum:
+    FIRST_LOG_START_OFFSET = 5
+    FIRST_LEADER_EPOCH = 9
+    FIRST_FLEXIBLE = 12
+    FIRST_TOPIC_ID = 13
+
+
+cdef int parse_topics(
+    WireReader* r, int version, PartitionTable table, list named
+) except -1:
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef bint by_id = version >= FIRST_TOPIC_ID
+    cdef Py_ssize_t topics = read_some(r, flexible)
+    cdef Py_ssize_t partitions, i, j
+    cdef WireBytes topic
+    cdef TopicEntry entry
+    cdef bytes key
+    for i in range(topics):
+        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        if topic.size < 0:
+            r.bad = True
+            return 0
+        entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
+        if entry is None:
+            key = (<const char*>topic.data)[:topic.size]
+        else:
+            key = entry.topic_id if by_id else entry.name
+        partitions = read_some(r, flexible)
+        for j in range(partitions):
+            named.append(parse_part(r, version, entry, key))
+            if r.bad:
+                return 0
+        skip_tags(r, flexible)
+        if r.bad:
+            return 0
+    return 0
+
+
+cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes key):
+    cdef FetchPart part = FetchPart.__new__(FetchPart)
+    part.topic = key
+    part.by_id = version >= FIRST_TOPIC_ID
+    part.index = read_int32(r)
+    part.current_leader_epoch = read_int32(r) if version >= FIRST_LEADER_EPOCH else -1
+    part.fetch_offset = read_int64(r)
+    part.last_fetched_epoch = read_int32(r) if version >= FIRST_FLEXIBLE else -1
+    if version >= FIRST_LOG_START_OFFSET:
+        part.reader_start_offset = read_int64(r)
+    part.max_bytes = read_int32(r)
+    part.told_high_watermark = -1
+    part.told_log_start_offset = -1
+    skip_tags(r, version >= FIRST_FLEXIBLE)
+    if entry is not None and 0 <= part.index < len(entry.partitions):
+        part.partition = entry.partitions[part.index]
+    return part
+
+
+cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1:
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef bint by_id = version >= FIRST_TOPIC_ID
+    cdef Py_ssize_t topics = read_some(r, flexible)
+    cdef Py_ssize_t partitions, i, j
+    cdef WireBytes topic
+    for i in range(topics):
+        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        if topic.size < 0:
+            r.bad = True
+            return 0
+        key = (<const char*>topic.data)[:topic.size]
+        partitions = read_some(r, flexible)
+        for j in range(partitions):
+            forgotten.append((key, read_int32(r)))
+            if r.bad:
+                return 0
+        skip_tags(r, flexible)
+    return 0
