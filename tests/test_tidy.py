@@ -67,7 +67,7 @@ IMPURE = {
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
 HEAVY = {
     "cryptography", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
-    "rich", "scramp", "typer",
+    "re2", "rich", "scramp", "typer",
 }  # fmt: skip
 MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "pyspark_kstore")
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.access import allowed, permitted
 from kstore.broker.runtime.markers import commit_markers, write_marker
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.transactions import transactions_of
 from kstore.broker.state.topic_rules import TopicError, check_name
 from kstore.broker.state.transaction_shard import TransactionFilter
-from kstore.broker.state.transaction_state import STATE_NAMES
+from kstore.broker.state.transaction_state import STATE_NAMES, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.transaction_admin import (
     DescribeProducersRequest,
@@ -23,6 +24,7 @@ from kstore.protocol.transaction_admin import (
     DescribeTransactionsResponseTransactionState,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
     PartitionResponse,
     ProducerState,
     TopicResponse,
@@ -88,18 +90,31 @@ async def handle_list_transactions(
     response = ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in known]
     )
+    now_ms, slices = broker.now_ms(), Slices()
     for partition in partitions:
-        listed = partition.shard.list(wanted, broker.now_ms())
-        response.transaction_states += [
-            state
-            for state in listed
-            if allowed(
-                broker, ctx, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID,
-                state.transactional_id, quiet=True,
-            )
-        ]  # fmt: skip
-        await asyncio.sleep(0)
+        for item in list(partition.shard.transactions.values()):
+            # The pattern comes last: nobody has it matched against what is not theirs to see.
+            if (
+                wanted.accepts(item, now_ms)
+                and _shown(broker, ctx, item.transactional_id)
+                and wanted.matches(item.transactional_id)
+            ):
+                response.transaction_states.append(_listed(item))
+            await slices.breathe()
     return response
+
+
+def _shown(broker: Broker, ctx: RequestContext, transactional_id: str) -> bool:
+    kind = AclResourceType.TRANSACTIONAL_ID
+    return allowed(broker, ctx, AclOperation.DESCRIBE, kind, transactional_id, quiet=True)
+
+
+def _listed(transaction: Transaction) -> ListTransactionsResponseTransactionState:
+    return ListTransactionsResponseTransactionState(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=STATE_NAMES[transaction.state],
+    )
 
 
 async def handle_describe_producers(

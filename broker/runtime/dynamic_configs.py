@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.runtime import znodes
+from kstore.broker.state.linear_regex import LinearRegex
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -31,7 +32,7 @@ class ClientMetrics(NamedTuple):
     interval_ms: int
     metrics: tuple[str, ...]
     """Prefixes of metrics' names; ``*`` alone means all."""
-    match: Mapping[str, str]
+    match: Mapping[str, LinearRegex]
     """Key (``client_id`` and so on) to the regular expression that it has to match."""
 
 
@@ -68,6 +69,7 @@ class DynamicConfigs:
         self._run_blocking = run_blocking
         self._report = report
         self._group_values: dict[str, Mapping[str, Any]] = {}
+        self._client_metrics: tuple[int, list[ClientMetrics]] = (-1, [])
         self._changed: frozenset[str] = frozenset()
         config.watch(self._note)
 
@@ -115,9 +117,12 @@ class DynamicConfigs:
         return found
 
     def client_metrics(self) -> list[ClientMetrics]:
-        """Every client metrics subscription, by name."""
+        """Every client metrics subscription, by name. Cheap: they are kept until one changes."""
         from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 
+        version, found = self._client_metrics
+        if version == self.subscriptions_version:
+            return found
         found = []
         for name, given in sorted(self.subscriptions.items()):
             values = {
@@ -125,8 +130,9 @@ class DynamicConfigs:
                 for row in CLIENT_METRICS_CONFIGS.values()
             }
             pairs = (item.partition("=") for item in values["match"])
-            match = {key.strip(): pattern.strip() for key, _, pattern in pairs}
+            match = {key.strip(): LinearRegex(pattern.strip()) for key, _, pattern in pairs}
             found.append(ClientMetrics(name, values["interval.ms"], values["metrics"], match))
+        self._client_metrics = (self.subscriptions_version, found)
         return found
 
     def _typed_group(self, given: Mapping[str, str]) -> Mapping[str, Any]:

@@ -6,12 +6,12 @@ Pure: it works out what would be set, it sets nothing. Topics' own rules are in 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kstore.broker.state.linear_regex import regex_error
 from kstore.config import BROKER_CONFIGS, ConfigDef, UpdateMode
 from kstore.errors import ErrorCode
 
@@ -241,14 +241,12 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def _check_match(item: str, known: Sequence[str]) -> None:
-    parts = item.split("=")
-    try:
-        if len(parts) == 2 and parts[0].strip() in known:
-            re.compile(parts[1].strip())
-            return
-    except re.error:
-        pass
-    _refuse(f"'{item}' selects no clients; write NAME=REGEX, NAME of {', '.join(known)}.")
+    name, equals, pattern = item.partition("=")
+    if not equals or "=" in pattern or name.strip() not in known:
+        _refuse(f"'{item}' selects no clients; write NAME=REGEX, NAME of {', '.join(known)}.")
+    problem = regex_error(pattern.strip())
+    if problem is not None:
+        _refuse(f"'{item}' has no expression of RE2's syntax: {problem}.")
 
 
 def _is_number(text: str) -> bool:

@@ -42,7 +42,7 @@ from kstore.broker.state.group_result import (
     Token,
 )
 from kstore.broker.state.image import MetadataImage
-from kstore.broker.state.topic_regex import regex_error
+from kstore.broker.state.linear_regex import regex_error
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 

@@ -6,13 +6,13 @@ Kafka's rules in Kafka's order. What is pushed is not looked into here.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from kstore.broker.state.linear_regex import LinearRegex
 from kstore.errors import ErrorCode
 
 __all__ = ["ACCEPTED_COMPRESSION", "ClientInstance", "Instances", "Subscription"]
@@ -39,7 +39,7 @@ class Subscription(Protocol):
         """Prefixes of names; ``*`` means all."""
 
     @property
-    def match(self) -> Mapping[str, str]:
+    def match(self) -> Mapping[str, LinearRegex]:
         """Key to the pattern that the client's value has to match wholly."""
 
 
@@ -144,5 +144,5 @@ class Instances:
             self._instances.popitem(last=False)
 
 
-def _matches(patterns: Mapping[str, str], client: Mapping[str, str]) -> bool:
-    return all(re.fullmatch(pattern, client.get(key, "")) for key, pattern in patterns.items())
+def _matches(patterns: Mapping[str, LinearRegex], client: Mapping[str, str]) -> bool:
+    return all(pattern.matches(client.get(key, "")) for key, pattern in patterns.items())

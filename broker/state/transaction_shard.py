@@ -6,12 +6,10 @@ or just appended. It knows no log, clock or connection: broker/runtime/transacti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kstore.broker.state.regex_syntax import LEGAL
-from kstore.broker.state.topic_regex import TopicRegex, regex_error
+from kstore.broker.state.linear_regex import LinearRegex
 from kstore.broker.state.transaction_state import (
     ONGOING,
     PREPARED,
@@ -38,7 +36,6 @@ from kstore.errors import ErrorCode
 from kstore.protocol.transaction_admin import (
     DescribeTransactionsResponseTransactionState,
     ListTransactionsRequest,
-    ListTransactionsResponseTransactionState,
     TopicData,
 )
 from kstore.types import TopicPartition
@@ -53,59 +50,41 @@ class TransactionSettings(NamedTuple):
     id_expiration_ms: int = 604_800_000
 
 
-class NamePattern:
-    """A pattern of transactional ids in RE2's syntax, which must match the whole id.
-
-    Ids of a topic name's characters are matched in linear time. Python's own engine, which may go
-    back on its steps, sees only the others.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._linear = TopicRegex(text)
-
-    def matches(self, transactional_id: str) -> bool:
-        """Whether the id matches."""
-        if LEGAL.issuperset(transactional_id):
-            return self._linear.matches(transactional_id)
-        try:
-            return re.fullmatch(self._text, transactional_id) is not None
-        except re.error:
-            return False  # RE2's syntax, but not Python's
-
-
 class TransactionFilter(NamedTuple):
     """What ListTransactions asks for; empty parts ask for all."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]
     longer_than_ms: int
-    pattern: NamePattern | None
+    pattern: LinearRegex | None
 
     @classmethod
     def of(cls, request: ListTransactionsRequest) -> TransactionFilter:
         """A request's filter. ValueError for a pattern that is none."""
-        pattern = request.transactional_id_pattern
-        problem = regex_error(pattern) if pattern else None
-        if problem is not None:
-            raise ValueError(problem)
+        text = request.transactional_id_pattern
+        pattern = LinearRegex(text) if text else None
+        if pattern is not None and pattern.problem is not None:
+            raise ValueError(pattern.problem)
         return cls(
             frozenset(request.state_filters),
             frozenset(request.producer_id_filters),
             request.duration_filter,
-            NamePattern(pattern) if pattern else None,
+            pattern,
         )
 
     def accepts(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether a transaction is asked for. One that never began is older than all, in Kafka
-        too.
+        """Whether a transaction is asked for, but for the pattern. One that never began is older
+        than all, in Kafka too.
         """
         return (
             (not self.producer_ids or transaction.producer_id in self.producer_ids)
             and (not self.states or STATE_NAMES[transaction.state] in self.states)
             and (self.longer_than_ms < 0 or now_ms - transaction.started_ms > self.longer_than_ms)
-            and (self.pattern is None or self.pattern.matches(transaction.transactional_id))
         )
+
+    def matches(self, transactional_id: str) -> bool:
+        """Whether an id matches the pattern, if there is one. It costs the most: ask it last."""
+        return self.pattern is None or self.pattern.matches(transactional_id)
 
 
 class TransactionShard:
@@ -238,20 +217,6 @@ class TransactionShard:
         for transactional_id in self.ongoing:
             if self.transactions[transactional_id].is_overdue(now_ms):
                 yield transactional_id
-
-    def list(
-        self, wanted: TransactionFilter, now_ms: int
-    ) -> list[ListTransactionsResponseTransactionState]:
-        """ListTransactions for this partition."""
-        return [
-            ListTransactionsResponseTransactionState(
-                transactional_id=item.transactional_id,
-                producer_id=item.producer_id,
-                transaction_state=STATE_NAMES[item.state],
-            )
-            for item in self.transactions.values()
-            if wanted.accepts(item, now_ms)
-        ]
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
         """DescribeTransactions for one transactional id."""

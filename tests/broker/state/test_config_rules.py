@@ -159,6 +159,8 @@ def test_a_groups_standby_replicas_have_a_bound_of_their_own_name():
         ("interval.ms", "99", ErrorCode.INVALID_REQUEST),
         ("interval.ms", "soon", ErrorCode.INVALID_CONFIG),
         ("match", "client_id=[", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id=(?=a)", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id=a=b", ErrorCode.INVALID_CONFIG),
         ("match", "shoe_size=4", ErrorCode.INVALID_CONFIG),
         ("colour", "red", ErrorCode.INVALID_REQUEST),
     ],

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kstore.broker.state.linear_regex import LinearRegex
 from kstore.broker.state.otlp import OtlpError, Point, decode_metrics
 from kstore.broker.state.telemetry import ClientInstance, Instances
 from kstore.errors import ErrorCode
@@ -22,7 +23,7 @@ SECOND = 1000
 class Subscription(NamedTuple):
     interval_ms: int
     metrics: tuple[str, ...]
-    match: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    match: dict[str, LinearRegex] = {}  # noqa: RUF012 (never changed)
 
 
 # ---- OTLP, written naively ----
@@ -173,7 +174,7 @@ def test_a_client_that_was_told_to_ask_again_may_do_so_at_once():
 
 def test_instances_are_made_anew_when_subscriptions_change_and_match_wholly():
     instances = Instances()
-    rows = [Subscription(500, ("a.",), {"client_id": "app-.*"})]
+    rows = [Subscription(500, ("a.",), {"client_id": LinearRegex("app-.*")})]
 
     def find(client_id: str, version: int) -> ClientInstance:
         client = {"client_id": client_id}
