@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from kstore.broker.api import RequestContext
 from kstore.broker.runtime.telemetry import Telemetry, telemetry_of
-from kstore.broker.state.otlp import OtlpError
+from kstore.broker.state.otlp import OtlpError, OtlpTooLargeError
 from kstore.broker.state.telemetry import ACCEPTED_COMPRESSION, ClientInstance
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.schema import ZERO_UUID
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["handle_get_telemetry_subscriptions", "handle_push_telemetry"]
 
 NO_COMPRESSION = 0
+MAX_RATIO = 100
+"""Bytes that one compressed byte may hold: clients' metrics are squeezed to a tenth."""
+FREE_BYTES = 16_384
+"""That a push may hold however small it is."""
 
 
 def handle_get_telemetry_subscriptions(
@@ -80,10 +84,13 @@ async def _take(
     data: bytes | bytearray = bytes(request.metrics)
     try:
         if request.compression_type != NO_COMPRESSION:
-            data = decompress(request.compression_type, data, max_bytes)
+            most = min(max_bytes, FREE_BYTES + MAX_RATIO * len(data))
+            data = decompress(request.compression_type, data, most)
         await telemetry.take(request.client_instance_id, client_id, data)
     except CompressionError:
         return ErrorCode.INVALID_RECORD
+    except OtlpTooLargeError:
+        return ErrorCode.TELEMETRY_TOO_LARGE
     except OtlpError:
         telemetry.unreadable += 1  # a receiver's trouble: Kafka does not look into the metrics
     return ErrorCode.NONE

@@ -1,8 +1,8 @@
 """What clients have pushed (KIP-714): the last value of each of their metrics, with deltas added
 up, for whoever shows metrics.
 
-Bounded in clients and in series; the client that was silent longest goes first. Nothing is stored
-on disk.
+Limited in bytes, per client and in all; the client that was silent longest goes first. Nothing is
+stored on disk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kstore.broker.state.otlp import Point, decode_metrics
+from kstore.broker.state.otlp import Attributes, OtlpTooLargeError, Point, decode_metrics
 from kstore.broker.state.telemetry import Instances
 
 if TYPE_CHECKING:
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Telemetry", "telemetry_of"]
 
-MAX_SERIES = 200_000
+MAX_BYTES = 64 << 20
+"""Of all clients: some 200,000 series."""
+MAX_CLIENT_BYTES = 4 << 20
+"""Of one client: some 10,000 series."""
+CLIENT_BYTES, SERIES_BYTES, ATTRIBUTE_BYTES = 1024, 400, 160
+"""What each takes in memory, beside the texts."""
 PER_TURN = 100
-"""Points decoded before other work on the loop has its turn."""
+"""Steps of decoding before other work on the loop has its turn."""
 
-Series = tuple[str, tuple[tuple[str, str], ...]]
+Series = tuple[str, Attributes, Attributes]
+"""Name, attributes of the client, attributes of the point."""
 
 
 class _Client:
@@ -35,6 +41,25 @@ class _Client:
     def __init__(self) -> None:
         self.client_id = ""
         self.values: dict[Series, tuple[float, bool]] = {}
+        self.resources: dict[Attributes, tuple[Attributes, int]] = {}
+        """Each resource once, for all its series, with its bytes."""
+        self.bytes = CLIENT_BYTES
+
+    def note(self, point: Point) -> None:
+        """Keep the value of a point; OtlpTooLargeError where the client has too many."""
+        resource, size = self.resources.get(point.resource) or (point.resource, 0)
+        key = (point.name, resource, point.attributes)
+        known = self.values.get(key)
+        if known is None:
+            size = size or _size(resource)
+            # A resource is kept once, but shown with each series: that is counted, too.
+            added = SERIES_BYTES + _text_size(point.name) + _size(point.attributes) + size
+            if self.bytes + added > MAX_CLIENT_BYTES:
+                raise OtlpTooLargeError(f"a client has more series than {MAX_CLIENT_BYTES} bytes")
+            self.resources.setdefault(resource, (resource, size))
+            self.bytes += added
+        before = known[0] if known is not None and point.delta else 0.0
+        self.values[key] = (before + point.value, point.counter)
 
 
 class Telemetry:
@@ -44,32 +69,37 @@ class Telemetry:
         self.instances = Instances()
         self.pushes = 0
         self.unreadable = 0
+        self.bytes = 0
+        """What all that was pushed takes, by our own count."""
         self._clients: OrderedDict[UUID, _Client] = OrderedDict()
-        self._series = 0
 
     async def take(self, instance_id: UUID, client_id: str, data: bytes | bytearray) -> None:
-        """Take in a push; OtlpError where it can't be read (what came before it counts)."""
-        client = self._clients.setdefault(instance_id, _Client())
-        client.client_id = client_id
-        self._clients.move_to_end(instance_id)
+        """Take in a push; OtlpError where it can't be read or is too large (what came before it
+        counts).
+        """
         self.pushes += 1
         for count, point in enumerate(decode_metrics(data), 1):
-            self._note(client, point)
+            if point is not None:
+                self._note(instance_id, client_id, point)
             if count % PER_TURN == 0:
                 await asyncio.sleep(0)
-        while self._series > MAX_SERIES and len(self._clients) > 1:
-            _, dropped = self._clients.popitem(last=False)
-            self._series -= len(dropped.values)
 
-    def _note(self, client: _Client, point: Point) -> None:
-        key = (point.name, point.attributes)
-        known = client.values.get(key)
-        if known is None:
-            if len(client.values) >= MAX_SERIES:
-                return
-            self._series += 1
-        before = known[0] if known is not None and point.delta else 0.0
-        client.values[key] = (before + point.value, point.counter)
+    def _note(self, instance_id: UUID, client_id: str, point: Point) -> None:
+        client = self._clients.get(instance_id)  # it may have been dropped between two turns
+        if client is None:
+            client = self._clients[instance_id] = _Client()
+            self.bytes += client.bytes
+        self._clients.move_to_end(instance_id)
+        before = client.bytes
+        client.bytes += _text_size(client_id) - _text_size(client.client_id)
+        client.client_id = client_id
+        try:
+            client.note(point)
+        finally:
+            self.bytes += client.bytes - before
+        while self.bytes > MAX_BYTES and len(self._clients) > 1:
+            _, dropped = self._clients.popitem(last=False)
+            self.bytes -= dropped.bytes
 
     def lines(self) -> Iterator[str]:
         """Every series in Prometheus's text form, grouped by name; empty lines while they are
@@ -83,8 +113,10 @@ class Telemetry:
                 families.setdefault(_metric_name(key[0]), []).append((whose, key, value, counter))
         for name, rows in sorted(families.items()):
             yield f"# TYPE {name} {'counter' if rows[0][3] else 'gauge'}"
-            for whose, (_, attributes), value, _ in rows:
-                labels = whose | {_label_name(key): text for key, text in attributes}
+            for whose, (_, resource, attributes), value, _ in rows:
+                pushed = {_label_name(key): text for key, text in (*resource, *attributes)}
+                # Who pushed is said by the broker: what is pushed under these names is left out.
+                labels = whose | pushed | whose
                 inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
                 yield f"{name}{{{inner}}} {value!r}"
 
@@ -95,6 +127,16 @@ def telemetry_of(broker: Broker) -> Telemetry:
         broker.telemetry = Telemetry()
     found: Telemetry = broker.telemetry
     return found
+
+
+def _size(attributes: Attributes) -> int:
+    """The bytes of attributes."""
+    return sum(ATTRIBUTE_BYTES + _text_size(key) + _text_size(text) for key, text in attributes)
+
+
+def _text_size(text: str) -> int:
+    """The bytes of a text's characters, at most."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def _metric_name(name: str) -> str:

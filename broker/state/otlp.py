@@ -2,7 +2,8 @@
 (KIP-714): gauges and sums; histograms and summaries, which clients do not send, are passed over.
 
 Only the few message types that are needed are known here; everything else is skipped by its wire
-type. Bytes that are no MetricsData raise OtlpError, and never take more memory than they have.
+type. Bytes that are no MetricsData raise OtlpError. What has more attributes, longer texts or more
+fields than metrics of a client have raises OtlpTooLargeError, before it takes memory or time.
 """
 
 from __future__ import annotations
@@ -11,10 +12,19 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["OtlpError", "Point", "decode_metrics"]
+__all__ = ["Attributes", "OtlpError", "OtlpTooLargeError", "Point", "decode_metrics"]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MAX_VARINT_BYTES = 10
+MAX_ATTRIBUTES = 32
+"""Of a resource, and of a point: clients have three or four."""
+MAX_TEXT_BYTES = 1024
+"""Of a name, and of an attribute's key and value."""
+MAX_SMALL_FIELDS = 16
+"""Of a message without repeated fields, and of a point or resource beside its attributes."""
+FREE_FIELDS, BYTES_PER_FIELD = 4096, 4
+"""A push has at most so many fields, and one more for each so many bytes: clients' have one in six.
+"""
 
 Field: TypeAlias = "tuple[int, int, int | memoryview]"
 Attributes: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -35,12 +45,18 @@ class OtlpError(ValueError):
     """The bytes are no metrics in OTLP form."""
 
 
+class OtlpTooLargeError(OtlpError):
+    """The metrics have more attributes, longer texts or more fields than a client's can have."""
+
+
 class Point(NamedTuple):
     """One measured value."""
 
     name: str
+    resource: Attributes
+    """Of the client: one object for all points of a resource."""
     attributes: Attributes
-    """Of the resource (the client), then of the point."""
+    """Of the point."""
     value: float
     counter: bool
     """A sum that only grows; else a gauge."""
@@ -48,75 +64,107 @@ class Point(NamedTuple):
     """The value is what was added since the last push."""
 
 
-def decode_metrics(data: bytes | bytearray) -> Iterator[Point]:
-    """Every point, as it is met; OtlpError where the bytes can't be read."""
-    for number, kind, resource in _fields(memoryview(data)):
+def decode_metrics(data: bytes | bytearray) -> Iterator[Point | None]:
+    """Every point, as it is met, and None for each step without one, so that who decodes can give
+    others their turn. OtlpError where the bytes can't be read.
+    """
+    whole = memoryview(data)
+    reader = _Reader(FREE_FIELDS + len(whole) // BYTES_PER_FIELD)
+    for number, kind, resource in reader.fields(whole):
+        yield None
         if number == METRICS_RESOURCES:
-            yield from _resource(_message(kind, resource))
+            yield from reader.resource(_message(kind, resource))
 
 
-def _resource(data: memoryview) -> Iterator[Point]:
-    """The points of one resource; its attributes may stand behind them."""
-    fields = list(_fields(data))
-    attributes: Attributes = ()
-    for number, kind, value in fields:
-        if number == RESOURCE:
-            attributes = _attributes(_message(kind, value), RESOURCE_ATTRIBUTES)
-    for number, kind, scope in fields:
-        if number != RESOURCE_SCOPES:
-            continue
-        for inner, inner_kind, metric in _fields(_message(kind, scope)):
-            if inner == SCOPE_METRICS:
-                yield from _metric(_message(inner_kind, metric), attributes)
+class _Reader:
+    """Reads one push, and counts its fields."""
+
+    def __init__(self, max_fields: int) -> None:
+        self._left = max_fields
+
+    def fields(self, data: memoryview) -> Iterator[Field]:
+        """The fields of a message, counted."""
+        for found in _fields(data):
+            self._left -= 1
+            if self._left < 0:
+                raise OtlpTooLargeError("it has more fields than metrics of its size can have")
+            yield found
+
+    def few(self, data: memoryview, most: int = MAX_SMALL_FIELDS) -> Iterator[Field]:
+        """The fields of a small message: too few to need a turn between them."""
+        for count, found in enumerate(self.fields(data)):
+            if count == most:
+                raise OtlpTooLargeError(f"one message has more than {most} fields")
+            yield found
+
+    def resource(self, data: memoryview) -> Iterator[Point | None]:
+        """The points of one resource; its attributes may stand behind them."""
+        attributes: Attributes = ()
+        for number, kind, value in self.fields(data):
+            yield None
+            if number == RESOURCE:
+                attributes, _ = self.attributes(_message(kind, value), RESOURCE_ATTRIBUTES)
+        for number, kind, scope in _fields(data):
+            yield None
+            if number != RESOURCE_SCOPES:
+                continue
+            for inner, inner_kind, metric in self.fields(_message(kind, scope)):
+                yield None
+                if inner == SCOPE_METRICS:
+                    yield from self.metric(_message(inner_kind, metric), attributes)
+
+    def metric(self, data: memoryview, attributes: Attributes) -> Iterator[Point | None]:
+        """The points of one metric."""
+        name, body, is_sum = "", None, False
+        for number, kind, value in self.few(data):
+            if number == METRIC_NAME:
+                name = _text(_message(kind, value))
+            elif number in (METRIC_GAUGE, METRIC_SUM):
+                body, is_sum = _message(kind, value), number == METRIC_SUM
+        if body is None:
+            return
+        numbers: dict[int, int | memoryview] = {}
+        for number, _, value in self.fields(body):
+            yield None
+            if number in (SUM_TEMPORALITY, SUM_MONOTONIC):
+                numbers[number] = value
+        counter = is_sum and bool(numbers.get(SUM_MONOTONIC, 0))
+        delta = is_sum and numbers.get(SUM_TEMPORALITY) == DELTA
+        for number, kind, point in _fields(body):
+            if number == POINTS:
+                own, measured = self.attributes(_message(kind, point), POINT_ATTRIBUTES)
+                yield Point(name, attributes, own, measured, counter, delta)
+            else:
+                yield None
+
+    def attributes(self, data: memoryview, field: int) -> tuple[Attributes, float]:
+        """The (key, value) pairs of a resource or a point, and a point's number."""
+        found: list[tuple[str, str]] = []
+        for number, kind, value in self.few(data, MAX_ATTRIBUTES + MAX_SMALL_FIELDS):
+            if number == field:
+                if len(found) == MAX_ATTRIBUTES:
+                    raise OtlpTooLargeError(f"it has more than {MAX_ATTRIBUTES} attributes")
+                found.append(self.pair(_message(kind, value)))
+            elif kind == FIXED64 and number in (POINT_DOUBLE, POINT_INT):
+                assert isinstance(value, int)
+                form = "<d" if number == POINT_DOUBLE else "<q"
+                measured = float(struct.unpack(form, struct.pack("<Q", value))[0])
+        return tuple(found), measured
+
+    def pair(self, data: memoryview) -> tuple[str, str]:
+        """A key and its value."""
+        key, value = "", ""
+        for number, kind, raw in self.few(data):
+            if number == KEY:
+                key = _text(_message(kind, raw))
+            elif number == VALUE:
+                value = _any_value(self.few(_message(kind, raw)))
+        return key, value
 
 
-def _metric(data: memoryview, attributes: Attributes) -> Iterator[Point]:
-    name, body, is_sum = "", None, False
-    for number, kind, value in _fields(data):
-        if number == METRIC_NAME:
-            name = _text(_message(kind, value))
-        elif number in (METRIC_GAUGE, METRIC_SUM):
-            body, is_sum = _message(kind, value), number == METRIC_SUM
-    if body is None:
-        return
-    fields = list(_fields(body))
-    numbers = {number: value for number, _, value in fields if number != POINTS}
-    counter = is_sum and bool(numbers.get(SUM_MONOTONIC, 0))
-    delta = is_sum and numbers.get(SUM_TEMPORALITY) == DELTA
-    for number, kind, point in fields:
-        if number == POINTS:
-            own, measured = _point(_message(kind, point))
-            yield Point(name, attributes + own, measured, counter, delta)
-
-
-def _point(data: memoryview) -> tuple[Attributes, float]:
-    value = 0.0
-    for number, kind, raw in _fields(data):
-        if kind == FIXED64 and number in (POINT_DOUBLE, POINT_INT):
-            assert isinstance(raw, int)
-            form = "<d" if number == POINT_DOUBLE else "<q"
-            value = float(struct.unpack(form, struct.pack("<Q", raw))[0])
-    return _attributes(data, POINT_ATTRIBUTES), value
-
-
-def _attributes(data: memoryview, field: int) -> Attributes:
-    """The (key, value) pairs of a repeated KeyValue field."""
-    found = []
-    for number, kind, pair in _fields(data):
-        if number == field:
-            key, value = "", ""
-            for inner, inner_kind, raw in _fields(_message(kind, pair)):
-                if inner == KEY:
-                    key = _text(_message(inner_kind, raw))
-                elif inner == VALUE:
-                    value = _any_value(_message(inner_kind, raw))
-            found.append((key, value))
-    return tuple(found)
-
-
-def _any_value(data: memoryview) -> str:
+def _any_value(fields: Iterator[Field]) -> str:
     """A value of any type as text; lists and maps are left empty."""
-    for number, kind, raw in _fields(data):
+    for number, kind, raw in fields:
         if number == 1:
             return _text(_message(kind, raw))
         if isinstance(raw, int):
@@ -136,6 +184,8 @@ def _message(kind: int, value: int | memoryview) -> memoryview:
 
 
 def _text(data: memoryview) -> str:
+    if len(data) > MAX_TEXT_BYTES:
+        raise OtlpTooLargeError(f"a text has {len(data)} bytes, {MAX_TEXT_BYTES} are allowed")
     return bytes(data).decode("utf-8", "replace")
 
 

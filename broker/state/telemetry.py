@@ -46,6 +46,11 @@ class Subscription(Protocol):
 class ClientInstance:
     """One client: what it is to push, and when it last asked and pushed."""
 
+    __slots__ = (
+        "instance_id", "interval_ms", "last_error", "last_get_ms", "last_push_ms", "metrics",
+        "subscription_id", "terminating", "version",
+    )  # fmt: skip
+
     def __init__(
         self, instance_id: UUID, version: int, subscriptions: Sequence[Subscription]
     ) -> None:

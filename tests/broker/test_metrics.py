@@ -129,3 +129,32 @@ def test_metrics_that_cannot_be_read_are_taken_and_counted(told):
     )
     assert call(broker, push)[0].error_code == ErrorCode.NONE
     assert "kstore_client_telemetry_unreadable_total 1" in read(url).splitlines()
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_push_that_would_cost_more_than_it_carries_is_refused(told, codec):
+    broker, url = told
+    client = UUID(int=6)
+    [asked] = call(broker, GetTelemetrySubscriptionsRequest(client_instance_id=client))
+    attributes, points = b"\x0a\x00" * 50_000, b"\x0a\x00" * 50_000
+    resource = b"\x0a" + size(attributes) + attributes
+    metric = b"\x0a\x01a\x2a" + size(points) + points
+    scope = b"\x12" + size(metric) + metric
+    both = resource + b"\x12" + size(scope) + scope
+    data = b"\x0a" + size(both) + both
+    push = PushTelemetryRequest(
+        client_instance_id=client, subscription_id=asked.subscription_id, compression_type=codec,
+        metrics=compress(codec, data) if codec else data,
+    )  # fmt: skip
+    refused = ErrorCode.INVALID_RECORD if codec else ErrorCode.TELEMETRY_TOO_LARGE
+    assert call(broker, push)[0].error_code == refused
+    assert not [row for row in read(url).splitlines() if row.startswith("kafka_client_")]
+
+
+def size(data: bytes) -> bytes:
+    """A length as protobuf writes it."""
+    count, out = len(data), bytearray()
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    return bytes([*out, count])

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.state.linear_regex import LinearRegex
-from kstore.broker.state.otlp import OtlpError, Point, decode_metrics
+from kstore.broker.state.otlp import (
+    MAX_ATTRIBUTES,
+    MAX_TEXT_BYTES,
+    OtlpError,
+    OtlpTooLargeError,
+    Point,
+    decode_metrics,
+)
 from kstore.broker.state.telemetry import ClientInstance, Instances
 from kstore.errors import ErrorCode
 
@@ -52,7 +59,7 @@ def attribute(key: str, value: str) -> bytes:
 
 
 def written(point: Point, resource: list[tuple[str, str]]) -> bytes:
-    attributes = b"".join(field(7, attribute(k, v)) for k, v in point.attributes[len(resource) :])
+    attributes = b"".join(field(7, attribute(k, v)) for k, v in point.attributes)
     number = fixed(4, struct.pack("<d", point.value))
     if point.value.is_integer() and abs(point.value) < 2**63:
         number = fixed(6, struct.pack("<q", int(point.value)))
@@ -72,15 +79,19 @@ PAIRS = st.lists(st.tuples(NAMES, NAMES), max_size=3)
 VALUES = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53).map(float)
 
 
+def read(data: bytes) -> list[Point]:
+    return [point for point in decode_metrics(data) if point is not None]
+
+
 @given(st.lists(st.tuples(NAMES, PAIRS, PAIRS, VALUES, st.booleans(), st.booleans())))
 def test_what_was_written_is_read(rows):
     points, data = [], b""
     for name, resource, own, value, is_sum, monotonic in rows:
         counter = is_sum and monotonic
-        point = Point(name, (*resource, *own), value, counter, delta=is_sum)
+        point = Point(name, tuple(resource), tuple(own), value, counter, delta=is_sum)
         points.append(point)
         data += written(point, resource)
-    assert list(decode_metrics(data)) == points
+    assert read(data) == points
 
 
 @given(st.binary(max_size=60))
@@ -91,10 +102,64 @@ def test_no_bytes_do_anything_but_be_read_or_refused(data):
 
 @given(st.data())
 def test_a_cut_message_is_refused_or_shorter(data):
-    whole = written(Point("a.b", (("k", "v"),), 2.5, True, True), [])
+    whole = written(Point("a.b", (), (("k", "v"),), 2.5, True, True), [])
     cut = data.draw(st.integers(1, len(whole) - 1))
     with pytest.raises(OtlpError):
         list(decode_metrics(whole[:cut]))
+
+
+POINT = Point("a", (), (), 1.0, False, False)
+
+
+def test_all_points_of_a_resource_share_its_attributes():
+    data = written(POINT, [("k", "v")])
+    metrics = field(2, field(2, field(1, b"a") + field(5, field(1, b"") * 1000)))
+    about = field(1, field(1, attribute("k", "v")))
+    assert read(data)[0].resource == (("k", "v"),)
+    points = read(field(1, about + metrics))
+    assert len(points) == 1000
+    assert len({id(point.resource) for point in points}) == 1
+
+
+MANY = [(f"k{number}", "") for number in range(MAX_ATTRIBUTES + 1)]
+LONG = "x" * (MAX_TEXT_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        written(POINT, MANY),
+        written(POINT._replace(attributes=tuple(MANY)), []),
+        written(POINT, [("", "")] * 100_000),
+        written(POINT, [(LONG, "")]),
+        written(POINT, [("k", LONG)]),
+        written(POINT._replace(name=LONG), []),
+        written(POINT._replace(attributes=(("k", LONG),)), []),
+        field(9, b"") * 100_000,
+        field(1, field(9, b"") * 100_000),
+        field(1, field(2, field(9, b"") * 100_000)),
+        field(1, field(2, field(2, field(5, field(1, b"") * 100_000)))),
+        field(1, field(2, field(2, field(5, field(1, field(9, b"") * 100))))),
+        field(1, field(2, field(2, field(9, b"") * 100))),
+        field(1, field(1, field(1, field(9, b"") * 100))),
+        field(1, field(1, field(1, field(2, field(9, b"") * 100)))),
+    ],
+)
+def test_metrics_that_cost_more_than_a_clients_are_refused(data):
+    with pytest.raises(OtlpTooLargeError):
+        read(data)
+
+
+def test_what_a_client_pushes_at_most_is_read():
+    point = POINT._replace(attributes=tuple(MANY[:MAX_ATTRIBUTES]))
+    assert read(written(point, MANY[:MAX_ATTRIBUTES]))[0].attributes == point.attributes
+    rows = [POINT._replace(name=f"{number:0100}") for number in range(8000)]
+    assert len(read(b"".join(written(row, [("client_rack", "r")]) for row in rows))) == 8000
+
+
+def test_who_decodes_can_breathe_wherever_there_is_much_to_pass_over():
+    for data in (field(9, b"") * 3000, field(1, field(9, b"") * 1500)):
+        assert len(list(decode_metrics(data))) >= 3000
 
 
 # ---- subscriptions ----
