@@ -140,6 +140,7 @@ class _Reader:
     def attributes(self, data: memoryview, field: int) -> tuple[Attributes, float]:
         """The (key, value) pairs of a resource or a point, and a point's number."""
         found: list[tuple[str, str]] = []
+        measured = 0.0
         for number, kind, value in self.few(data, MAX_ATTRIBUTES + MAX_SMALL_FIELDS):
             if number == field:
                 if len(found) == MAX_ATTRIBUTES:
