@@ -192,11 +192,8 @@ def _resume_transactions(broker: Broker) -> None:
 
 async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:
     from kstore.broker.http_api import serve_metrics
-    from kstore.broker.metrics import prometheus_lines
 
-    server, where = await serve_metrics(
-        broker.config["kstore.metrics.listener"], lambda: prometheus_lines(broker, stall)
-    )
+    server, where = await serve_metrics(broker, stall)
     log.info("metrics are at %s", where)
     return server
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.http_server import (
     JSON,
     Answer,
@@ -22,6 +23,7 @@ from kstore.broker.http_server import (
     serve_http,
 )
 from kstore.broker.metrics import LoopStall, prometheus_lines
+from kstore.broker.runtime.audit_log import HTTP_REQUEST
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
@@ -34,16 +36,20 @@ __all__ = ["HttpApi", "serve_api", "serve_metrics"]
 
 METRICS_LISTENER = "kstore.metrics.listener"
 LISTENER, TOKEN = "kstore.http.listener", "kstore.http.token"
+PRINCIPAL = "kstore.http.principal"
 ENABLE_FAULTS = "kstore.fault.injection.enable"
 METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LINES_PER_PIECE = 200
 PARTITIONS_PER_PIECE = 200
+MAX_ERROR_CHARS = 500
+"""An error shows what it is about, which may be all of a body."""
 
 
-async def serve_metrics(
-    url: str, lines: Callable[[], Iterator[str]]
-) -> tuple[asyncio.AbstractServer, str]:
-    """Answer GET /metrics with these lines, without asking who it is, so on a loopback address."""
+async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.AbstractServer, str]:
+    """Answer GET /metrics where kstore.metrics.listener says, without asking who it is, so on a
+    loopback address.
+    """
+    url = broker.config[METRICS_LISTENER]
     host, _ = address_of(METRICS_LISTENER, url)
     if not is_loopback(host):
         raise ConfigError(
@@ -59,7 +65,7 @@ async def serve_metrics(
             return _error(404, "metrics are at /metrics")
         if request.method not in {"GET", "HEAD"}:
             return _error(405, "metrics are read with GET", allow="GET, HEAD")
-        return Answer(200, _pieces(lines()), METRICS_TEXT)
+        return _metrics(broker, stall, request)
 
     server, base = await serve_http(METRICS_LISTENER, url, answer)
     return server, f"{base}/metrics"
@@ -80,6 +86,26 @@ async def serve_api(server: Server, stall: LoopStall) -> tuple[asyncio.AbstractS
             key=LISTENER,
         )
     return await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
+
+
+def _principal(broker: Broker) -> str:
+    return str(broker.config[PRINCIPAL])
+
+
+def _may(
+    broker: Broker, request: Request, operation: AclOperation, kind: AclResourceType, name: str
+) -> bool:
+    """Whether requests over HTTP have a right: they have those of kstore.http.principal."""
+    return broker.authorizer is None or broker.authorizer.authorize(
+        _principal(broker), request.client_host, operation, kind, name
+    )
+
+
+def _metrics(broker: Broker, stall: LoopStall, request: Request) -> Answer:
+    of_clients = _may(broker, request, AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
+    return Answer(
+        200, _pieces(prometheus_lines(broker, stall, of_clients=of_clients)), METRICS_TEXT
+    )
 
 
 def _strange_host() -> Answer:
@@ -109,6 +135,10 @@ class HttpApi:
         if not self._token and not is_local(request):
             return _strange_host()
         resource, _, rest = request.path.strip("/").partition("/")
+        if resource == "faults" and not self._may_break(request):
+            return _error(
+                403, f"{_principal(self.broker)} may not ALTER the cluster: see {PRINCIPAL}"
+            )
         routes = _FAULT_ROUTES if resource == "faults" and rest else _ROUTES.get(resource, {})
         if not routes or (rest and resource != "faults"):
             return _error(404, f"there is no {request.path}; there are /{', /'.join(_ROUTES)}")
@@ -123,6 +153,17 @@ class HttpApi:
         wanted = (self._token or "").encode()
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
 
+    def _may_break(self, request: Request) -> bool:
+        """Whether faults may be told and injected; a denial is logged."""
+        what = AclResourceType.CLUSTER, CLUSTER_NAME
+        if _may(self.broker, request, AclOperation.ALTER, *what):
+            return True
+        assert self.broker.authorizer is not None
+        self.broker.authorizer.on_denied(
+            _principal(self.broker), request.client_host, AclOperation.ALTER, *what, HTTP_REQUEST
+        )
+        return False
+
     def health(self, request: Request) -> Answer:
         """200 once clients are answered, 503 until then and while the broker stops."""
         broker = self.broker
@@ -133,7 +174,7 @@ class HttpApi:
 
     def metrics(self, request: Request) -> Answer:
         """All counters, in Prometheus's text form."""
-        return Answer(200, _pieces(prometheus_lines(self.broker, self._stall)), METRICS_TEXT)
+        return _metrics(self.broker, self._stall, request)
 
     def cluster(self, request: Request) -> Answer:
         """The brokers that are alive, as this one knows them."""
@@ -152,8 +193,13 @@ class HttpApi:
         })  # fmt: skip
 
     def topics(self, request: Request) -> Answer:
-        """All topics with their partitions."""
-        return Answer(200, _topic_pieces(sorted(self.broker.image.topics.items())), JSON)
+        """The topics that may be described, with their partitions."""
+        seen = [
+            (name, topic)
+            for name, topic in sorted(self.broker.image.topics.items())
+            if _may(self.broker, request, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        ]
+        return Answer(200, _topic_pieces(seen), JSON)
 
     # ---- faults ----
 
@@ -171,16 +217,17 @@ class HttpApi:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
             return _error(415, f"send a fault as {JSON}, not as {kind or 'nothing'}")
-        try:
-            given = json.loads(request.body)
-        except ValueError as problem:
-            return _error(400, f"the body is not JSON: {problem}")
         injector = self._made_injector()
         try:
+            given = json.loads(request.body)
             rows = given if isinstance(given, list) else [given]
             numbers = injector.add([read_fault(row) for row in rows])
         except FaultError as problem:
             return _error(400, str(problem))
+        except ValueError as problem:
+            return _error(400, f"the body is not JSON: {problem}")
+        except RecursionError:
+            return _error(400, "the body has too many lists or objects within each other")
         return _json(201, {"faults": injector.book.rows(numbers)})
 
     def clear_faults(self, request: Request) -> Answer:
@@ -230,7 +277,7 @@ def _json(status: int, row: dict[str, Any]) -> Answer:
 
 def _error(status: int, sentence: str, **headers: str) -> Answer:
     extra = tuple((name.replace("_", "-").title(), value) for name, value in headers.items())
-    return _json(status, {"error": sentence})._replace(headers=extra)
+    return _json(status, {"error": sentence[:MAX_ERROR_CHARS]})._replace(headers=extra)
 
 
 async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:

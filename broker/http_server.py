@@ -1,18 +1,21 @@
-"""A small HTTP server on the broker's loop: one answer a connection, bounded requests, long bodies
+"""HTTP on the broker's loop, parsed by h11: one answer a connection, limited requests, long bodies
 in pieces between which other work has its turn. What is answered is http_api.py's.
 
-A framework would cost a quarter of a second of start-up and 130 modules; this is for a few
-questions by tests, scripts and Prometheus.
+A framework would cost a quarter of a second of start-up and 130 modules; h11 costs 30 ms, and only
+where a listener is set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+import h11
 
 from kstore.config import ConfigError
 from kstore.net.transport import ListenError
@@ -21,9 +24,17 @@ __all__ = ["Answer", "Request", "address_of", "is_local", "is_loopback", "serve_
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 256 * 1024
-MAX_CONNECTIONS = 64
+MAX_WAITING = 64
+"""Connections whose request has not come yet: one more, and the oldest of them is closed."""
+MAX_STREAMS = 64
+"""Answers in pieces at one time: one more is refused. What is one piece is always answered."""
 REQUEST_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
+LINGER_S = 1.0
+"""How long the rest of a refused request is read and thrown away, so that its answer arrives."""
+PIECE_BYTES = 65536
 JSON = "application/json"
+LOGGER = logging.getLogger("kstore.broker")
 
 
 class Request(NamedTuple):
@@ -33,6 +44,7 @@ class Request(NamedTuple):
     path: str
     headers: Mapping[str, str]
     body: bytes
+    client_host: str = "127.0.0.1"
 
 
 class Answer(NamedTuple):
@@ -94,25 +106,10 @@ async def serve_http(name: str, url: str, handler: Handler) -> tuple[asyncio.Abs
     ConfigError for a URL that can't be used, ListenError for an address that is in use.
     """
     host, port = address_of(name, url)
-    under_way = 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal under_way
-        if under_way >= MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
-        under_way += 1
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                await _answer(reader, writer, handler)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # a client that went away, or is none
-        finally:
-            under_way -= 1
-            writer.close()
-
     try:
-        server = await asyncio.start_server(answer, host, port, limit=MAX_HEAD_BYTES)
+        server = await asyncio.start_server(
+            _Listener(handler).serve, host, port, limit=MAX_HEAD_BYTES
+        )
     except OSError as problem:
         raise ListenError(
             f"{url} ({name}) can't be listened on: {problem.strerror or problem}; choose another "
@@ -123,59 +120,152 @@ async def serve_http(name: str, url: str, handler: Handler) -> tuple[asyncio.Abs
     return server, f"http://{shown}:{bound}"
 
 
-async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
-) -> None:
-    try:
-        request = await _read(reader)
-    except _BadRequestError as problem:
-        await _write(writer, Answer(problem.status, f"{problem}\n".encode(), "text/plain"))
-        return
-    await _write(writer, await handler(request), send_body=request.method != "HEAD")
+class _Listener:
+    """All connections of one listener."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._waiting: dict[asyncio.StreamWriter, None] = {}
+        """The oldest first."""
+        self._streams = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection's request, and close it."""
+        if len(self._waiting) >= MAX_WAITING:
+            next(iter(self._waiting)).transport.abort()
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting[writer] = None
+        one = _Connection(reader, writer)
+        try:
+            answer = await self._answer_to(one)
+            if not writer.is_closing():
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    await self._write(one, answer)
+                await one.linger()
+        except (OSError, TimeoutError):
+            pass  # a client that went away, or takes too long
+        finally:
+            self._waiting.pop(writer, None)
+            writer.close()
+
+    async def _answer_to(self, one: _Connection) -> Answer:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                request = await one.read()
+        except _BadRequestError as problem:
+            return Answer(problem.status, f"{problem}\n".encode(), "text/plain")
+        self._waiting.pop(one.writer, None)
+        try:
+            return await self._handler(request)
+        except Exception:
+            LOGGER.exception("HTTP: a %s could not be answered", request.method)
+            return Answer(500, b"the broker's log says what failed\n", "text/plain")
+
+    async def _write(self, one: _Connection, answer: Answer) -> None:
+        if isinstance(answer.body, bytes):
+            await one.write(answer, answer.body)
+        elif self._streams >= MAX_STREAMS:
+            words = b"too many answers are under way: try again\n"
+            await one.write(Answer(503, content_type="text/plain"), words)
+        else:
+            self._streams += 1
+            try:
+                await one.write_pieces(answer, answer.body)
+            finally:
+                self._streams -= 1
 
 
-async def _read(reader: asyncio.StreamReader) -> Request:
-    head = await reader.readuntil(b"\r\n\r\n")
-    first, *lines = head[:-4].decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise _BadRequestError(400, "this is not a request of HTTP/1.1")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or name != name.strip():
-            raise _BadRequestError(400, "a header line is not NAME: VALUE")
-        headers[name.lower()] = value.strip()
-    if "transfer-encoding" in headers:
-        raise _BadRequestError(411, "a body needs its Content-Length")
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise _BadRequestError(400, "Content-Length is not a number")
-    if int(length) > MAX_BODY_BYTES:
-        raise _BadRequestError(413, f"a body has up to {MAX_BODY_BYTES} bytes")
-    body = await reader.readexactly(int(length))
-    return Request(words[0], words[1].partition("?")[0], headers, body)
+class _Connection:
+    """One request and its answer, between the stream and h11."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self._reader = reader
+        self._is_head = False
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+
+    async def read(self) -> Request:
+        """The request; _BadRequestError for what is none, or too large."""
+        try:
+            head = await self._next()
+            if not isinstance(head, h11.Request):
+                raise _BadRequestError(400, "there is no request")
+            self._is_head = head.method == b"HEAD"
+            headers = _by_name(head)
+            if "transfer-encoding" in headers:
+                raise _BadRequestError(411, "a body needs its Content-Length")
+            if int(headers.get("content-length", "0")) > MAX_BODY_BYTES:
+                raise _BadRequestError(413, f"a body has up to {MAX_BODY_BYTES} bytes")
+            body = bytearray()
+            while isinstance(event := await self._next(), h11.Data):
+                body += event.data
+        except h11.RemoteProtocolError as problem:
+            raise _BadRequestError(problem.error_status_hint, str(problem)) from None
+        peer = self.writer.get_extra_info("peername")
+        path = head.target.partition(b"?")[0].decode("ascii")
+        return Request(
+            head.method.decode("ascii"), path, headers, bytes(body), peer[0] if peer else ""
+        )
+
+    async def _next(self) -> h11.Event:
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Event):
+                return event
+            if self._http.they_are_waiting_for_100_continue:
+                self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._http.receive_data(await self._reader.read(PIECE_BYTES))
+
+    def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self.writer.write(data)
+
+    def _begin(self, answer: Answer, *more: tuple[str, str]) -> None:
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Connection", "close"),
+            ("Cache-Control", "no-store"),
+            *answer.headers,
+            *more,
+        ]
+        reason = HTTPStatus(answer.status).phrase
+        self._send(h11.Response(status_code=answer.status, headers=headers, reason=reason))
+
+    async def write(self, answer: Answer, body: bytes) -> None:
+        """Answer with a body."""
+        self._begin(answer, ("Content-Length", str(len(body))))
+        if not self._is_head:
+            self._send(h11.Data(data=body))
+        self._send(h11.EndOfMessage())
+        await self.writer.drain()
+
+    async def write_pieces(self, answer: Answer, pieces: AsyncIterator[bytes]) -> None:
+        """Answer with a body in pieces, between which others have their turn."""
+        self._begin(answer)
+        if not self._is_head:
+            async for piece in pieces:
+                self._send(h11.Data(data=piece))
+                await self.writer.drain()
+                await asyncio.sleep(0)
+        self._send(h11.EndOfMessage())
+        await self.writer.drain()
+
+    async def linger(self) -> None:
+        """Read what is left of a request that was refused before its end."""
+        if self._http.their_state not in {h11.SEND_BODY, h11.ERROR}:
+            return
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        async with asyncio.timeout(LINGER_S):
+            while await self._reader.read(PIECE_BYTES):
+                pass
 
 
-async def _write(writer: asyncio.StreamWriter, answer: Answer, *, send_body: bool = True) -> None:
-    """HTTP/1.0's way for a body in pieces: its end is the connection's."""
-    lines = [
-        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
-        f"Content-Type: {answer.content_type}",
-        "Connection: close",
-        "Cache-Control: no-store",
-        *(f"{name}: {value}" for name, value in answer.headers),
-    ]
-    if isinstance(answer.body, bytes):
-        lines.append(f"Content-Length: {len(answer.body)}")
-    writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
-    if not send_body:
-        pass
-    elif isinstance(answer.body, bytes):
-        writer.write(answer.body)
-    else:
-        async for piece in answer.body:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-    await writer.drain()
+def _by_name(head: h11.Request) -> dict[str, str]:
+    """Headers by name; those that came more than once, as h11 lets them, with a comma between."""
+    found: dict[str, str] = {}
+    for name, value in head.headers:
+        key, text = name.decode("ascii"), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found

@@ -77,8 +77,10 @@ _NAMES = {
 }
 
 
-def prometheus_lines(broker: Broker, stall: LoopStall) -> Iterator[str]:
-    """Everything that is counted, line by line."""
+def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> Iterator[str]:
+    """Everything that is counted, line by line. ``of_clients``: also what clients have pushed,
+    which names their topics.
+    """
     from kstore.protocol.registry import APIS
 
     counted = snapshot(broker.plane, stall)
@@ -104,7 +106,8 @@ def prometheus_lines(broker: Broker, stall: LoopStall) -> Iterator[str]:
         yield f"kstore_client_telemetry_pushes_total {broker.telemetry.pushes}"
         yield "# TYPE kstore_client_telemetry_unreadable_total counter"
         yield f"kstore_client_telemetry_unreadable_total {broker.telemetry.unreadable}"
-        yield from broker.telemetry.lines()
+        if of_clients:
+            yield from broker.telemetry.lines()
 
 
 def _cluster_gauges(broker: Broker) -> dict[str, int]:

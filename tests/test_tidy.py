@@ -66,10 +66,10 @@ IMPURE = {
 }  # fmt: skip
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
 HEAVY = {
-    "cryptography", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
+    "cryptography", "h11", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
     "re2", "rich", "scramp", "typer",
 }  # fmt: skip
-MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "pyspark_kstore")
+MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "kstore.broker.http_server", "pyspark_kstore")
 
 # Where a user or the operating system comes in; every other module must be reached from one of
 # these. The store in memory is for tests and simulation, which begin with it.

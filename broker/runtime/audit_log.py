@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from kstore.broker.state.authorizer import Authorizer
 
-__all__ = ["AuditLog"]
+__all__ = ["HTTP_REQUEST", "AuditLog"]
 
 LOGGER = logging.getLogger("kstore.authorizer")
+HTTP_REQUEST = -1
+"""In place of an API's key: what was denied came over HTTP."""
 WINDOW_S = 10.0
 MAX_KINDS_OF_ONE = 10
 """Denials of one principal that are told one by one in a window."""
@@ -68,7 +70,7 @@ class AuditLog:
             "authorizer: denied principal=%s host=%s request=%s operation=%s resource=%s:%s"
             " rule=%s",
             _quoted(principal), _quoted(host),
-            APIS[api_key].name if api_key in APIS else api_key,
+            _request(api_key),
             operation_name(AclOperation(operation), kind_of), kind_of.name, _quoted(name),
             "none" if rule is None else _quoted(str(rule)),
         )  # fmt: skip
@@ -88,6 +90,12 @@ class AuditLog:
                 "authorizer: denied to other principals more=%d, in the last %d seconds",
                 others, WINDOW_S,
             )  # fmt: skip
+
+
+def _request(api_key: int) -> str:
+    if api_key == HTTP_REQUEST:
+        return "HTTP"
+    return APIS[api_key].name if api_key in APIS else str(api_key)
 
 
 def _quoted(text: str) -> str:

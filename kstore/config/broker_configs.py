@@ -160,6 +160,12 @@ _SERVER = (
         _LOW,
     ),
     ConfigDef(
+        "kstore.http.principal", _STRING, "User:ANONYMOUS",
+        "Whose rights requests to kstore.http.listener and kstore.metrics.listener have, where"
+        " there is an authorizer.",
+        _LOW,
+    ),
+    ConfigDef(
         "kstore.fault.injection.enable", _BOOLEAN, False,
         "Whether faults may be injected over HTTP; for tests alone.", _LOW,
     ),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 
@@ -112,31 +113,64 @@ def test_what_is_not_there_is_told_so(broker: Broker) -> None:
     assert plain.status == 415, "a page in a browser can't send anything else unasked"
 
 
+LOCAL = b"Host: localhost\r\n"
+POST = b"POST /faults HTTP/1.1\r\nContent-Type: application/json\r\n" + LOCAL
+
+
+def exchange(broker: Broker, sent: bytes) -> bytes:
+    """All that is answered to some bytes."""
+    host, _, port = broker.http_url.removeprefix("http://").rpartition(":")
+    got = b""
+    with socket.create_connection((host, int(port)), timeout=60) as sock:
+        sock.sendall(sent)
+        sock.shutdown(socket.SHUT_WR)
+        while piece := sock.recv(4096):
+            got += piece
+    return got
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
         (b"\r\n\r\n", b"400"),
         (b"GET / HTTP/2.0 x\r\n\r\n", b"400"),
-        (b"POST /faults HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"POST /faults HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", b"413"),
-        (b"POST /faults HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"411"),
+        (POST + b"Content-Length: -1\r\n\r\n", b"400"),
+        (POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", b"400"),
+        (POST + b"Content-Length: 9999999\r\n\r\n", b"413"),
+        (POST + b"Content-Length: 400000\r\n\r\n" + b"x" * 400_000, b"413"),
+        (POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n[]]", b"400"),
+        (POST + b"Content-Length: 2, 3\r\n\r\n[]]", b"400"),
+        (POST + b"Content-Length: 9\r\n\r\n[]", b"400"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"411"),
+        (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n[]", b"411"),
+        (b"GET /health HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /health HTTP/1.1\r\n" + LOCAL + LOCAL + b"\r\n", b"400"),
+        (b"GET /health HTTP/1.1\r\n" + LOCAL + b"Host: evil.example\r\n\r\n", b"400"),
+        (b"GET /health HTTP/1.1\r\n" + LOCAL + b" folded: x\r\n\r\n", b"403"),
         (b"GET / HTTP/1.1\r\nbroken\r\n\r\n", b"400"),
-        (b"x" * 40_000, b""),
+        (b"GET /health HTTP/1.1\r\n" + LOCAL + b"X: \0\r\n\r\n", b"400"),
+        (b"x" * 40_000, b"431"),
+        (b"GET /health HTTP/1.1\r\n" + LOCAL + b"X: " + b"x" * 40_000, b"431"),
     ],
 )
 def test_garbage_is_refused(broker: Broker, sent: bytes, status: bytes) -> None:
-    host, _, port = broker.http_url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as sock:
-        sock.sendall(sent)
-        sock.shutdown(socket.SHUT_WR)
-        got = b""
-        try:
-            while piece := sock.recv(4096):
-                got += piece
-        except ConnectionResetError:
-            pass
-    assert got[9:12] == status
+    assert exchange(broker, sent)[9:12] == status
     assert ask(f"{broker.http_url}/health").status == 200
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 40_000, b"[" * 900 + b"]" * 900])
+def test_lists_within_lists_are_refused_with_a_sentence(broker: Broker, body: bytes) -> None:
+    answer = ask(f"{broker.http_url}/faults", "POST", body)
+    assert answer.status == 400
+    assert len(answer.body["error"]) < 600
+    assert "Traceback" not in broker.log_path.read_text()
+
+
+def test_a_head_has_no_body(broker: Broker) -> None:
+    for path in (b"/health", b"/metrics"):
+        head = exchange(broker, b"HEAD " + path + b" HTTP/1.1\r\n" + LOCAL + b"\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert head.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(
@@ -156,20 +190,50 @@ def test_without_a_token_only_this_machines_names_are_answered(
     assert ask(f"{broker.http_url}/health", headers={"Host": host}).status == status
 
 
-def test_so_many_connections_at_once_are_answered_and_no_more(broker: Broker) -> None:
+def test_idle_connections_do_not_keep_others_out(broker: Broker) -> None:
+    """The oldest of those that ask nothing goes."""
     host, _, port = broker.http_url.removeprefix("http://").rpartition(":")
     idle = [socket.create_connection((host, int(port)), timeout=60) for _ in range(64)]
-    more = socket.create_connection((host, int(port)), timeout=60)
-    with contextlib.suppress(ConnectionResetError):
-        assert more.recv(1) == b""
-    for each in (*idle, more):
+    assert ask(f"{broker.http_url}/health").status == 200
+    more = [socket.create_connection((host, int(port)), timeout=60) for _ in range(64)]
+    assert ask(f"{broker.http_url}/health").status == 200
+    for each in idle:
+        with contextlib.suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+    for each in (*idle, *more):
         each.close()
-    while True:
-        try:
-            assert ask(f"{broker.http_url}/health").status == 200
-            return
-        except OSError:  # one of those is not gone yet
-            continue
+
+
+def test_where_there_is_an_authorizer_requests_have_one_principals_rights(tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+        "kstore.http.listener": "http://127.0.0.1:0",
+        "kstore.fault.injection.enable": "true",
+    }
+    with KstoreBroker(tmp_path, overrides=settings | {"super.users": "User:ANONYMOUS"}) as broker:
+        from kstore.clients import AdminClient, NewTopic
+
+        with AdminClient(bootstrap_servers=f"{broker.host}:{broker.port}") as admin:
+            admin.create_topics([NewTopic("hidden", 1), NewTopic("shown", 1)])
+            read = AclResourceType.TOPIC, "shown", "User:ANONYMOUS", AclOperation.READ
+            admin.create_acls([Acl(*read)])
+
+    def told(principal: str | None) -> tuple[list[str], int, int]:
+        chosen = {} if principal is None else {"kstore.http.principal": principal}
+        with KstoreBroker(tmp_path, overrides={**settings, **chosen}) as broker:
+            url = broker.error_output().rpartition("the HTTP API is at ")[2].split()[0]
+            names = [row["name"] for row in ask(f"{url}/topics").body["topics"]]
+            assert ask(f"{url}/health").status == 200
+            assert ask(f"{url}/cluster").status == 200
+            found = names, ask(f"{url}/faults").status, ask(f"{url}/faults", "POST", DROP).status
+            told_of = f'denied principal="{principal or "User:ANONYMOUS"}"' in broker.error_output()
+            assert told_of is (found[1] == 403), "a denial is in the log"
+            return found
+
+    assert told(None) == (["shown"], 403, 403)
+    assert told("User:nobody") == ([], 403, 403)
+    assert told("User:admin") == (["hidden", "shown"], 200, 201)
 
 
 def test_without_a_host_it_is_this_machine_alone(tmp_path: Path) -> None:
@@ -218,8 +282,8 @@ def test_an_address_that_others_reach_needs_a_token_and_one_that_is_none_is_refu
 
 def test_a_broker_without_it_loads_nothing_of_it(tmp_path: Path) -> None:
     code = (
-        "import sys, kstore.broker.app; "
-        "print([m for m in sys.modules if 'http' in m or 'faults' in m or 'failing' in m])"
+        "import re, sys, kstore.broker.app; "
+        "print([m for m in sys.modules if re.search('http|h11|faults|failing', m)])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
