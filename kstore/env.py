@@ -97,6 +97,10 @@ class FileSystem(Protocol):
         """
         ...
 
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Write over the beginning of a small file that is there, in place."""
+        ...
+
 
 class Env(Protocol):
     """The three together."""
@@ -197,6 +201,14 @@ class SystemFileSystem:
             while part := os.read(descriptor, 65536):
                 parts.append(part)
             return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Write over the beginning of a small file that is there, in place."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, content, 0)
         finally:
             os.close(descriptor)
 

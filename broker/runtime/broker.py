@@ -117,6 +117,8 @@ class Broker:
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
         self.commits = GroupCommit(loop, report)
+        self.table.call_threadsafe = loop.call_soon_threadsafe
+        self.table.on_unsynced = self.commits.sync
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     @property

@@ -35,11 +35,14 @@ class Descriptors:
     def __init__(self) -> None:
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._probe = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._reserve = [os.dup(self._probe) for _ in range(FOR_THE_END)]
+        self._reserve = [self._probe, *(os.dup(self._probe) for _ in range(FOR_THE_END))]
 
     def close(self) -> None:
-        """Give back those that were kept for a clean end: it has to open folders, to sync them."""
-        for fd in (self._probe, *self._reserve):
+        """Give back those that were kept for a clean end: it has to open folders, to sync them.
+        A second time nothing happens: their numbers are others' by then.
+        """
+        kept, self._reserve = self._reserve, []
+        for fd in kept:
             os.close(fd)
 
     @property

@@ -44,6 +44,10 @@ class GroupCommit:
             # What else is appended in this turn of the loop shares the flush.
             self._loop.call_soon(self._flush)
 
+    def sync(self, appended: Iterable[tuple[Log, int]]) -> None:
+        """Have the logs on the disk soon, though no answer waits for it: readers do."""
+        self.wait(appended, lambda done: None)
+
     def close(self) -> None:
         """Wait for the flush under way."""
         if self._thread is not None:

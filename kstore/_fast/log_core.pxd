@@ -47,7 +47,6 @@ cdef class LogCore(LogView):
     cdef bint dirty
     # callable() after each append, outside the lock; or None
     cdef public object on_append
-    cdef public int64_t durable_offset      # every record below it is on the disk
     cdef object clock                       # None: the machine's
     cdef PyThread_type_lock lock
     cdef unsigned long holder

@@ -35,8 +35,6 @@ class LogCore(LogView):
     """The largest batch."""
     on_append: Callable[[], object] | None
     """Called after each append, outside the lock."""
-    durable_offset: int
-    """Every record below it is on the disk."""
     def __init__(
         self, owner: object, *, clock: Clock | None = None, writable: bool = True
     ) -> None: ...

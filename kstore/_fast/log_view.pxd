@@ -36,7 +36,10 @@ cdef class LogView:
     cdef readonly int64_t log_end_offset
     cdef readonly int64_t high_watermark
     cdef readonly int64_t last_stable_offset
-    cdef public bint follows_end            # no replicas: the high watermark is the log end offset
+    cdef public bint follows_end            # no replicas: the high watermark is the visible end
+    # with flush=always nobody sees what is not on the disk
+    cdef public bint shows_durable
+    cdef public int64_t durable_offset      # every record below it is on the disk
     cdef readonly list segments             # LogSegment, ascending
     cdef readonly LogSegment active         # the last one
     cdef readonly EpochCache epochs
@@ -66,6 +69,7 @@ cdef class LogView:
     cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
                         bint epochs) except -1 nogil
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1
+    cdef int64_t visible_end(self) noexcept
     cdef int note_end(self) except -1
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1

@@ -16,7 +16,11 @@ class LogView:
     last_stable_offset: int
     """Below it no transaction is open."""
     follows_end: bool
-    """There are no replicas: the high watermark is the log end offset."""
+    """There are no replicas: the high watermark is as far as anybody may see."""
+    shows_durable: bool
+    """Nobody may see what is not on the disk: the high watermark stays below durable_offset."""
+    durable_offset: int
+    """Every record below it is on the disk."""
     segments: list[LogSegment]
     """Ascending; the last one is active."""
     active: LogSegment
@@ -46,6 +50,8 @@ class LogView:
         """Sets all three; the high watermark is kept between the others."""
     def set_high_watermark(self, offset: int) -> None:
         """Moves the high watermark, and with it the last stable offset."""
+    def set_durable_offset(self, offset: int) -> None:
+        """More is on the disk, and may be seen where that counts. It never goes back here."""
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start offset."""
     def set_segments(self, segments: list[LogSegment]) -> None:

@@ -297,10 +297,16 @@ cdef class LogView:
         self.producers.commit()
         return 0
 
+    # Up to where anybody may see records, once all replicas have them.
+    cdef int64_t visible_end(self) noexcept:
+        if not self.shows_durable:
+            return self.log_end_offset
+        return min(max(self.durable_offset, self.log_start_offset), self.log_end_offset)
+
     cdef int note_end(self) except -1:
         cdef int64_t unstable
         if self.follows_end:
-            self.high_watermark = self.log_end_offset
+            self.high_watermark = self.visible_end()
         if not self.producers.any_seen:
             self.last_stable_offset = self.high_watermark
             return 0
@@ -384,12 +390,17 @@ cdef class LogView:
     def set_offsets(self, int64_t log_start_offset, int64_t log_end_offset, int64_t high_watermark):
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
-        self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
+        self.high_watermark = min(max(high_watermark, log_start_offset), self.visible_end())
         self.note_end()
 
     def set_high_watermark(self, int64_t offset):
-        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.high_watermark = min(max(offset, self.log_start_offset), self.visible_end())
         self.note_end()
+
+    def set_durable_offset(self, int64_t offset):
+        self.durable_offset = max(self.durable_offset, offset)
+        if self.shows_durable:
+            self.note_end()
 
     def set_log_start_offset(self, int64_t offset):
         self.log_start_offset = offset

@@ -33,11 +33,15 @@ cdef class Partition:
     cdef PartitionTable table
     cdef dict waiters                       # Waiter -> None, in order of arrival
     cdef bint woken
+    # As a follower: the leader's high watermark, as far as the log went when it was told.
+    cdef int64_t heard_high_watermark
     cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
     cdef readonly int stored_level          # of that codec; -1: its own default
     cdef public int32_t insync_replicas     # how many there are
     cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
+    cdef int listen(self) except -1
+    cdef int show_durable(self) except -1
     cdef int wake(self) except -1
     cdef int moved(self) except -1
     cdef int tell_high_watermark(self) except -1
@@ -70,9 +74,16 @@ cdef class PartitionTable:
     cdef bint followers_woken
     cdef list woken
     cdef bint scheduled
+    # callable([(log, end offset)]): have it on the disk soon; None: nobody does
+    cdef public object on_unsynced
+    cdef public object call_threadsafe      # call_soon, from other threads
+    cdef dict unsynced                      # Partition -> None: grown, with flush=always
+    cdef list synced                        # partitions of which more is on the disk
+    cdef bint synced_scheduled
     cdef TopicEntry last                    # of the last look-up by name
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
     cdef TopicEntry find_id(self, const uint8_t* topic_id)
     cdef int schedule(self, Partition partition) except -1
     cdef int schedule_followers(self) except -1
     cdef int wake_soon(self) except -1
+    cdef int sync_soon(self, Partition partition) except -1

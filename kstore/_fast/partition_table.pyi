@@ -71,6 +71,9 @@ class Partition:
         in-sync replicas.
         """
 
+    def note_durable(self) -> None:
+        """More of the log is on the disk, and may be seen. From any thread."""
+
     def notify(self) -> None:
         """Wake those who wait for this partition: something that they can see has changed."""
 
@@ -178,6 +181,18 @@ class PartitionTable:
     rack_aware: bool
     """replica.selector.class is RackAwareReplicaSelector (KIP-392)."""
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
+    on_unsynced: Callable[[list[tuple[Any, int]]], object] | None
+    """Has logs put on the disk up to these ends soon (flush=always); None: nobody does."""
+    call_threadsafe: Callable[..., Any]
+    """As call_soon, from other threads."""
+    def sync_unsynced(self) -> None:
+        """Have what has grown put on the disk."""
+
+    def note_durable(self, partition: Partition) -> None:
+        """More of a partition is on the disk: let the loop know. From any thread."""
+
+    def run_synced(self) -> None:
+        """Show what has come to the disk: high watermarks move, who waits is woken."""
     def run_woken(self) -> None:
         """Wake the waiters of every partition that grew in this turn of the loop."""
 

@@ -54,6 +54,29 @@ cdef class Partition:
         self.replicas = self.isr = (leader_id,)
         self.stored_codec = self.stored_level = -1
         self.insync_replicas = self.min_insync_replicas = 1
+        self.heard_high_watermark = -1
+        self.listen()
+
+    cdef int listen(self) except -1:
+        if self.core is not None and self.core.shows_durable:
+            self.log.on_durable = self.note_durable
+        return 0
+
+    def note_durable(self):
+        """More of the log is on the disk, and may be seen. From any thread."""
+        if self.table is not None:
+            self.table.note_durable(self)
+
+    cdef int show_durable(self) except -1:
+        if self.core is None:
+            return 0
+        if self.replication is not None:
+            self.moved()
+        elif self.follows:
+            self.take_high_watermark(self.heard_high_watermark)
+        elif self.waiters:
+            self.table.schedule(self)
+        return 0
 
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
         cdef int64_t end = self.core.log_end_offset
@@ -64,8 +87,10 @@ cdef class Partition:
             raise
         if out.error_code != NONE or out.duplicate:
             return 0
+        if self.core.shows_durable:
+            self.table.sync_soon(self)
         if self.replication is None:
-            if self.waiters:
+            if self.waiters and not self.core.shows_durable:
                 self.table.schedule(self)
             return 0
         self.replication.note_append(end)
@@ -126,6 +151,8 @@ cdef class Partition:
             self.core.follows_end = False
             self.replication.min_insync_replicas = self.min_insync_replicas
             self.replication.set_replicas(self.table.node_id, replicas, isr)
+            if self.core.shows_durable and self.core.durable_offset < self.core.log_end_offset:
+                self.table.sync_soon(self)          # what the one before it left
             self.replication.advance(self.table.replication.now_ms())
         else:
             self.core.follows_end = True
@@ -142,6 +169,7 @@ cdef class Partition:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.online = False
+        self.heard_high_watermark = -1
         self.follows = self.core is not None
         if self.core is not None:
             self.core.follows_end = False
@@ -180,7 +208,8 @@ cdef class Partition:
         """A follower hears of the leader's high watermark: it has what lies below it, as far as its
         log goes. It never goes back.
         """
-        offset = min(offset, self.core.log_end_offset)
+        self.heard_high_watermark = min(offset, self.core.log_end_offset)
+        offset = min(offset, self.core.visible_end())
         if offset > self.core.high_watermark:
             self.core.high_watermark = offset
             self.core.note_end()
@@ -325,15 +354,18 @@ cdef class Partition:
         which has come here; or from none (None), since this broker has no replica any more.
         """
         cdef LogCore old = self.core
+        if self.core is not None and self.core.shows_durable:
+            self.log.on_durable = None
         self.log = log
         self.core = None if log is None else log.core
+        self.listen()
         if log is None:
             self.follows = False
             return
         if old is not None:
             self.core.follows_end = old.follows_end
             self.core.high_watermark = max(
-                self.core.high_watermark, min(old.high_watermark, self.core.log_end_offset))
+                self.core.high_watermark, min(old.high_watermark, self.core.visible_end()))
             self.core.note_end()
         if self.replication is not None:
             self.replication.core = self.core
@@ -390,6 +422,9 @@ cdef class PartitionTable:
         self.replication = ReplicationContext()
         self.woken = []
         self.followers = {}
+        self.call_threadsafe = call_soon
+        self.unsynced = {}
+        self.synced = []
 
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size):
         cdef TopicEntry last = self.last
@@ -436,6 +471,37 @@ cdef class PartitionTable:
                 waiter.check()
         for partition in woken:
             partition.wake()
+
+    cdef int sync_soon(self, Partition partition) except -1:
+        """Have a partition's log on the disk, with all that grows in this turn of the loop."""
+        if self.on_unsynced is not None:
+            if not self.unsynced:
+                self.call_soon(self.sync_unsynced)
+            self.unsynced[partition] = None
+        return 0
+
+    def sync_unsynced(self):
+        """Have what has grown put on the disk."""
+        cdef Partition partition
+        unsynced, self.unsynced = self.unsynced, {}
+        self.on_unsynced([
+            (partition.log, partition.core.log_end_offset) for partition in unsynced
+            if partition.core is not None])
+
+    def note_durable(self, Partition partition not None):
+        """More of a partition is on the disk: let the loop know. From any thread."""
+        self.synced.append(partition)
+        if not self.synced_scheduled:
+            self.synced_scheduled = True
+            self.call_threadsafe(self.run_synced)
+
+    def run_synced(self):
+        """Show what has come to the disk: high watermarks move, who waits is woken."""
+        cdef Partition partition
+        self.synced_scheduled = False               # first: a thread may add to the list now
+        synced, self.synced = self.synced, []
+        for partition in synced:
+            partition.show_durable()
 
     def add_topic(self, TopicEntry entry):
         """Make a topic known; its partitions follow with add_partition."""

@@ -2,8 +2,10 @@
 the high watermark back, and who waits for it.
 
 The high watermark is the least log end offset among the replicas that are in sync or are proposed
-to be (KIP-497's maximal ISR), and never goes back. Who is in sync is agreed with the controller
-elsewhere (kstore.broker.runtime.isr); nothing here sends a request or sets a timer.
+to be (KIP-497's maximal ISR), and never goes back. With flush=always the leader's own counts up to
+what is on its disk; a follower asks on only when its disk has what it got. Who is in sync is agreed
+with the controller elsewhere (kstore.broker.runtime.isr); nothing here sends a request or sets a
+timer.
 """
 
 from kstore._fast.clock cimport now_ms as machine_ms
@@ -165,7 +167,7 @@ cdef class ReplicaState:
         moved. With fewer in sync than a write needs, it stays (KIP-966).
         """
         cdef Follower follower
-        cdef int64_t end = self.core.log_end_offset
+        cdef int64_t end = self.core.visible_end()
         if self.insync_replicas < self.min_insync_replicas:
             return False
         for follower in self.followers:

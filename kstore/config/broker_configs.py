@@ -183,8 +183,8 @@ _SERVER = (
     ConfigDef(
         "kstore.flush.policy", _STRING, "os",
         "When a write counts as done: os (in the page cache, as in Kafka), interval (forced to "
-        "disk now and then), "
-        "always (acknowledged only once it is on disk; concurrent writes share one flush).",
+        "disk now and then), always (acknowledged and seen only once it is on disk; concurrent "
+        "writes share one flush).",
         _HIGH, one_of("os", "interval", "always"),
     ),
     ConfigDef(

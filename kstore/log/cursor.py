@@ -191,8 +191,8 @@ class Cursor:
 
     @property
     def lag(self) -> int:
-        """Offsets between the position and the end of the log."""
-        return max(0, self._log.log_end_offset - self._position)
+        """Offsets between the position and the end of what can be read."""
+        return max(0, self._readable_end() - self._position)
 
     def poll(self, max_records: int = 500, timeout: float | None = 0.0) -> list[Record]:
         """The next records, at most ``max_records``; waits up to ``timeout`` seconds for the first.
@@ -235,11 +235,17 @@ class Cursor:
 
     def _check_position(self) -> None:
         """A position that lies behind the end would skip what is appended next."""
-        log = self._log
-        if not log.log_start_offset <= self._position <= log.log_end_offset:
-            raise OffsetOutOfRangeError(
-                str(log.topic_partition), self._position, log.log_start_offset, log.log_end_offset
-            )
+        self._check_readable(self._position)
+
+    def _check_readable(self, offset: int) -> None:
+        log, end = self._log, self._readable_end()
+        if not log.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(str(log.topic_partition), offset, log.log_start_offset, end)
+
+    def _readable_end(self) -> int:
+        """The end of what anybody may see: what is not safe may become something else."""
+        self._log.refresh()
+        return self._log.high_watermark
 
     def __iter__(self) -> Iterator[Record]:
         """The records from the position to the end of the log, one after the other."""
@@ -255,10 +261,11 @@ class Cursor:
         from kstore.protocol.log_records_classic import OffsetCommitValue
 
         offset = self._position if offset is None else offset
-        if not 0 <= offset <= self._log.log_end_offset:
+        end = self._readable_end()
+        if not 0 <= offset <= end:
             raise ValueError(
                 f"cursor {self.name!r} can't commit offset {offset}: {self._log.topic_partition} "
-                f"ends at {self._log.log_end_offset}; commit the one after the last record done"
+                f"can be read to {end}; commit the one after the last record done"
             )
         value = OffsetCommitValue(
             offset=offset, metadata=metadata, commit_timestamp=self._log.log_dir.now_ms()
@@ -272,11 +279,7 @@ class Cursor:
 
     def seek(self, offset: int) -> None:
         """Read on from ``offset``; what is committed stays. Raises OffsetOutOfRangeError."""
-        log = self._log
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise OffsetOutOfRangeError(
-                str(log.topic_partition), offset, log.log_start_offset, log.log_end_offset
-            )
+        self._check_readable(offset)
         self._records = iter(())
         self._after_records = -1
         self._position = offset

@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.sync_group import SyncGroup
-from kstore.log import errors, retention, timestamps
+from kstore.log import durability, errors, retention, timestamps
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
@@ -81,9 +81,12 @@ class Log:
         # be held while the disk is waited for; the core's may not, since appends wait for it.
         self.swapping = threading.Lock()
         self._sync_group = SyncGroup()
-        self._sync_failure: OSError | None = None
+        self.sync_failure: OSError | None = None
         self._tail: Tail | None = None
+        self.on_durable: Callable[[], object] | None = None
+        """With flush="always": called, from any thread, when more of the log may be seen."""
         self.core = LogCore(self, clock=log_dir.custom_clock, writable=not self.read_only)
+        self.core.shows_durable = self._always and not self.read_only
         self.config = config
         self.configure(config)
 
@@ -103,7 +106,9 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """Below it every record is on all in-sync replicas; without replicas, the log's end."""
+        """Below it every record is on all in-sync replicas; without replicas, the log's end. With
+        flush="always" it stays below what is not on the disk yet.
+        """
         return self.core.high_watermark
 
     @property
@@ -340,7 +345,7 @@ class Log:
         core = self.core
         while core.durable_offset < offset and self._sync_group.wait(offset):
             try:
-                self._sync()
+                durability.sync(self)
             finally:
                 self._sync_group.done(core.durable_offset)
 
@@ -358,32 +363,14 @@ class Log:
         else:
             self.log_dir.maintenance.sync_for(self, offset, callback)
 
-    def _sync(self) -> None:
-        if self._sync_failure is not None:
-            raise errors.lost_sync(self._sync_failure, str(self.topic_partition))
-        with self.core as core:
-            durable = core.durable_offset
-            active = core.active
-            target = core.log_end_offset
-            reached = (active.base_offset, active.size_bytes, target)
-            generation = self.index_generation
-            behind = [s for s in core.segments if s.next_offset > durable and s.size_bytes]
-            files = [segment.handle_or_open() for segment in behind]
-        try:
-            for file in files:
-                file.sync()
-            if self.unsynced_names:
-                self._sync_names()
-        except OSError as error:
-            # The system may have dropped what it could not write: a later fdatasync that succeeds
-            # would prove nothing.
-            self._sync_failure = error
-            raise errors.lost_sync(error, str(self.topic_partition)) from error
-        with self.core as core:
-            if generation == self.index_generation:  # nothing was cut meanwhile
-                self.durable = reached
-                core.durable_offset = max(core.durable_offset, target)
-        self.note_dirty()
+    def show_durable(self) -> None:
+        """With flush="always", tell those who wait for what is on the disk now."""
+        if not self.core.shows_durable:
+            return
+        if self._tail is not None:
+            self._tail.wake()
+        if self.on_durable is not None:
+            self.on_durable()
 
     def forget_durable(self, base_offset: int, end_offset: int) -> None:
         """The log was cut in the segment with this base offset, to this end."""
@@ -391,36 +378,6 @@ class Log:
         self._sync_group.rewind(end_offset)
         if self.durable[2] > end_offset:
             self.durable = (base_offset, 0, base_offset)
-
-    def _sync_names(self) -> None:
-        self.unsynced_names = False
-        try:
-            self.env.fs.fsync_dir(self.path)
-            self.log_dir.sync_names()
-        except OSError:
-            self.unsynced_names = True
-            raise
-
-    def sync_sealed(self) -> None:
-        """Put the segments that are no longer written to on the disk."""
-        with self.core as core:
-            durable = core.durable_offset
-            behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
-            files = [segment.handle_or_open() for segment in behind]
-            generation = self.index_generation
-        if not files or self._sync_failure is not None:
-            return
-        try:
-            for file in files:
-                file.sync()
-        except OSError as error:
-            self._sync_failure = error
-            raise
-        with self.core as core:
-            if generation == self.index_generation and behind[-1].next_offset > core.durable_offset:
-                last = behind[-1]
-                self.durable = (last.base_offset, last.size_bytes, last.next_offset)
-                core.durable_offset = last.next_offset
 
     # -- follow
 

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
-from kstore.log import checkpoint, errors, recovery
+from kstore.log import checkpoint, durability, errors, recovery
 from kstore.log.index import STAMP_NS, IndexStore, LogState, boot_id
 from kstore.log.log import Log
 from kstore.log.maintenance import Maintenance
@@ -235,8 +235,12 @@ class LogDir:
 
     def _load(self, log: Log, state: LogState | None) -> None:
         log.recovery = recovery.load(log, state)
-        if not self.read_only and (log.recovery.scanned_bytes or log.recovery.truncated_bytes):
+        if self.read_only:
+            durability.take_published(log)
+            return
+        if log.recovery.scanned_bytes or log.recovery.truncated_bytes:
             log.note_dirty()
+        durability.begin(log)
 
     def open_logs(self) -> tuple[Log, ...]:
         """The logs that are open now."""
@@ -341,6 +345,7 @@ class LogDir:
                 self.maintenance.stop()
                 for log in logs:
                     log.core.close()  # no append comes after the checkpoint
+                    log.on_durable = None
                 if not self.read_only:
                     self.maintenance.save(filter(self._is_unsaved, logs), closing=True)
             except OSError as error:
@@ -444,12 +449,13 @@ class LogDir:
     def refresh(self, log: Log) -> bool:
         """Take in what the writing process has added or removed; True if there was anything."""
         with log.core as core:
-            end = core.log_end_offset
+            before = (core.log_end_offset, core.high_watermark)
             if self._is_outdated(log):
                 self._load(log, self._state(log.name))
             else:
                 self._scan_tail(log)
-            return core.log_end_offset != end
+                durability.take_published(log)
+            return (core.log_end_offset, core.high_watermark) != before
 
     def _is_outdated(self, log: Log) -> bool:
         """Whether segments came or went, or what was read already was changed."""

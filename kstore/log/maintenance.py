@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kstore.log import checkpoint
+from kstore.log import checkpoint, durability
 from kstore.log.errors import LogError
 from kstore.log.settings import FlushPolicy
 
@@ -122,7 +122,7 @@ class Maintenance:
             if closing or self._must_flush(log):
                 log.sync_until(log.core.log_end_offset)
             else:
-                log.sync_sealed()
+                durability.sync_sealed(log)
             points.append(checkpoint.capture(log, closing=closing))
             if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1 and not closing:
                 time.sleep(0.001)

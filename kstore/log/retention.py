@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
+from kstore.log.durability import publish
 from kstore.log.segment import new_segment
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def truncate(log: Log, offset: int) -> int:
         keep = [s for s in core.segments if s.base_offset <= offset]
         gone = [s for s in core.segments if s.base_offset > offset]
         position = _cut_position(log, offset)
+        publish(log, min(core.durable_offset, offset))
         log.log_dir.forget_tail(log, keep[-1], keep[-1].base_offset)
         for segment in reversed(gone):
             log.log_dir.env.fs.unlink(segment.path)
@@ -140,6 +142,7 @@ def restart(log: Log, offset: int) -> None:
     core = log.core
     with log.swapping, core:
         first = core.segments[0].base_offset
+        publish(log, 0)
         log.log_dir.forget_tail(log, None, first)
         # From the end, so that a stop in between leaves a log that is only shorter.
         for segment in reversed(core.segments):

@@ -1,7 +1,8 @@
 """Wait for a log to grow, in the process that writes it or in another one.
 
 In the writer's process an append wakes the waiters through the core's ``on_append``, which is only
-set while somebody waits. In another process inotify tells that the partition's directory changed,
+set while somebody waits; with flush="always" the log does it once the disk has the records. In
+another process inotify tells that the partition's directory changed,
 and the log is looked at anew; where inotify can't be had, it is looked at every few milliseconds.
 """
 
@@ -90,7 +91,7 @@ class Tail:
 
     def _enter(self) -> None:
         self._waiting += 1
-        if self._waiting == 1:
+        if self._waiting == 1 and not self._log.core.shows_durable:
             core = self._log.core
             self._before = core.on_append
             self._installed = self._appended

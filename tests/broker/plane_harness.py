@@ -139,7 +139,7 @@ class Plane:
     def __init__(self, folder: Path, *, partitions: int = 2, **limits: Any) -> None:
         self.loop = ManualLoop()
         self.server = FakeServer(self.loop)
-        self.dir = open_log_dir(str(folder))
+        self.dir = open_log_dir(str(folder), flush=limits.pop("flush", "os"))
         self.table = PartitionTable(NODE_ID, self.loop.call_soon)
         self.sessions: FetchSessionCache[Any] = FetchSessionCache(
             limits.pop("max_sessions", 10), iter(range(100, 10_000)).__next__

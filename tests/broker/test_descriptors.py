@@ -106,3 +106,12 @@ def test_the_limit_is_raised_as_far_as_allowed():
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_second_close_leaves_what_others_have_opened() -> None:
+    descriptors = Descriptors()
+    descriptors.close()
+    mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]  # they get the same numbers
+    descriptors.close()
+    for fd in mine:
+        os.close(fd)

@@ -97,6 +97,25 @@ def test_records_are_answered_as_they_lie_in_the_log(plane: Plane, version: int)
     assert response == FetchResponse(responses=[topic])
 
 
+def test_with_flush_always_a_fetch_waits_for_the_disk(tmp_path: Path) -> None:
+    plane = Plane(tmp_path, flush="always")
+    asked: list[tuple[Any, int]] = []
+    plane.table.on_unsynced = asked.extend
+    client = plane.client()
+    client.send(FETCH, 12, request(12, part(0), max_wait_ms=1000))
+    data = append(plane, 2)
+    plane.loop.turn()
+    assert (plane.partition().waiting, plane.partition().high_watermark) == (1, 0)
+    assert only(plane.client().call(FETCH, 12, request(12, part(0)))).high_watermark == 0
+    [(log, end)] = asked
+    log.sync_until(end)
+    plane.loop.turn()
+    [(_, response)] = client.answers()
+    answer = only(response)
+    assert (bytes(answer.records), answer.high_watermark) == (data, 2)
+    plane.close()
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_empty_answers(plane: Plane, version: int) -> None:
     response = plane.client().call(FETCH, version, request(version))

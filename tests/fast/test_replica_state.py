@@ -30,8 +30,8 @@ LAG_MS = 1000
 class Leader(Plane):
     """Partition 0 of `t`, led here in epoch 3 with three followers; time is the test's."""
 
-    def __init__(self, folder: Path, isr: tuple[int, ...] = REPLICAS) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, isr: tuple[int, ...] = REPLICAS, flush: str = "os") -> None:
+        super().__init__(folder, flush=flush)
         self.now_ms = 50_000
         self.table.replication.clock = lambda: self.now_ms
         self.table.replication.max_lag_ms = LAG_MS
@@ -92,6 +92,52 @@ def test_the_answer_tells_the_high_watermark_that_its_fetch_has_moved(leader: Le
     leader.fetch_by(6, 5)
     leader.fetch_by(7, 5)
     assert leader.fetch_by(8, 5).high_watermark == 5
+
+
+def test_with_flush_always_the_leaders_own_tail_holds_the_high_watermark(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, flush="always")
+    asked: list[tuple[object, int]] = []
+    leader.table.on_unsynced = asked.extend
+    leader.append(5)
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 5)
+    told: list[int] = []
+    leader.led.when_committed(5, told.append)
+    leader.loop.turn()
+    assert (leader.led.high_watermark, told) == (0, [])
+    assert asked == [(leader.led.log, 5)]
+    leader.led.log.sync_until(5)
+    leader.loop.turn()
+    assert (leader.led.high_watermark, told) == (5, [0])
+    leader.close()
+
+
+def test_with_flush_always_a_new_leader_syncs_what_it_copied(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, flush="always")
+    led = leader.led
+    led.follow(6, 4)
+    led.log.core.append_buffer(bytearray(build_batch([b"v"] * 3, timestamp=1)), 4, "replica")
+    led.take_high_watermark(3)
+    assert led.high_watermark == 0
+    asked: list[tuple[object, int]] = []
+    leader.table.on_unsynced = asked.extend
+    led.lead(5, 2, REPLICAS, (NODE_ID,))
+    leader.loop.turn()
+    assert asked == [(led.log, 3)]
+    leader.close()
+
+
+def test_with_flush_always_a_follower_shows_what_is_on_its_disk(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, flush="always")
+    led = leader.led
+    led.follow(6, 4)
+    led.log.core.append_buffer(bytearray(build_batch([b"v"] * 3, timestamp=1)), 4, "replica")
+    led.take_high_watermark(2)
+    assert led.high_watermark == 0
+    led.log.sync_until(3)
+    leader.loop.turn()
+    assert led.high_watermark == 2
+    leader.close()
 
 
 def test_a_follower_that_lost_its_tail_does_not_take_the_high_watermark_back(

@@ -57,6 +57,15 @@ def _commit_alone(put: Put) -> None:
     put(image_updates, "Partition", Alone)
 
 
+def _unsynced_is_seen(put: Put) -> None:
+    class Careless(log_dir.Log):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.core.shows_durable = False
+
+    put(log_dir, "Log", Careless)
+
+
 def _any_replica_leads(put: Put) -> None:
     clean = election.after_change
 
@@ -260,6 +269,11 @@ MUTATIONS: dict[str, Mutation] = {
     "no-truncation": Mutation(
         _no_truncation, "prefixes", f"{CLUSTER} --faults behind,kill",
         "a follower keeps what its leader does not have",
+    ),
+    "unsynced-is-seen": Mutation(
+        _unsynced_is_seen, "offset_reused",
+        "--flush always --faults power,slow-disk --workloads produce,read",
+        "readers see records that are not on the disk",
     ),
     "forgotten-producers": Mutation(
         _forgotten_producers, "duplicate",

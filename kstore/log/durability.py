@@ -1,0 +1,144 @@
+"""What of a log is on the disk: the syncs, and with flush="always" who hears of them: those who
+wait in this process, and readers in other processes. Who waits for a sync, and which policy asks
+for one, is log.py's and maintenance.py's.
+
+With flush="always" nobody sees what is not on the disk. A reader in another process sees the
+segment files, though, and those are ahead of the disk: so each sync writes the durable end into a
+small file beside them, which readers look at. It counts until the machine starts anew: what is in
+the segments then is on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kstore.log import errors
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["begin", "publish", "sync", "sync_sealed", "take_published"]
+
+DURABLE_NAME = "kstore.durable"
+"""The boot id (16 bytes) and the durable end (8 bytes, big-endian)."""
+_BOOT_BYTES = 16
+_SIZE = _BOOT_BYTES + 8
+
+
+def sync(log: Log) -> None:
+    """Put everything appended so far on the disk. After a failure nothing is synced any more."""
+    if log.sync_failure is not None:
+        raise errors.lost_sync(log.sync_failure, str(log.topic_partition))
+    with log.core as core:
+        durable = core.durable_offset
+        active = core.active
+        target = core.log_end_offset
+        reached = (active.base_offset, active.size_bytes, target)
+        generation = log.index_generation
+        behind = [s for s in core.segments if s.next_offset > durable and s.size_bytes]
+        files = [segment.handle_or_open() for segment in behind]
+    try:
+        for file in files:
+            file.sync()
+        if log.unsynced_names:
+            _sync_names(log)
+    except OSError as error:
+        # The system may have dropped what it could not write: a later fdatasync that succeeds
+        # would prove nothing.
+        log.sync_failure = error
+        raise errors.lost_sync(error, str(log.topic_partition)) from error
+    with log.core as core:
+        if generation == log.index_generation:  # nothing was cut meanwhile
+            log.durable = reached
+            core.set_durable_offset(target)
+            publish(log, core.durable_offset)
+    log.note_dirty()
+    log.show_durable()
+
+
+def sync_sealed(log: Log) -> None:
+    """Put the segments that are no longer written to on the disk."""
+    with log.core as core:
+        durable = core.durable_offset
+        behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
+        files = [segment.handle_or_open() for segment in behind]
+        generation = log.index_generation
+    if not files or log.sync_failure is not None:
+        return
+    try:
+        for file in files:
+            file.sync()
+    except OSError as error:
+        log.sync_failure = error
+        raise
+    with log.core as core:
+        if generation == log.index_generation and behind[-1].next_offset > core.durable_offset:
+            last = behind[-1]
+            log.durable = (last.base_offset, last.size_bytes, last.next_offset)
+            core.set_durable_offset(last.next_offset)
+            publish(log, core.durable_offset)
+    log.show_durable()
+
+
+def _sync_names(log: Log) -> None:
+    log.unsynced_names = False
+    try:
+        log.env.fs.fsync_dir(log.path)
+        log.log_dir.sync_names()
+    except OSError:
+        log.unsynced_names = True
+        raise
+
+
+# -- readers in other processes
+
+
+def begin(log: Log) -> None:
+    """A log was opened for writing: with flush="always" what is in it is put on the disk before
+    anybody sees it, since it may have been seen before its process was killed.
+    """
+    path = os.path.join(log.path, DURABLE_NAME)
+    fs = log.env.fs
+    if not log.core.shows_durable:
+        with suppress(FileNotFoundError):
+            fs.overwrite(path, bytes(_SIZE))  # of an earlier flush="always": no limit any more
+        return
+    if log.core.durable_offset < log.core.log_end_offset:
+        log.sync_until(log.core.log_end_offset)
+    content = _content(log, log.core.durable_offset)
+    try:
+        fs.overwrite(path, content)
+    except FileNotFoundError:
+        fs.write_file(path, content, durable=False)
+
+
+def publish(log: Log, end_offset: int) -> None:
+    """Tell readers in other processes up to where they may see the log."""
+    if not log.core.shows_durable:
+        return
+    path = os.path.join(log.path, DURABLE_NAME)
+    try:
+        log.env.fs.overwrite(path, _content(log, end_offset))
+    except FileNotFoundError:
+        return  # `begin` makes it
+    except OSError as error:
+        raise errors.storage_error(error, f"telling readers of {log.topic_partition}") from error
+
+
+def _content(log: Log, end_offset: int) -> bytes:
+    return log.log_dir.boot + end_offset.to_bytes(8, "big")
+
+
+def take_published(log: Log) -> None:
+    """A log that is open for reading only: let it show what its writer says is on the disk."""
+    core = log.core
+    try:
+        content = log.env.fs.read_file(os.path.join(log.path, DURABLE_NAME))
+    except FileNotFoundError:
+        content = b""
+    core.shows_durable = len(content) == _SIZE and content[:_BOOT_BYTES] == log.log_dir.boot
+    if core.shows_durable:
+        core.durable_offset = int.from_bytes(content[_BOOT_BYTES:], "big")
+    core.set_offsets(core.log_start_offset, core.log_end_offset, core.log_end_offset)
