@@ -38,8 +38,8 @@ SETTINGS = {
     "transactional.id.expiration.ms": "600000",
     "producer.id.expiration.ms": "600000",
 }
-ORDERS = {"segment.bytes": "4194304", "retention.bytes": "33554432"}
-"""Segments come and go, and the disk does not fill."""
+ORDERS = {"segment.bytes": "1048576", "retention.bytes": "4194304"}
+"""Segments come and go within minutes: what they need is steady before the first quarter ends."""
 
 
 @dataclass
