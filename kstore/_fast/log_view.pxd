@@ -62,6 +62,8 @@ cdef class LogView:
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
                           int64_t max_bytes,
                           bint min_one, int64_t* next_offset) except -1
+    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset) except -1
+    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position) except -1
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,

@@ -178,15 +178,44 @@ cdef class LogView:
         at = max(self.segment_index(offset), <Py_ssize_t>0)
         while at < len(self.segments):
             segment = <LogSegment>self.segments[at]
-            position[0] = segment.floor_position(offset)
-            if position[0] < 0:
-                self.owner.load_index(segment, offset)
-                position[0] = max(segment.floor_position(offset), <int64_t>0)
+            position[0] = self.indexed_position(segment, offset)
             if self.skip_to(segment, position, offset, &info):
                 base_offset[0] = info.base_offset
                 return segment
             at += 1
         return None
+
+    # Where the look for an offset begins in a segment, by its index. An entry is believed if the
+    # batch that it points to has its offset; else the index is made anew from the segment.
+    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset) except -1:
+        cdef int64_t position = segment.floor_position(offset)
+        cdef int64_t found
+        if position < 0:
+            self.owner.load_index(segment, offset)
+            position = segment.floor_position(offset)
+        if position > 0:
+            found = self.indexed_batch(segment, position)
+            if found < 0 or found > offset:
+                self.owner.load_index(segment, offset, True)
+                position = segment.floor_position(offset)
+        return max(position, <int64_t>0)
+
+    # The base offset of the batch that an entry with this position points to; -2 where no batch
+    # lies there, or another one.
+    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position) except -1:
+        cdef uint8_t header[BATCH_HEADER_SIZE]
+        cdef BatchInfo info
+        cdef int64_t offset = -1
+        cdef int status
+        if segment.floor_below(position, &offset) != position \
+                or position + BATCH_HEADER_SIZE > segment.size_bytes:
+            return -2
+        if segment.file().read_into(header, BATCH_HEADER_SIZE, position) < BATCH_HEADER_SIZE:
+            return -2
+        status = read_batch_header(header, header + BATCH_HEADER_SIZE, &info)
+        if (status != BATCH_OK and status != BATCH_TRUNCATED) or info.base_offset != offset:
+            return -2
+        return offset
 
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
@@ -237,6 +266,9 @@ cdef class LogView:
         if offset > max_offset:
             at = segment.floor_position(max_offset)
             offset = max_offset
+        if at > position and self.indexed_batch(segment, at) < 0:
+            self.owner.load_index(segment, offset, True)
+            at = position
         if at <= position:
             at = position
         next_offset[0] = offset

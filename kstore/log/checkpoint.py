@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import lmdb
+from typing import TYPE_CHECKING, Any
 
 from kstore._fast.log_segment import LogSegment
 from kstore.log.index import ENTRIES_PER_PAGE, STAMP_NS, IndexStore, LogState, SegmentState
@@ -31,7 +29,7 @@ class Checkpoint:
     generation: int
     state: LogState
     pages: list[tuple[int, int, bytes]] = field(default_factory=list)
-    persisted: list[tuple[LogSegment, int]] = field(default_factory=list)
+    persisted: list[tuple[LogSegment, int, int]] = field(default_factory=list)
     snapshots: dict[int, bytes] = field(default_factory=dict)
     forgotten: list[int] = field(default_factory=list)
 
@@ -46,7 +44,7 @@ def capture(log: Log, *, closing: bool = False) -> Checkpoint:
         for segment in core.segments:
             if not segment.complete and (segment.entry_count > segment.persisted or segment.sealed):
                 pages += _pages(segment)
-                persisted.append((segment, segment.entry_count))
+                persisted.append((segment, segment.entry_count, segment.persisted))
         point = Checkpoint(log, log.index_generation, _state(log), pages, persisted)
         point.snapshots, log.pending_snapshots = log.pending_snapshots, {}
         point.forgotten, log.pending_forgotten = log.pending_forgotten, []
@@ -127,37 +125,32 @@ def _stamp(log: Log) -> int:
 
 def write(store: IndexStore, points: list[Checkpoint]) -> None:
     """Write checkpoints in one durable transaction; void ones are left out."""
-    while True:
-        try:
-            written = _write(store, points)
-            break
-        except lmdb.MapFullError:
-            continue  # the store has made the map larger
-    for point in written:
-        for segment, entries in point.persisted:
+    for point in store.change(lambda transaction: _write(store, transaction, points)):
+        for segment, entries, before in point.persisted:
+            if segment.persisted < before:
+                continue  # its index was lost meanwhile: it is all to be written again
             segment.persisted = max(segment.persisted, entries)
             if segment.sealed and segment.entry_count == entries:
                 segment.complete = True
                 segment.drop_entries(entries)
 
 
-def _write(store: IndexStore, points: list[Checkpoint]) -> list[Checkpoint]:
+def _write(store: IndexStore, transaction: Any, points: list[Checkpoint]) -> list[Checkpoint]:
     written = []
-    with store.write() as transaction:
-        for point in points:
-            if point.generation != point.log.index_generation or point.log.deleted:
-                continue
-            name = point.log.name
-            for base in point.forgotten:
-                store.forget_pages(transaction, name, base)
-            store.put_pages(transaction, name, point.pages)
-            store.put_state(transaction, name, point.state)
-            if point.snapshots:
-                for offset, snapshot in point.snapshots.items():
-                    store.put_snapshot(transaction, name, offset, snapshot)
-                keep = {s.base_offset for s in point.log.core.segments} | set(point.snapshots)
-                store.forget_snapshots(transaction, name, keep=keep)
-            written.append(point)
+    for point in points:
+        if point.generation != point.log.index_generation or point.log.deleted:
+            continue
+        name = point.log.name
+        for base in point.forgotten:
+            store.forget_pages(transaction, name, base)
+        store.put_pages(transaction, name, point.pages)
+        store.put_state(transaction, name, point.state)
+        if point.snapshots:
+            for offset, snapshot in point.snapshots.items():
+                store.put_snapshot(transaction, name, offset, snapshot)
+            keep = {s.base_offset for s in point.log.core.segments} | set(point.snapshots)
+            store.forget_snapshots(transaction, name, keep=keep)
+        written.append(point)
     return written
 
 
@@ -171,14 +164,12 @@ def forget_segments_now(
     log.index_generation += 1
     log.changes += 1
     state = _state(log, below=below, without=frozenset(bases))
-    while True:
-        try:
-            with store.write() as transaction:
-                for base in bases:
-                    store.forget_pages(transaction, log.name, base)
-                if below is not None:
-                    store.forget_snapshots(transaction, log.name, above=below)
-                store.put_state(transaction, log.name, state)
-            return
-        except lmdb.MapFullError:
-            continue
+
+    def forget(transaction: Any) -> None:
+        for base in bases:
+            store.forget_pages(transaction, log.name, base)
+        if below is not None:
+            store.forget_snapshots(transaction, log.name, above=below)
+        store.put_state(transaction, log.name, state)
+
+    store.change(forget)

@@ -5,23 +5,21 @@ off the append path. Nothing here decides what is true: the segment files are.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import struct
-import threading
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-import lmdb
-
+from kstore._fast.crc32c import checksum as crc32c
 from kstore._fast.log_segment import LogSegment
-from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
+from kstore.log.environment import SharedEnvironment
 
 __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_id"]
+
+T = TypeVar("T")
 
 ENVIRONMENT_NAME = ".kstore.mdb"
 # A directory's time stamp is this coarse: what changes right after a look may leave it as it was.
@@ -30,12 +28,13 @@ ENTRIES_PER_PAGE = 128
 ENTRY_BYTES = 16
 WINDOW_PAGES = 16
 NO_WINDOW = 2**63 - 1
-_FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
 _VERSION = 2
 _STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqqBII")
 _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
 _CRC = struct.Struct("<I")
+# The first byte of a snapshot with a checksum; one without begins with 1, its version.
+_CHECKED = b"\x02"
 
 
 def boot_id() -> bytes:
@@ -126,125 +125,108 @@ class LogState:
         return state
 
 
-class _SharedEnvironment:
-    """An LMDB environment may be open only once in a process: all who want it share it."""
-
-    open: dict[str, _SharedEnvironment] = {}  # noqa: RUF012 (the point is that it is shared)
-    guard = threading.Lock()
-
-    def __init__(self, path: str, *, create: bool) -> None:
-        self.path = path
-        self.users = 0
-        self.writable = create or os.access(path, os.W_OK)
-        for each in (path, path + "-lock"):
-            if create:
-                make_private(each)
-            else:
-                refuse_link(each)
-        self.lmdb = lmdb.open(
-            path,
-            subdir=False,
-            map_size=_FIRST_MAP_BYTES,
-            readonly=not self.writable,
-            create=create,
-            readahead=False,
-            max_readers=510,
-            lock=self.writable or os.access(os.path.dirname(path), os.W_OK),
-            mode=PRIVATE_FILE,
-        )
-        info = self.lmdb.info()
-        pages = (info["last_pgno"] + 1) * self.lmdb.stat()["psize"]
-        if os.path.getsize(path) < pages:
-            # Reading a page that the file does not have would be a bus error.
-            self.lmdb.close()
-            raise lmdb.CorruptedError(f"{path} is shorter than its last page")
-
-
 class IndexStore:
-    """The index environment of one log dir. Thread-safe; writes are durable when they return."""
+    """The index environment of one log dir. Thread-safe; writes are durable when they return.
 
-    def __init__(self, directory: str, *, read_only: bool) -> None:
+    Each value has a checksum. What is damaged counts as not there, and a damaged file is replaced:
+    the segments are the truth.
+    """
+
+    def __init__(self, directory: str, *, read_only: bool, was_closed: bool = False) -> None:
+        """``was_closed``: the last writer closed the directory, it was not killed."""
         self.path = os.path.join(os.path.realpath(directory), ENVIRONMENT_NAME)
-        self.rebuilt = False
+        self.damaged_values = 0
+        self._heal = not read_only
+        self._was_closed = was_closed
         self._pid = os.getpid()
-        self._shared = self._open(read_only)
-        self.lmdb = self._shared.lmdb if self._shared is not None else None
+        self._told: Callable[[], object] | None = None
+        self._seen = (0, 0, 0)
+        self._shared = self._acquire()
 
-    def _open(self, read_only: bool) -> _SharedEnvironment | None:
-        with _SharedEnvironment.guard:
-            shared = _SharedEnvironment.open.get(self.path)
-            if shared is None:
-                if read_only and not os.path.exists(self.path):
-                    return None
-                shared = self._open_or_rebuild(read_only)
-                if shared is None:
-                    return None
-                _SharedEnvironment.open[self.path] = shared
-            shared.users += 1
-            return shared
-
-    def _open_or_rebuild(self, read_only: bool) -> _SharedEnvironment | None:
-        try:
-            shared = _SharedEnvironment(self.path, create=not read_only)
-            if not read_only:
-                shared.lmdb.reader_check()
-            return shared
-        except lmdb.Error:
-            if read_only:
+    def _acquire(self) -> SharedEnvironment | None:
+        if not self._heal:
+            try:
+                found = os.stat(self.path)
+            except FileNotFoundError:
                 return None
-        # Damaged: everything in it is rebuilt from the segments.
-        for path in (self.path, self.path + "-lock"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        self.rebuilt = True
-        return _SharedEnvironment(self.path, create=True)
+            seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if seen == self._seen:
+                return None  # damaged: the writer replaces it
+            self._seen = seen
+        return SharedEnvironment.acquire(
+            self.path, read_only=not self._heal, was_closed=self._was_closed
+        )
+
+    @property
+    def replaced(self) -> int:
+        """How often the environment was damaged, and begun anew."""
+        return self._shared.replaced if self._shared is not None else 0
+
+    def when_replaced(self, tell: Callable[[], object]) -> None:
+        """Have ``tell`` called, from any thread, when the environment was begun anew."""
+        assert self._shared is not None
+        self._told = tell
+        self._shared.on_replaced.append(tell)
 
     def close(self) -> None:
         """Let the environment go; the last user closes it."""
-        shared, self._shared, self.lmdb = self._shared, None, None
+        shared, self._shared = self._shared, None
         if shared is None or os.getpid() != self._pid:
             return
-        with _SharedEnvironment.guard:
-            shared.users -= 1
-            if shared.users == 0:
-                del _SharedEnvironment.open[self.path]
-                shared.lmdb.close()
+        if self._told is not None:
+            shared.on_replaced.remove(self._told)
+        shared.release()
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[Any]:
-        """A write transaction. Where the map is full it is made larger, and MapFullError raised:
-        do it again. OSError for whatever else LMDB can't do.
-        """
-        assert self.lmdb is not None
-        try:
-            with self.lmdb.begin(write=True) as transaction:
-                yield transaction
-        except lmdb.MapFullError:
-            self.lmdb.set_mapsize(self.lmdb.info()["map_size"] * 2)
-            raise
-        except lmdb.Error as error:
-            number = errno.ENOSPC if "space" in str(error) else errno.EIO
-            raise OSError(number, f"the index can't be written: {error}", self.path) from error
+    def change(self, do: Callable[[Any], T]) -> T:
+        """Run ``do`` in a write transaction; it is run again where that had to be given up."""
+        assert self._shared is not None
+        return self._shared.change(do)
+
+    def _look(self, ask: Callable[[Any], T], otherwise: T) -> T:
+        if self._shared is None:
+            return otherwise
+        return self._shared.look(ask, otherwise, heal=self._heal)
 
     def _get(self, key: bytes) -> bytes | None:
-        if self.lmdb is None:
-            return None
-        try:
-            with self.lmdb.begin() as transaction:
-                value: bytes | None = transaction.get(key)
-                return value
-        except lmdb.MapResizedError:
-            self.lmdb.set_mapsize(0)  # another process has made it larger
-            return self._get(key)
-        except lmdb.CorruptedError:
-            return None  # as if it were not there: the segments are the truth
+        found: bytes | None = self._look(lambda transaction: transaction.get(key), None)
+        return found
+
+    def _items(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        nothing: list[tuple[bytes, bytes]] = []
+        return self._look(lambda transaction: list(_items(transaction, prefix)), nothing)
+
+    def _is_right(self, key: bytes, value: bytes, checksum: bytes) -> bool:
+        """Whether a value is as it was written under this key; else that is counted and told."""
+        if _CRC.pack(crc32c(value, crc32c(key))) == checksum:
+            return True
+        self._note_damage(key)
+        return False
+
+    def _note_damage(self, key: bytes) -> None:
+        from logging import getLogger
+
+        self.damaged_values += 1
+        getLogger("kstore.log").error(
+            "the index %s has a damaged value of %s: it is made anew from the segments",
+            self.path, key[1:].split(b"\0")[0].decode("ascii", "replace"),
+        )  # fmt: skip
 
     # -- states
 
     def state(self, name: str) -> LogState | None:
         """What is known of the log in this directory."""
-        value = self._get(_key(b"L", name))
-        return None if value is None else LogState.unpack(value)
+        if self._shared is None and not self._heal:
+            self._shared = self._acquire()  # the writer has made it meanwhile
+        elif self._shared is not None and not self._heal:
+            self._shared.follow()
+        key = _key(b"L", name)
+        value = self._get(key)
+        if value is None:
+            return None
+        state = LogState.unpack(value)
+        if state is None and value[0] == _VERSION:
+            self._note_damage(key)
+        return state
 
     def put_state(self, transaction: Any, name: str, state: LogState) -> None:
         """Write what is known of a log."""
@@ -252,16 +234,20 @@ class IndexStore:
 
     def forget_log(self, name: str) -> None:
         """Forget everything of a log."""
-        with self.write() as transaction:
+
+        def forget(transaction: Any) -> None:
             for kind in (b"L", b"P", b"R"):
                 _delete_from(transaction, _key(kind, name), b"")
+
+        self.change(forget)
 
     # -- index pages
 
     def put_pages(self, transaction: Any, name: str, pages: list[tuple[int, int, bytes]]) -> None:
         """Write pages: (segment base offset, the page's first offset, packed entries)."""
         for base, first, page in pages:
-            transaction.put(_page_key(name, base, first), page)
+            key = _page_key(name, base, first)
+            transaction.put(key, page + _CRC.pack(crc32c(page, crc32c(key))))
 
     def forget_pages(
         self, transaction: Any, name: str, base: int, from_offset: int | None = None
@@ -272,66 +258,53 @@ class IndexStore:
         _delete_from(transaction, prefix, start)
 
     def pages(self, name: str, base: int) -> bytes:
-        """All entries of a segment, packed."""
-        prefix = _page_prefix(name, base)
-        found = []
-        if self.lmdb is not None:
-            with self.lmdb.begin() as transaction, transaction.cursor() as cursor:
-                there = cursor.set_range(prefix)
-                while there and cursor.key().startswith(prefix):
-                    found.append(cursor.value())
-                    there = cursor.next()
-        return b"".join(found)
+        """All entries of a segment, packed; those of a damaged page are missing."""
+        found = self._items(_page_prefix(name, base))
+        return b"".join(self._entries(key, value) for key, value in found)
+
+    def _entries(self, key: bytes, value: bytes) -> bytes:
+        """A page's entries; none where it is damaged, or of a version without checksums."""
+        page = value[: -_CRC.size]
+        if len(page) % ENTRY_BYTES or not self._is_right(key, page, value[-_CRC.size :]):
+            return b""
+        return page
 
     def load_window(self, name: str, segment: LogSegment, offset: int) -> bool:
-        """Bring a sealed segment's entries around an offset into memory; False: there are none."""
-        if self.lmdb is None:
+        """Bring a sealed segment's entries around an offset into memory; False: there are none, or
+        some are damaged.
+        """
+        base = segment.base_offset
+        found = self._look(lambda transaction: _window(transaction, name, base, offset), None)
+        if found is None:
             return False
-        prefix = _page_prefix(name, segment.base_offset)
-        wanted = _page_key(name, segment.base_offset, offset)
-        with self.lmdb.begin() as transaction, transaction.cursor() as cursor:
-            there = cursor.set_range(wanted)
-            if not there or cursor.key() != wanted:
-                there = cursor.prev() if there else cursor.last()
-            if not there or not cursor.key().startswith(prefix):
-                there = cursor.set_range(prefix)
-            found: list[bytes] = []
-            first = b""
-            while there and cursor.key().startswith(prefix) and len(found) < WINDOW_PAGES:
-                first = first or cursor.key()
-                found.append(cursor.value())
-                there = cursor.next()
-            end = NO_WINDOW
-            if there and cursor.key().startswith(prefix):
-                end = segment.base_offset + struct.unpack(">I", cursor.key()[-4:])[0]
-            if not found:
-                return False
-            cursor.set_key(first)
-            is_first = not cursor.prev() or not cursor.key().startswith(prefix)
-        segment.load(b"".join(found), 0 if is_first else ENTRIES_PER_PAGE, end)
+        rows, is_first, end = found
+        pages = [self._entries(key, value) for key, value in rows]
+        if not all(pages):
+            return False
+        segment.load(b"".join(pages), 0 if is_first else ENTRIES_PER_PAGE, end)
         return True
 
     # -- producer snapshots
 
     def put_snapshot(self, transaction: Any, name: str, offset: int, snapshot: bytes) -> None:
         """Write the producers' state as of an offset."""
-        transaction.put(_key(b"R", name) + struct.pack(">q", offset), snapshot)
+        key = _snapshot_key(name, offset)
+        head = _CHECKED + _CRC.pack(crc32c(snapshot, crc32c(key)))
+        transaction.put(key, head + snapshot)
 
     def snapshots(self, name: str) -> list[int]:
         """The offsets of which there are snapshots, ascending."""
-        prefix = _key(b"R", name)
-        found = []
-        if self.lmdb is not None:
-            with self.lmdb.begin() as transaction, transaction.cursor() as cursor:
-                there = cursor.set_range(prefix)
-                while there and cursor.key().startswith(prefix):
-                    found.append(int(struct.unpack(">q", cursor.key()[-8:])[0]))
-                    there = cursor.next()
-        return found
+        return [_offset_of(key) for key, _ in self._items(_key(b"R", name))]
 
     def snapshot(self, name: str, offset: int) -> bytes | None:
-        """The producers' state as of an offset."""
-        return self._get(_key(b"R", name) + struct.pack(">q", offset))
+        """The producers' state as of an offset; None where that is damaged."""
+        key = _snapshot_key(name, offset)
+        value = self._get(key)
+        if value is None or not value.startswith(_CHECKED):
+            return value  # of a version that wrote no checksums
+        snapshot = value[len(_CHECKED) + _CRC.size :]
+        checksum = value[len(_CHECKED) : len(_CHECKED) + _CRC.size]
+        return snapshot if self._is_right(key, snapshot, checksum) else None
 
     def forget_snapshots(
         self, transaction: Any, name: str, *, keep: set[int] | None = None, above: int | None = None
@@ -341,7 +314,7 @@ class IndexStore:
         with transaction.cursor() as cursor:
             there = cursor.set_range(prefix)
             while there and cursor.key().startswith(prefix):
-                offset = struct.unpack(">q", cursor.key()[-8:])[0]
+                offset = _offset_of(cursor.key())
                 gone = offset > above if above is not None else offset not in (keep or ())
                 there = cursor.delete() if gone else cursor.next()
 
@@ -364,3 +337,47 @@ def _delete_from(transaction: Any, prefix: bytes, start: bytes) -> None:
         there = cursor.set_range(prefix + start)
         while there and cursor.key().startswith(prefix):
             there = cursor.delete()
+
+
+def _snapshot_key(name: str, offset: int) -> bytes:
+    return _key(b"R", name) + struct.pack(">q", offset)
+
+
+def _offset_of(key: bytes) -> int:
+    return int.from_bytes(key[-8:], "big", signed=True)
+
+
+def _items(transaction: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    with transaction.cursor() as cursor:
+        there = cursor.set_range(prefix)
+        while there and cursor.key().startswith(prefix):
+            yield cursor.item()
+            there = cursor.next()
+
+
+def _window(
+    transaction: Any, name: str, base: int, offset: int
+) -> tuple[list[tuple[bytes, bytes]], bool, int] | None:
+    """The pages from the one with an offset on, whether the first of them is the segment's first,
+    and the offset at which the next page begins.
+    """
+    prefix = _page_prefix(name, base)
+    wanted = _page_key(name, base, offset)
+    with transaction.cursor() as cursor:
+        there = cursor.set_range(wanted)
+        if not there or cursor.key() != wanted:
+            there = cursor.prev() if there else cursor.last()
+        if not there or not cursor.key().startswith(prefix):
+            there = cursor.set_range(prefix)
+        found: list[tuple[bytes, bytes]] = []
+        while there and cursor.key().startswith(prefix) and len(found) < WINDOW_PAGES:
+            found.append(cursor.item())
+            there = cursor.next()
+        if not found:
+            return None
+        end = NO_WINDOW
+        if there and cursor.key().startswith(prefix):
+            end = base + struct.unpack(">I", cursor.key()[-4:])[0]
+        cursor.set_key(found[0][0])
+        is_first = not cursor.prev() or not cursor.key().startswith(prefix)
+        return found, is_first, end

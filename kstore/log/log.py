@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.sync_group import SyncGroup
-from kstore.log import durability, errors, retention, timestamps
+from kstore.log import durability, errors, retention, segment_index, timestamps
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
@@ -546,9 +546,9 @@ class Log:
             str(self.topic_partition), offset, core.log_start_offset, core.log_end_offset
         )
 
-    def load_index(self, segment: LogSegment, offset: int) -> None:
-        """Bring the index entries around ``offset`` into memory."""
-        self.log_dir.load_index(self, segment, offset)
+    def load_index(self, segment: LogSegment, offset: int, wrong: bool = False) -> None:
+        """Bring the index entries around ``offset`` into memory; anew, where one was ``wrong``."""
+        segment_index.load_around(self, segment, offset, wrong=wrong)
 
     def note_dirty(self) -> None:
         """Something changed that has to get into the index environment."""

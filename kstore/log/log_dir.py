@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
-from kstore.log import checkpoint, durability, errors, recovery
+from kstore.log import checkpoint, durability, errors, recovery, segment_index
 from kstore.log.index import STAMP_NS, IndexStore, LogState, boot_id
 from kstore.log.log import Log
 from kstore.log.maintenance import Maintenance
@@ -84,6 +84,8 @@ class LogDir:
         self._unsynced_names = True
         self.boot = boot_id()
         self.index: IndexStore | None = None
+        self.wrong_indexes = 0
+        self._was_closed = False
         self.maintenance = Maintenance(self)
         if read_only:
             if not os.path.isdir(path):
@@ -103,7 +105,8 @@ class LogDir:
             raise errors.storage_error(error, f"making {self.path}") from error
         self._take_lock()
         try:
-            self.index = IndexStore(self.path, read_only=False)
+            self.index = IndexStore(self.path, read_only=False, was_closed=self._was_closed)
+            self.index.when_replaced(self.maintenance.note_index_lost)
             self._finish_deletions()
         except OSError as error:
             self._give_lock_back()
@@ -125,6 +128,8 @@ class LogDir:
             holder = file.read().strip() or "another process"
             file.close()
             raise errors.LogDirLockedError(self.path, holder) from None
+        file.seek(0)
+        self._was_closed = not file.read(1)  # who is killed leaves the name behind
         file.truncate(0)
         # Not what follows an option: that may be a password.
         words = takewhile(lambda word: not word.startswith("-"), sys.argv)
@@ -409,21 +414,12 @@ class LogDir:
         if self.index is None:
             return
         if segment is not None:
-            self.load_whole_index(log, segment)
+            segment_index.load_whole(log, segment)
         bases = [s.base_offset for s in log.core.segments if s.base_offset >= base_offset]
         checkpoint.forget_segments_now(log, self.index, bases, below=base_offset)
         if segment is not None:
             segment.persisted = 0
             segment.complete = False
-
-    def load_whole_index(self, log: Log, segment: LogSegment) -> None:
-        """Bring all index entries of a segment into memory."""
-        if segment.complete or segment.first_entry:
-            pages = self.index.pages(log.name, segment.base_offset) if self.index else b""
-            if segment.complete:
-                segment.load(pages, 0)
-            else:
-                segment.prepend(pages[: segment.first_entry * 16])
 
     def rescan(self, log: Log, segment: LogSegment) -> None:
         """Take a segment's last stretch in again, after it was cut."""
@@ -437,12 +433,21 @@ class LogDir:
         if log.core.producers.any_seen:
             restore_producers(log, log.core.log_end_offset)
 
-    def load_index(self, log: Log, segment: LogSegment, offset: int) -> None:
-        """Bring the index entries around an offset into memory."""
-        if not segment.complete:
-            self.load_whole_index(log, segment)
-        elif self.index is None or not self.index.load_window(log.name, segment, offset):
-            recovery.reindex(log, segment)
+    def note_wrong_index(self, path: str) -> None:
+        """An index entry of a segment points elsewhere; its index is made anew."""
+        from logging import getLogger
+
+        self.wrong_indexes += 1
+        getLogger("kstore.log").error(
+            "the index of %s points to another batch: it is made anew from the segment", path
+        )
+
+    @property
+    def index_damages(self) -> int:
+        """How often the index turned out damaged, the whole of it or a part, and was made anew."""
+        index = self.index
+        found = index.replaced + index.damaged_values if index is not None else 0
+        return found + self.wrong_indexes
 
     # -- reading what another process writes
 

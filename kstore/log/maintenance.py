@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kstore.log import checkpoint, durability
+from kstore._fast.log_segment import LogSegment
+from kstore.log import checkpoint, durability, segment_index
 from kstore.log.errors import LogError
 from kstore.log.settings import FlushPolicy
 
@@ -46,6 +48,8 @@ class Maintenance:
         self._threads: dict[str, threading.Thread] = {}
         self._last_retention = time.monotonic()
         self.last_error: Exception | None = None
+        self._index_lost = False
+        self._without_index: deque[tuple[Log, LogSegment]] = deque()
         self.at_exit = False  # the interpreter ends: no more threads can be started
 
     # -- told by others, from any thread, some of them holding a log's lock
@@ -60,6 +64,12 @@ class Maintenance:
     def unlink_later(self, path: str, delay_ms: int) -> None:
         """Remove a file after a while: readers may still want to open it."""
         self._unlinks.append((time.monotonic() + delay_ms / 1000, path))
+        self._start("kstore-maintenance", self._run)
+        self._wake.set()
+
+    def note_index_lost(self) -> None:
+        """The index was damaged and is empty now: write what is in memory, make the rest anew."""
+        self._index_lost = True
         self._start("kstore-maintenance", self._run)
         self._wake.set()
 
@@ -91,11 +101,15 @@ class Maintenance:
                 self.tick()
             except (OSError, LogError) as error:
                 self.last_error = error  # a full disk, say: the next tick tries again
-            if self._unlinks or self._dirty:
+            if self._unlinks or self._dirty or self._without_index:
                 self._wake.set()
 
     def tick(self) -> None:
         """Do what is due now."""
+        if self._index_lost:
+            self._index_lost = False
+            for log in self._dir.open_logs():
+                self._without_index += [(log, each) for each in segment_index.note_lost(log)]
         dirty = {log for log in tuple(self._dirty) if not log.closed}
         self._dirty.clear()
         try:
@@ -111,6 +125,14 @@ class Maintenance:
                 with log.core:
                     log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
         self._unlink(now)
+        self._make_indexes(now)
+
+    def _make_indexes(self, began: float) -> None:
+        """Make lost indexes anew, for a while: reads make those that they need themselves."""
+        while self._without_index and time.monotonic() - began < TICK_SECONDS / 2:
+            log, segment = self._without_index.popleft()
+            if not log.closed and segment in log.core.segments:
+                segment_index.load_whole(log, segment)
 
     def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:
         """Sync what the flush policy wants synced, then write checkpoints."""

@@ -26,12 +26,13 @@ from kstore.log.segment import (
     segment_bases,
     segment_path,
 )
+from kstore.log.start_offset import read_start_offset
 from kstore.log.swap import CLEANED, SWAP, finish_swaps
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
 
-__all__ = ["Damage", "RecoveryReport", "load", "reindex", "scan_segment"]
+__all__ = ["Damage", "RecoveryReport", "load", "scan_segment"]
 
 _BYTES_AT_ONCE = 1 << 20
 _BLOCK_BYTES = 512  # what a disk writes wholly or not at all
@@ -251,7 +252,8 @@ def _scan(
 def _set_offsets(log: Log, state: LogState | None) -> None:
     core = log.core
     first, end = core.segments[0].base_offset, core.active.next_offset
-    start = max(state.log_start_offset, first) if state is not None else first
+    known = state.log_start_offset if state is not None else _start_in_file(log, end)
+    start = max(known, first)
     if start > end and not log.read_only:
         # The records up to the log start were lost with an unsynced tail: go on behind it.
         core.active.sealed = True
@@ -266,6 +268,11 @@ def _set_offsets(log: Log, state: LogState | None) -> None:
     core.epochs.truncate_from_start(min(start, end))
     unknown = end if core.follows_end else start  # of a replicated log nothing else is sure
     core.set_offsets(min(start, end), end, state.high_watermark if state is not None else unknown)
+
+
+def _start_in_file(log: Log, end: int) -> int:
+    """The log start offset of a log of which the index knows nothing."""
+    return min(read_start_offset(log.log_dir.env.fs, log.path), end)
 
 
 def scan_segment(
@@ -319,13 +326,3 @@ def _find_batch(core: LogCore, segment: LogSegment, position: int, end: int) -> 
             return found
         position += _BYTES_AT_ONCE
     return None
-
-
-def reindex(log: Log, segment: LogSegment) -> None:
-    """Make a sealed segment's index anew, in memory; for one whose pages are lost."""
-    scratch = LogSegment(segment.base_offset, segment.path, log.opener)
-    scan_segment(log.core, scratch, 0, RecoveryReport(), "index")
-    segment.load(scratch.all_entries(), 0)
-    segment.persisted = 0
-    segment.complete = False
-    scratch.close()

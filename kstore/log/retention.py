@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kstore._fast.log_segment import LogSegment
 from kstore.log.durability import publish
 from kstore.log.segment import new_segment
+from kstore.log.start_offset import write_start_offset
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
@@ -97,6 +98,7 @@ def delete_before(log: Log, offset: int, *, durable: bool = True) -> None:
         core.producers.drop_aborted_before(offset)
         _drop_first(log, core.segments[: _before_start(log)])
     if durable:
+        write_start_offset(log)
         log.log_dir.checkpoint(log)
     else:
         log.note_dirty()
@@ -132,6 +134,7 @@ def truncate(log: Log, offset: int) -> int:
         core.set_high_watermark(core.high_watermark)
         log.note_dirty()
         if start < start_before:
+            write_start_offset(log)
             log.log_dir.checkpoint(log)
     log.tail.wake()
     return end
@@ -159,6 +162,7 @@ def restart(log: Log, offset: int) -> None:
         core.producers.clear()
         core.set_offsets(offset, offset, offset)
         log.note_dirty()
+    write_start_offset(log)
     log.log_dir.checkpoint(log)
     log.tail.wake()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
+from kstore.log import segment_index
 from kstore.record import batches, decode
 
 if TYPE_CHECKING:
@@ -57,6 +58,6 @@ def _indexed_offset(log: Log, segment: LogSegment, timestamp_ms: int) -> int:
     """An offset of the segment before which nothing has this timestamp or a later one."""
     offset = segment.offset_before_timestamp(timestamp_ms)
     if offset < 0:
-        log.log_dir.load_whole_index(log, segment)
+        segment_index.load_whole(log, segment)
         offset = segment.offset_before_timestamp(timestamp_ms)
     return max(offset, segment.base_offset)

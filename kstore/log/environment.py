@@ -1,0 +1,230 @@
+"""An open LMDB environment of an index. It is checked before it is opened, and a damaged one is
+replaced by an empty one while others go on: what was in it is made anew from the segments.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import lmdb
+
+from kstore.log.errors import storage_error
+from kstore.log.lmdb_check import find_damage, move_aside
+from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
+
+__all__ = ["SharedEnvironment"]
+
+T = TypeVar("T")
+
+_FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
+# Up to this size every page is looked at before each opening; a larger one that was closed by its
+# writer is believed, apart from its roots. Checking costs some 1.5 ms per MiB.
+_ALWAYS_CHECKED_BYTES = 32 << 20
+_REPLACEMENTS = 3  # in one write: then the disk itself is at fault
+# What LMDB says where a page is not what it must be. All else (a full disk, say) may pass.
+_DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.CursorFullError,
+    lmdb.PageFullError,
+    lmdb.ProblemError,
+)
+
+
+class SharedEnvironment:
+    """An LMDB environment may be open only once in a process: all who want it share it."""
+
+    open: dict[str, SharedEnvironment] = {}  # noqa: RUF012 (the point is that it is shared)
+    guard = threading.Lock()
+
+    def __init__(self, path: str, *, read_only: bool, was_closed: bool) -> None:
+        """``was_closed``: its last writer has closed it. What LMDB can't open is raised as
+        lmdb.Error by a reader, and replaced by a writer.
+        """
+        self.path = path
+        self.users = 0
+        self.replaced = 0
+        """How often it was damaged and begun anew."""
+        self.on_replaced: list[Callable[[], object]] = []
+        self.env: Any = None  # None: damaged, and nobody here may replace it
+        self._inode = 0
+        self._retired: list[Any] = []  # a thread may still be reading from it
+        self._swap = threading.Lock()
+        self._refuse_links(create=not read_only)
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        whole = size <= _ALWAYS_CHECKED_BYTES or not (was_closed or read_only)
+        problem = find_damage(path, whole=whole)
+        if problem is None:
+            try:
+                self._open(create=not read_only)
+                return
+            except _DAMAGE as error:
+                problem = str(error)
+        if read_only:
+            raise lmdb.CorruptedError(problem)
+        self._replace(problem)
+
+    @classmethod
+    def acquire(cls, path: str, *, read_only: bool, was_closed: bool) -> SharedEnvironment | None:
+        """The process's environment of a file. None for a reader of one that is not there, or that
+        is damaged: its writer replaces it.
+        """
+        with cls.guard:
+            shared = cls.open.get(path)
+            if shared is None:
+                if read_only and not os.path.exists(path):
+                    return None
+                try:
+                    shared = cls(path, read_only=read_only, was_closed=was_closed)
+                except lmdb.Error as error:
+                    if read_only:
+                        return None
+                    raise OSError(errno.EIO, f"the index can't be opened: {error}", path) from error
+                cls.open[path] = shared
+            shared.users += 1
+            return shared
+
+    def release(self) -> None:
+        """Let it go; the last user closes it."""
+        with self.guard:
+            self.users -= 1
+            if self.users == 0:
+                del self.open[self.path]
+                for env in (self.env, *self._retired):
+                    if env is not None:
+                        env.close()
+
+    def _refuse_links(self, *, create: bool) -> None:
+        for each in (self.path, self.path + "-lock"):
+            if create:
+                make_private(each)
+            else:
+                refuse_link(each)
+
+    def _open(self, *, create: bool) -> None:
+        self._refuse_links(create=create)
+        writable = create or os.access(self.path, os.W_OK)
+        env = lmdb.open(
+            self.path,
+            subdir=False,
+            map_size=_FIRST_MAP_BYTES,
+            readonly=not writable,
+            create=create,
+            readahead=False,
+            max_readers=510,
+            lock=writable or os.access(os.path.dirname(self.path), os.W_OK),
+            mode=PRIVATE_FILE,
+        )
+        if create:
+            env.reader_check()
+        self._inode = os.stat(self.path).st_ino
+        self.env = env
+
+    # -- damage
+
+    def _replace(self, problem: str) -> None:
+        from logging import getLogger
+
+        aside = move_aside(self.path)
+        self.replaced += 1
+        getLogger("kstore.log").error(
+            "the index %s is damaged: %s. It was moved to %s and is made anew from the segments; "
+            "no record is lost. Look after the disk.", self.path, problem, aside,
+        )  # fmt: skip
+        self._open(create=True)
+
+    def lose(self, env: Any, problem: str, *, heal: bool) -> None:
+        """``env`` turned out damaged: go on without, or, with ``heal``, with an empty one."""
+        with self._swap:
+            if self.env is not env:
+                return  # another thread was first
+            self.env = None
+            self._retired.append(env)
+            if not heal:
+                return
+            self._replace(problem)
+            told = tuple(self.on_replaced)
+        for tell in told:
+            tell()
+
+    def follow(self) -> None:
+        """For a reader: where the writer has replaced the file, open the new one."""
+        try:
+            inode = os.stat(self.path).st_ino
+        except FileNotFoundError:
+            return
+        if inode == self._inode:
+            return
+        with self._swap:
+            self._inode = inode
+            if find_damage(self.path) is not None:
+                return
+            if self.env is not None:
+                self._retired.append(self.env)
+                self.env = None
+            self._open(create=False)
+
+    # -- transactions
+
+    def look(self, ask: Callable[[Any], T], otherwise: T, *, heal: bool) -> T:
+        """What ``ask`` finds in a read transaction; ``otherwise`` where the index is damaged.
+        LogStorageError for whatever else LMDB can't do.
+        """
+        while True:
+            env = self.env
+            if env is None:
+                return otherwise
+            try:
+                with env.begin() as transaction:
+                    return ask(transaction)
+            except lmdb.MapResizedError:
+                env.set_mapsize(0)  # another process has made it larger
+            except _DAMAGE as error:
+                self.lose(env, str(error), heal=heal)
+                return otherwise
+            except lmdb.Error as error:
+                raise self._failed("read", error) from error
+
+    def change(self, do: Callable[[Any], T]) -> T:
+        """Run ``do`` in a write transaction, again where the file has to grow or was replaced;
+        durable when it returns. LogStorageError where LMDB can't.
+        """
+        last: lmdb.Error | None = None
+        for _ in range(_REPLACEMENTS):
+            env = self.env
+            try:
+                if env is not None:
+                    return self._change(env, do)
+                with self._swap:
+                    if self.env is None:
+                        self._open(create=True)
+            except _DAMAGE as error:
+                last = error
+                self.lose(env, str(error), heal=True)
+            except lmdb.Error as error:
+                raise self._failed("written", error) from error
+        assert last is not None
+        raise self._failed("written", last) from last
+
+    def _change(self, env: Any, do: Callable[[Any], T]) -> T:
+        while True:
+            try:
+                with env.begin(write=True) as transaction:
+                    return do(transaction)
+            except lmdb.MapFullError:
+                env.set_mapsize(env.info()["map_size"] * 2)
+            except lmdb.MapResizedError:
+                env.set_mapsize(0)
+
+    def _failed(self, done: str, error: lmdb.Error) -> OSError:
+        number = errno.ENOSPC if "space" in str(error) else errno.EIO
+        reason = OSError(number, f"the index can't be {done}: {error}", self.path)
+        return storage_error(reason, f"using {self.path}")

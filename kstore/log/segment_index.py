@@ -1,0 +1,89 @@
+"""A segment's index as reads need it: brought into memory from the environment, and made anew from
+the segment where the environment has lost it, or has it wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from kstore._fast.log_segment import LogSegment
+from kstore.log.index import ENTRY_BYTES
+from kstore.log.recovery import RecoveryReport, scan_segment
+
+if TYPE_CHECKING:
+    from kstore.log.log import Log
+
+__all__ = ["load_around", "load_whole", "note_lost", "reindex"]
+
+_ENTRY = struct.Struct("=IIq")
+
+
+def load_around(log: Log, segment: LogSegment, offset: int, *, wrong: bool = False) -> None:
+    """Bring the index entries around an offset into memory. ``wrong``: one of those that are there
+    points elsewhere.
+    """
+    index = log.log_dir.index
+    if wrong:
+        log.log_dir.note_wrong_index(segment.path)
+        reindex(log, segment)
+    elif not segment.complete:
+        load_whole(log, segment)
+    elif index is None or not index.load_window(log.name, segment, offset):
+        reindex(log, segment)
+
+
+def load_whole(log: Log, segment: LogSegment) -> None:
+    """Bring all index entries of a segment into memory."""
+    if not segment.complete and not segment.first_entry:
+        return
+    index = log.log_dir.index
+    pages = index.pages(log.name, segment.base_offset) if index is not None else b""
+    if segment.complete:
+        if len(pages) == segment.persisted * ENTRY_BYTES:
+            segment.load(pages, 0)
+            return
+    elif len(pages) >= segment.first_entry * ENTRY_BYTES:
+        with log.core:
+            segment.prepend(pages[: segment.first_entry * ENTRY_BYTES])
+        return
+    reindex(log, segment)
+
+
+def reindex(log: Log, segment: LogSegment) -> None:
+    """Make a segment's index anew, in memory; the next checkpoint writes it down. Appends go on but
+    for the last moment.
+    """
+    core = log.core
+    file = segment.handle_or_open()
+    scratch = LogSegment(segment.base_offset, segment.path, log.opener, file=file)
+    scan_segment(core, scratch, 0, RecoveryReport(), "index")
+    with core:
+        if scratch.size_bytes < segment.size_bytes:
+            core.scan(scratch, scratch.size_bytes, segment.size_bytes, into="index")
+        segment.load(_below(scratch.all_entries(), segment.size_bytes), 0)
+        segment.persisted = 0
+        segment.complete = False
+        if not log.read_only:
+            log.pending_forgotten.append(segment.base_offset)
+            log.note_dirty()
+
+
+def _below(entries: bytes, position: int) -> bytes:
+    """The entries of batches that lie below a position: behind it an append may be going on."""
+    size = len(entries)
+    while size and _ENTRY.unpack_from(entries, size - ENTRY_BYTES)[1] >= position:
+        size -= ENTRY_BYTES
+    return entries[:size]
+
+
+def note_lost(log: Log) -> list[LogSegment]:
+    """The environment was begun anew: what is in memory is not in it. Returns the segments of which
+    a part of the index is not in memory either.
+    """
+    with log.core as core:
+        for segment in core.segments:
+            if not segment.complete:
+                segment.persisted = min(segment.persisted, segment.first_entry)
+        log.note_dirty()
+        return [each for each in core.segments if each.complete or each.first_entry]

@@ -1,0 +1,188 @@
+"""Log directories with damage of a kind, each examined in a process of its own, so that a process
+that dies by a signal is seen. ``python -m tests.log.damaged_dirs FOLDER KIND SEED...`` writes one
+JSON line for each seed.
+
+The rule: a wrong record is never returned, and a loss is never silent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import kstore
+from kstore.log import Log
+from kstore.log.settings import LogConfig
+
+__all__ = ["DAMAGES", "build", "value_of"]
+
+PARTITIONS = 3
+RECORDS = 400
+FIRST_OFFSET = 37  # DeleteRecords has been here: no segment says so
+PAGE = 4096
+INDEX = ".kstore.mdb"
+
+
+def value_of(partition: int, offset: int) -> bytes:
+    """What the record at an offset holds."""
+    return b"%d/%d " % (partition, offset) * (1 + offset % 9)
+
+
+def time_of(offset: int) -> int:
+    """A record's timestamp: they do not ascend, so that a look-up by time needs the index."""
+    return 1_000_000 + offset // 10 * 100 - offset % 10
+
+
+def build(path: Path) -> None:
+    """A log directory that was closed cleanly, with many segments and pages of index entries."""
+    with kstore.open_log_dir(str(path)) as log_dir:
+        for partition in range(PARTITIONS):
+            config = LogConfig(segment_bytes=20_000, index_interval_bytes=1)
+            log = log_dir.log("topic", partition, config=config)
+            for offset in range(RECORDS):
+                log.append(value_of(partition, offset), timestamp=time_of(offset))
+            log.delete_before(FIRST_OFFSET)
+
+
+# -- damage: what it does to a file's bytes
+
+
+def flip_bits(data: bytearray, chance: random.Random) -> None:
+    """Some bits anywhere."""
+    for _ in range(chance.choice([1, 1, 2, 8])):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def flip_in_header(data: bytearray, chance: random.Random) -> None:
+    """A bit in the first bytes of a page: its number, kind, bounds or first pointers."""
+    page = chance.randrange(len(data) // PAGE)
+    data[page * PAGE + chance.randrange(48)] ^= 1 << chance.randrange(8)
+
+
+def flip_in_meta(data: bytearray, chance: random.Random) -> None:
+    """A bit in one of the two pages that say where the trees begin."""
+    data[chance.randrange(2) * PAGE + chance.randrange(160)] ^= 1 << chance.randrange(8)
+
+
+def zero_page(data: bytearray, chance: random.Random) -> None:
+    """A page of zeros."""
+    page = chance.randrange(len(data) // PAGE)
+    data[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
+
+
+def swap_pages(data: bytearray, chance: random.Random) -> None:
+    """Two pages, each in the other's place."""
+    one, two = (chance.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    data[one : one + PAGE], data[two : two + PAGE] = (
+        data[two : two + PAGE],
+        data[one : one + PAGE],
+    )
+
+
+def copy_page(data: bytearray, chance: random.Random) -> None:
+    """A page that was written to another's place."""
+    one, two = (chance.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    data[one : one + PAGE] = data[two : two + PAGE]
+
+
+def noise(data: bytearray, chance: random.Random) -> None:
+    """A stretch of random bytes."""
+    at = chance.randrange(len(data))
+    size = min(chance.choice([8, 512, PAGE]), len(data) - at)
+    data[at : at + size] = chance.randbytes(size)
+
+
+def cut(data: bytearray, chance: random.Random) -> None:
+    """The file ends early, at any byte or between two pages."""
+    size = chance.randrange(len(data))
+    del data[size // PAGE * PAGE if chance.random() < 0.5 else size :]
+
+
+DAMAGES: dict[str, Callable[[bytearray, random.Random], None]] = {
+    "bits": flip_bits, "headers": flip_in_header, "metas": flip_in_meta, "zeros": zero_page,
+    "swapped": swap_pages, "copied": copy_page, "noise": noise, "cut": cut,
+}  # fmt: skip
+
+
+# -- the examination
+
+
+def examine_index(path: Path) -> list[str]:
+    """What is wrong with a directory whose segments are whole: nothing may be."""
+    wrong: list[str] = []
+    for end in (RECORDS, RECORDS + 1, RECORDS + 2):
+        with kstore.open_log_dir(str(path)) as log_dir:
+            for partition in range(PARTITIONS):
+                log = log_dir.log("topic", partition, create=False)
+                wrong += _compare(log, partition, end)
+                if log.append(value_of(partition, end), timestamp=time_of(end)) != end:
+                    wrong.append(f"the log did not go on at {end}")
+    return wrong
+
+
+def _compare(log: Log, partition: int, end: int) -> list[str]:
+    wrong = []
+    if (log.log_start_offset, log.log_end_offset) != (FIRST_OFFSET, end):
+        wrong.append(f"{log!r}, expected offsets {FIRST_OFFSET} to {end}")
+    for offset in range(FIRST_OFFSET, end):
+        record = next(iter(log.read(offset, 1)))
+        if (record.offset, record.value) != (offset, value_of(partition, offset)):
+            wrong.append(f"read({offset}) gave {record.offset}: {record.value!r}")
+    every = [(record.offset, record.value) for record in log.records()]
+    if every != [(offset, value_of(partition, offset)) for offset in range(FIRST_OFFSET, end)]:
+        wrong.append(f"records() of {partition} differ")
+    for time in range(time_of(0), time_of(end) + 200, 37):
+        expected = next(
+            ((o, time_of(o)) for o in range(FIRST_OFFSET, end) if time_of(o) >= time), None
+        )
+        found = log.offset_for_timestamp(time)
+        if found != expected:
+            wrong.append(f"the offset of time {time} was {found}, expected {expected}")
+    return wrong
+
+
+def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
+    """The result of an examination; how its process died, where it did."""
+    result = path.with_suffix(".json")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with suppress(BaseException):
+            logging.basicConfig(filename=path.with_suffix(".txt"), level=logging.WARNING)
+            try:
+                wrong = examine(path)
+            except Exception as error:  # noqa: BLE001 (any of them is a finding)
+                wrong = [f"raised {error!r}"]
+            result.write_text(json.dumps(wrong), encoding="utf-8")
+            code = 0
+        os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status != 0:
+        return [f"the process ended with {status}"]
+    found: list[str] = json.loads(result.read_text(encoding="utf-8"))
+    return found
+
+
+def _main(folder: Path, kind: str, seeds: list[int]) -> None:
+    original = folder / "original"
+    for seed in seeds:
+        path = folder / f"{kind}-{seed}"
+        shutil.copytree(original, path)
+        index = path / INDEX
+        data = bytearray(index.read_bytes())
+        DAMAGES[kind](data, random.Random(seed))
+        index.write_bytes(data)
+        wrong = _in_a_child(examine_index, path)
+        print(json.dumps({"seed": seed, "wrong": wrong[:5]}), flush=True)
+        shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), sys.argv[2], [int(seed) for seed in sys.argv[3:]])
