@@ -21,6 +21,7 @@ from kstore.broker.api import (
     resolve_handler,
 )
 from kstore.broker.runtime.connection_limits import ConnectionLimits
+from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.protocol import ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["Later", "Server"]
 
 log = logging.getLogger("kstore.broker")
+MAX_LINES_OF_GROUP = 5
+"""Of closed connections and failed requests, in 10 s: of one listener and reason."""
+MAX_LINES = 50
+"""Of all."""
 UNSUPPORTED = -1
 """The data plane's version for an ApiVersions request that is newer than ours."""
 
@@ -49,6 +54,7 @@ class Server:
         self.remove_writer = loop.remove_writer
         self.stopping = False
         self._loop = loop
+        self._lines = LogLimit(loop, self._tell_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES)
         self._handlers: dict[int, tuple[Handler, Any]] = {}
         self._limits: ConnectionLimits
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,19 +92,35 @@ class Server:
             self.broker.security.lost(connection)
         self._limits.lost(connection)
 
-    def report(self, sentence: str) -> None:
-        """Tell the operator, in one line whatever a client has sent to be told of."""
-        log.warning("%s", sentence if sentence.isprintable() else _printable(sentence))
+    def report(self, sentence: str, about: str = "") -> None:
+        """Tell the operator, in one line whatever a client has sent to be told of. ``about``: of
+        lines that have this in common only some are told (Report).
+        """
+        if not about or self._lines.admits(group_of(about)):
+            log.warning("%s", sentence if sentence.isprintable() else _printable(sentence))
+
+    def _tell_rest(self, group: str, count: int) -> None:
+        what = (
+            f"{group}: {count:,} more such lines" if group else f"{count:,} more lines of clients"
+        )
+        self.report(f"{what} were left out in the last {WINDOW_S:g} s")
+
+    def closing(self, connection: Connection, reason: str) -> None:
+        """Tell the operator that a connection is closed, and why; of many not all."""
+        self.report(
+            f"closing the connection {connection.peer}: {reason}",
+            f"listener {connection.listener}: {reason}",
+        )
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        self.report(f"closing the connection {connection.peer}: {reason}")
+        self.closing(connection, reason)
         connection.close()
 
     def failed(self, connection: Connection, problem: Exception) -> None:
         """A request could not be handled: a malformed one is the client's fault, all else ours."""
         if isinstance(problem, ProtocolError):
-            self.report(f"closing the connection {connection.peer}: {problem}")
-        else:
+            self.closing(connection, str(problem))
+        elif self._lines.admits(f"listener {connection.listener}: a request failed"):
             log.error(
                 "closing the connection %s: a request failed\n%s",
                 connection.peer,
@@ -212,6 +234,7 @@ class Server:
         connection.
         """
         self.stopping = True
+        self._lines.end_window()
         self.broker.plane.fetch.answer_parked()
         tasks = list(self._tasks)
         if tasks:

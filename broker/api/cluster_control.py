@@ -123,7 +123,8 @@ async def handle_envelope(
     try:
         header, message = decode_request(request.request_data)
     except ProtocolError as problem:
-        broker.report(f"a request handed on by {ctx.client_id} can't be read: {problem}")
+        words = f"a request handed on by {ctx.client_id} can't be read"
+        broker.report(f"{words}: {problem}", "a request handed on can't be read")
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     key, version = header.request_api_key, header.request_api_version
     row = API_TABLE.get(key)

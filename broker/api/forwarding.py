@@ -49,7 +49,7 @@ def carried_out(handler: Handler) -> Callable[[Broker, Any, RequestContext], Awa
             return await response if isawaitable(response) else response
         except StoreError as problem:
             words = f"The coordination store failed, and it is not known what was done: {problem}"
-            broker.report(f"a request of {ctx.client_id}: {words}")
+            broker.report(f"a request of {ctx.client_id}: {words}", words)
             return failed(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, words)
 
     return run
@@ -147,7 +147,8 @@ def when_ready(handler: Handler) -> Handler:
         try:
             await asyncio.wait_for(broker.replica_manager.ready.wait(), READY_S)
         except TimeoutError:
-            broker.report("a client's request is answered before the controller has said anything")
+            words = "a client's request is answered before the controller has said anything"
+            broker.report(words, words)
         response = handler(broker, request, ctx)
         return await response if isawaitable(response) else response
 

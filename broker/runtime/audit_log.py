@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kstore.acls import AclOperation, AclResourceType, operation_name
+from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit
 from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["HTTP_REQUEST", "AuditLog"]
 LOGGER = logging.getLogger("kstore.authorizer")
 HTTP_REQUEST = -1
 """In place of an API's key: what was denied came over HTTP."""
-WINDOW_S = 10.0
 MAX_KINDS_OF_ONE = 10
 """Denials of one principal that are told one by one in a window."""
 MAX_KINDS = 100
@@ -38,13 +38,9 @@ class AuditLog:
     """Of one broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, authorizer: Authorizer) -> None:
-        self._loop = loop
         self._authorizer = authorizer
-        self._told: dict[str, set[tuple[str, int, int, str, int]]] = {}
-        """In this window, by principal."""
-        self._kinds = 0
-        self._untold: dict[str, int] = {}
-        """Principal to how many more there were of it; "" for all to whom too many are before."""
+        self._limit = LogLimit(loop, _tell_rest, of_group=MAX_KINDS_OF_ONE, of_all=MAX_KINDS)
+        """Its groups are principals."""
 
     def denied(
         self, principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
@@ -53,17 +49,8 @@ class AuditLog:
         if not LOGGER.isEnabledFor(logging.INFO):
             return
         kind = (host, operation, resource_type, name, api_key)
-        told = self._told.get(principal)
-        if told is not None and (kind in told or len(told) >= MAX_KINDS_OF_ONE):
-            self._untold[principal] = self._untold.get(principal, 0) + 1
+        if not self._limit.admits(principal, kind):
             return
-        if self._kinds >= MAX_KINDS:
-            self._untold[""] = self._untold.get("", 0) + 1
-            return
-        if not self._kinds:
-            self._loop.call_later(WINDOW_S, self._end_window)
-        self._kinds += 1
-        self._told.setdefault(principal, set()).add(kind)
         kind_of = AclResourceType(resource_type)
         rule = self._authorizer.denying(principal, host, operation, resource_type, name)
         LOGGER.info(
@@ -75,21 +62,18 @@ class AuditLog:
             "none" if rule is None else _quoted(str(rule)),
         )  # fmt: skip
 
-    def _end_window(self) -> None:
-        """Say how much was left out; the next denial is told again."""
-        untold = self._untold
-        self._told, self._untold, self._kinds = {}, {}, 0
-        others = untold.pop("", 0)
-        for principal, count in untold.items():
-            LOGGER.info(
-                "authorizer: denied principal=%s more=%d, in the last %d seconds",
-                _quoted(principal), count, WINDOW_S,
-            )  # fmt: skip
-        if others:
-            LOGGER.info(
-                "authorizer: denied to other principals more=%d, in the last %d seconds",
-                others, WINDOW_S,
-            )  # fmt: skip
+
+def _tell_rest(principal: str, count: int) -> None:
+    if principal:
+        LOGGER.info(
+            "authorizer: denied principal=%s more=%d, in the last %d seconds",
+            _quoted(principal), count, WINDOW_S,
+        )  # fmt: skip
+    else:
+        LOGGER.info(
+            "authorizer: denied to other principals more=%d, in the last %d seconds",
+            count, WINDOW_S,
+        )  # fmt: skip
 
 
 def _request(api_key: int) -> str:

@@ -372,7 +372,10 @@ class Authentication:
         self._owner.counts.add(outcome, self._listener.name, self._mechanism, again=self._renews)
 
     def _tell(self, reason: str) -> None:
-        self._owner.report(f"closing the connection {self._connection.peer}: {reason}")
+        self._owner.report(
+            f"closing the connection {self._connection.peer}: {reason}",
+            f"listener {self._listener.name}: {reason}",
+        )
 
 
 def _out_of_turn(frame: bytes, key: int, version: int) -> bytes:

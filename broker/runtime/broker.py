@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.cluster import ClusterMember
     from kstore.broker.runtime.fetchers import Fetchers
     from kstore.broker.runtime.isr import IsrChanges
+    from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.broker.runtime.security import Security
@@ -65,7 +66,7 @@ class Broker:
         config: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
         server: Any,
-        report: Callable[[str], None],
+        report: Report,
     ) -> None:
         """``server`` is who answers what the data plane does not; ``report`` tells the operator a
         sentence.
@@ -240,7 +241,7 @@ def _plane(
     table: PartitionTable,
     server: Any,
     loop: asyncio.AbstractEventLoop,
-    report: Callable[[str], None],
+    report: Report,
 ) -> DataPlane:
     sessions: FetchSessionCache[Any] = FetchSessionCache(
         config["max.incremental.fetch.session.cache.slots"],

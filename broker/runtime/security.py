@@ -93,7 +93,7 @@ class Security:
         def failed() -> None:
             self.counts.add("failed", listener, TLS)
 
-        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets, failed)
+        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets, failed, listener)
 
     def admit(self, connection: Connection) -> str | None:
         """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""

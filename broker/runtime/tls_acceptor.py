@@ -39,6 +39,7 @@ class TlsAcceptor:
         factory: Callable[[], Any],
         sockets: list[socket.socket],
         failed: Callable[[], None],
+        listener: str,
     ) -> None:
         """``failed`` is called for a handshake that ends otherwise than by the peer's going."""
         self._loop = broker.loop
@@ -49,6 +50,7 @@ class TlsAcceptor:
         self._factory = factory
         self._sockets = sockets
         self._failed = failed
+        self._listener = listener
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         for sock in sockets:
@@ -72,7 +74,8 @@ class TlsAcceptor:
             except OSError as problem:
                 if problem.errno not in EXHAUSTED:
                     raise
-                self._report(f"no connection can be accepted: {problem.strerror}")
+                words = f"no connection can be accepted: {problem.strerror}"
+                self._report(words, f"listener {self._listener}: {words}")
                 self._loop.remove_reader(listening.fileno())
                 self._loop.call_later(PAUSE_S, self._go_on, listening)
                 return
@@ -106,6 +109,9 @@ class TlsAcceptor:
             reason = given_up[0] if given_up else f"the TLS handshake failed: {found}"
             if given_up or isinstance(problem, ssl.SSLError):
                 self._failed()
-            self._report(f"closing the connection from {peer}: {reason}")
+            self._report(
+                f"closing the connection from {peer}: {reason}",
+                f"listener {self._listener}: {reason}",
+            )
         finally:
             self._unproven.remove(sock)

@@ -112,7 +112,7 @@ cdef class FetchRequest(Slot):
         try:
             self.path.look(self)
         except Exception as problem:
-            self.path.report(f"a fetch cannot be answered: {problem!r}")
+            self.path.report(f"a fetch cannot be answered: {problem!r}", "a fetch")
             self.unpark()
             self.sink.abandon(self)
             return False
@@ -125,7 +125,7 @@ cdef class FetchRequest(Slot):
         try:
             self.path.write_answer(self, out)
         except Exception as problem:
-            self.path.report(f"a fetch cannot be answered: {problem!r}")
+            self.path.report(f"a fetch cannot be answered: {problem!r}", "a fetch")
             self.sink.abandon(self)
             return 0
         self.sink.close_answer(self)
@@ -330,7 +330,8 @@ cdef class FetchPath:
             part.file = partition.core.locate(
                 part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
         except OSError as problem:          # no descriptor is left, or the disk fails
-            self.report(f"{partition.log.topic_partition} can't be read: {problem}")
+            where = str(partition.log.topic_partition)
+            self.report(f"{where} can't be read: {problem}", f"{where} can't be read")
             part.error = KAFKA_STORAGE_ERROR
         if part.file is None:
             part.slice.size_bytes = 0
@@ -496,7 +497,8 @@ cdef class FetchPath:
         elif size > 0 and read_slice(part, out) != size:
             self.report(
                 f"{part.file.path} ends before the {size} bytes at {part.slice.position} "
-                "that its log has")
+                "that its log has",
+                f"{part.file.path} ends too early")
             part.error = KAFKA_STORAGE_ERROR
             part.slice.size_bytes = 0
             out.size = start

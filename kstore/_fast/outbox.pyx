@@ -177,9 +177,8 @@ cdef class Outbox(AnswerSink):
     def lose(self, int outcome):
         """The answers cannot be ended: drop the connection; nothing of it is sent any more."""
         if outcome == SEND_SHORT:
-            self.plane.server.report(
-                f"closing the connection {self.peer}: a segment file became shorter while it "
-                "was being sent")
+            self.plane.server.closing(
+                self, "a segment file became shorter while it was being sent")
         self.closed = True
         self.forget_unsent()
         if self.transport is not None:
@@ -272,6 +271,6 @@ cdef class Outbox(AnswerSink):
     cdef int fail(self, str reason) except -1:
         """Close the connection and tell the operator why."""
         self.flush()
-        self.plane.server.report(f"closing the connection {self.peer}: {reason}")
+        self.plane.server.closing(self, reason)
         self.close()
         return 0

@@ -385,7 +385,8 @@ cdef class ProducePath:
             partition.append(<uint8_t*>records.data, records.size, origin, &result)
         except OSError as problem:
             name = partition.entry.name.decode()
-            self.report(f"cannot append to {name}-{partition.index}: {problem}")
+            name = f"{name}-{partition.index}"
+            self.report(f"cannot append to {name}: {problem}", f"cannot append to {name}")
             return KAFKA_STORAGE_ERROR
         self.batches += 1
         if result.error_code == NONE:

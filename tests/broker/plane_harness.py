@@ -115,8 +115,11 @@ class FakeServer:
 
     def lost(self, connection: Connection) -> None: ...
 
-    def report(self, sentence: str) -> None:
+    def report(self, sentence: str, about: str = "") -> None:
         self.reports.append(sentence)
+
+    def closing(self, connection: Connection, reason: str) -> None:
+        self.report(f"closing the connection {connection.peer}: {reason}")
 
     def failed(self, connection: Connection, problem: Exception) -> None:
         self.failures.append(problem)

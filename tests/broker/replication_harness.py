@@ -147,7 +147,7 @@ class Node:
         found = [self.partition(index) for index in range(self.partitions)]
         return [(partition, partition.log) for partition in found]
 
-    def report(self, sentence: str) -> None:
+    def report(self, sentence: str, about: str = "") -> None:
         self.reports.append(sentence)
 
     def partition(self, index: int = 0) -> Partition:

@@ -70,7 +70,7 @@ class Host:
             raise StoreUnavailableError("it is away")
         return call()
 
-    def report(self, sentence: str) -> None:
+    def report(self, sentence: str, about: str = "") -> None:
         self.reports.append(sentence)
 
     async def ask(self, node: int, request: OffsetForLeaderEpochRequest, timeout_s: float) -> Any:

@@ -1,0 +1,76 @@
+"""Strangers cannot fill the disk by way of the log: of what they have logged a few lines are
+written, and how many more there were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from kstore.testing import Broker
+from tests.broker.tls_harness import Authority
+
+CONNECTIONS = 30
+GARBAGE = {
+    "unknown API": b"\x00\x00\x00\x0c\x7f\xff\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00",
+    "size": b"\x7f\xff\xff\xff",
+    "negative size": b"\xff\xff\xff\xff",
+    "short header": b"\x00\x00\x00\x01x",
+}
+
+
+def knock(address: tuple[str, int], sent: bytes, *, tls: bool = False) -> None:
+    """Connect, send and read to the end."""
+    with socket.create_connection(address, timeout=60) as sock, contextlib.suppress(OSError):
+        if tls:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with context.wrap_socket(sock, server_hostname="localhost") as secure:
+                secure.sendall(sent)
+                assert secure.recv(1) == b""
+            return
+        sock.sendall(sent)
+        while sock.recv(4096):
+            pass
+
+
+def addresses(broker: Broker) -> dict[str, tuple[str, int]]:
+    with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=60) as answer:
+        [row] = json.loads(answer.read())["brokers"]
+    return {each["listener"]: (each["host"], each["port"]) for each in row["endpoints"]}
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])
+def test_refused_connections_are_told_a_few_times_and_counted(
+    tmp_path: Path, listener: str
+) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://localhost:0,SASL_PLAINTEXT://localhost:0,SSL://localhost:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    with Broker(tmp_path, settings | Authority(tmp_path / "ca").broker_settings()) as broker:
+        address = addresses(broker)[listener]
+        before = len(broker.log_path.read_text().splitlines())
+        for sent in GARBAGE.values():
+            for _ in range(CONNECTIONS):
+                knock(address, sent, tls=listener == "SSL")
+        for _ in range(CONNECTIONS):
+            knock(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # no TLS, nor a size
+        broker.shut_down()
+    lines = broker.log_path.read_text().splitlines()[before:]
+    told = [line for line in lines if "closing the connection" in line]
+    rest = [line for line in lines if "more such lines were left out in the last 10 s" in line]
+    assert rest, "how many were left out is told at the end, too"
+    assert all(f"listener {listener}: " in line for line in rest)
+    counted = sum(int(line.split(" more such")[0].split()[-1].replace(",", "")) for line in rest)
+    assert len(told) + counted == CONNECTIONS * (len(GARBAGE) + 1)
+    windows = len(rest) // len(GARBAGE) + 1
+    assert len(told) <= 5 * (len(GARBAGE) + 1) * windows
+    assert len(lines) - len(told) - len(rest) < 10, "and nothing else was written of them"
