@@ -131,7 +131,7 @@ class BearerTokens:
     def _fetch(self) -> list[Any]:
         """The keys of the set; ConfigError where it can't be read."""
         try:
-            with urllib.request.urlopen(self._url, timeout=FETCH_TIMEOUT_S) as answer:
+            with _opener().open(self._url, timeout=FETCH_TIMEOUT_S) as answer:
                 data = answer.read(MAX_SET_BYTES + 1)
             rows = json.loads(data[:MAX_SET_BYTES])["keys"]
         except (OSError, urllib.error.URLError, ValueError, KeyError, TypeError) as problem:
@@ -157,6 +157,21 @@ class BearerTokens:
                 " the URL (file:, https: or http:) of the JWK set by which tokens are signed",
                 key=URL,
             )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Whose keys hold is what the operator wrote, and no answer from the network."""
+
+    def redirect_request(
+        self, req: object, fp: object, code: int, msg: str, headers: object, newurl: str
+    ) -> None:
+        raise urllib.error.URLError(
+            f"it redirects to {newurl[:200]!r}, which is not followed: set the URL of the keys"
+        )
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirects)
 
 
 def _library() -> Any:

@@ -26,6 +26,7 @@ from kstore.cli.cluster_folder import (
 from kstore.cli.failure import guarded
 from kstore.cli.options import Json
 from kstore.cli.output import Output
+from kstore.cli.process_list import hide_secrets
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
@@ -215,6 +216,7 @@ def _overrides(items: list[str] | None) -> dict[str, str]:
         if not equals or not key:
             raise typer.BadParameter(f"{item!r} is not KEY=VALUE, such as num.partitions=4")
         found[key.strip()] = value.strip()
+    hide_secrets(found)
     return found
 
 

@@ -5,13 +5,36 @@ Linux only; elsewhere, and where the kernel does not let it, the command line st
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-__all__ = ["strike_out"]
+__all__ = ["hide_secrets", "strike_out"]
+
+SECRET_WORDS = ("password", "jaas", "secret", "token", "store.key", "credential")
+"""A setting with one of these in its name may hold a secret, whether it is known or not."""
 
 ARGUMENTS_START, ARGUMENTS_END = 45, 46
 """Fields 48 and 49 of /proc/self/stat, counted from behind the command's name."""
+
+
+def hide_secrets(overrides: Mapping[str, str]) -> None:
+    """Strike out the secrets among settings of the command line, and warn of each: until then, and
+    in the shell's history, others can read them.
+    """
+    found = {
+        name: value
+        for name, value in overrides.items()
+        if value and any(word in name.lower() for word in SECRET_WORDS)
+    }
+    for name in found:
+        print(
+            f"kstore: {name} is a secret, and --override shows it in the list of processes and the "
+            "shell's history: put it into the properties file (mode 600) or the environment",
+            file=sys.stderr,
+        )
+    if found:
+        strike_out(found.values())
 
 
 def strike_out(secrets: Collection[str]) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kstore.cli.failure import USAGE_ERROR, explain, fail
+from kstore.cli.process_list import hide_secrets
 from kstore.config import BrokerConfig
 
 __all__ = ["ServeArguments", "UsageError", "milliseconds_since_start", "parse_arguments", "serve"]
@@ -34,10 +35,6 @@ Examples:
   kstore serve --override log.dirs=./data --override listeners=PLAINTEXT://localhost:9192
   KSTORE_NUM_PARTITIONS=4 kstore serve server.properties --config-print
 """
-
-
-SECRET_WORDS = ("password", "jaas", "secret", "token", "store.key", "credential")
-"""A setting with one of these in its name may hold a secret, whether it is known or not."""
 
 
 class UsageError(Exception):
@@ -104,7 +101,7 @@ def _serve(given: ServeArguments) -> int:
     if given.help:
         print(HELP, end="")
         return 0
-    _hide_secrets(given.overrides)
+    hide_secrets(given.overrides)
     config = BrokerConfig.load(given.path, given.overrides)
     for warning in config.warnings:
         print(f"kstore: {warning}", file=sys.stderr)
@@ -113,19 +110,6 @@ def _serve(given: ServeArguments) -> int:
         sys.stdout.flush()
         return 0
     return run_broker(config, as_json=given.json)
-
-
-def _hide_secrets(overrides: Mapping[str, str]) -> None:
-    """Nobody reads a password off the list of processes."""
-    secrets = [
-        value
-        for name, value in overrides.items()
-        if any(word in name.lower() for word in SECRET_WORDS)
-    ]
-    if secrets:
-        from kstore.cli.process_list import strike_out
-
-        strike_out(secrets)
 
 
 def run_broker(config: BrokerConfig, *, as_json: bool) -> int:

@@ -144,9 +144,11 @@ class _Scram(SaslClient):
             salt = b""
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise _bad(self.mechanism, "its nonce does not begin with this client's")
-        if not salt or not iterations.isdecimal():
+        if "m" in fields:
+            raise _bad(self.mechanism, "it requires an extension that is not known here")
+        if not salt or not (iterations.isascii() and iterations.isdecimal()):
             raise _bad(self.mechanism, "its first message lacks salt or iterations")
-        if not MIN_ITERATIONS <= int(iterations[:9]) <= MAX_ITERATIONS:
+        if len(iterations) > 9 or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise _bad(
                 self.mechanism,
                 f"it asks for {iterations[:9]} iterations; from {MIN_ITERATIONS} to "

@@ -115,11 +115,15 @@ class PlainServer(SaslServer):
 _NONCE = r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
 _MORE = r"(?P<more>(?:,[A-Za-z]+=[^,]+)*)"
 _CLIENT_FIRST = re.compile(
-    r"n,(?:a=(?P<wanted>[^,]+))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>[^,]+)," + _NONCE + _MORE + ")",
+    r"n,(?:a=(?P<wanted>[^,]+))?,(?P<bare>n=(?P<name>[^,]+)," + _NONCE + _MORE + ")",
     re.DOTALL,
 )
 _CLIENT_FINAL = re.compile(
-    "(?P<signed>c=[A-Za-z0-9/+=]+," + _NONCE + _MORE + "),p=(?P<proof>[A-Za-z0-9/+=]+)", re.DOTALL
+    "(?P<signed>c=(?P<binding>[A-Za-z0-9/+=]+),"
+    + _NONCE
+    + _MORE
+    + "),p=(?P<proof>[A-Za-z0-9/+=]+)",
+    re.DOTALL,
 )
 
 
@@ -134,6 +138,7 @@ class ScramServer(SaslServer):
         self._keys: ScramKeys | None = None
         self._said = ""
         self._nonce = ""
+        self._binding = ""
         self._user = ""
 
     @property
@@ -161,6 +166,8 @@ class ScramServer(SaslServer):
         if keys.iterations < MIN_ITERATIONS:
             raise SaslRefusedError(f"the credential of user {user!r} has too few iterations")
         self._keys, self._user = keys, user
+        # What the client said before its name comes again in its last message, signed.
+        self._binding = base64.b64encode(text[: match.start("bare")].encode()).decode()
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
         salt = base64.b64encode(keys.salt).decode()
         answer = f"r={self._nonce},s={salt},i={keys.iterations}"
@@ -171,6 +178,8 @@ class ScramServer(SaslServer):
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None or not hmac.compare_digest(match["nonce"], self._nonce):
             raise SaslRefusedError("its last SCRAM message does not fit its first")
+        if match["binding"] != self._binding:
+            raise SaslRefusedError("its last SCRAM message binds another channel than its first")
         try:
             proof = base64.b64decode(match["proof"], validate=True)
         except binascii.Error:

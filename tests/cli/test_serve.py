@@ -88,6 +88,18 @@ def test_config_print_shows_each_value_with_its_source(tmp_path: Path) -> None:
     assert {"name": "log.dirs", "value": "/d", "source": "override"} in rows
 
 
+def test_a_secret_among_the_arguments_is_warned_of(tmp_path: Path) -> None:
+    arguments = ["--override", "ssl.key.password=Hush-1", "--override", "num.partitions=2"]
+    done = kstore("serve", "--config-print", *arguments, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "kstore: ssl.key.password is a secret, and --override shows it in the list of processes "
+        "and the shell's history: put it into the properties file (mode 600) or the environment\n"
+    )
+    done = kstore("serve", "--config-print", cwd=tmp_path, KSTORE_SSL_KEY_PASSWORD="Hush-1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_command_itself_answers_without_the_other_commands(tmp_path: Path) -> None:
     code = (
         "import sys, kstore.__main__ as m\nm.main(['serve', '--config-print'])\n"

@@ -94,6 +94,8 @@ def test_a_delegation_token_says_that_it_is_one() -> None:
         (b"r=NONCEx,s=QQ==,i=x", "iterations"),
         (b"r=NONCEx,s=QQ==,i=1", "1 iterations"),
         (b"r=NONCEx,s=QQ==,i=999999999999", "999999999 iterations"),
+        (b"r=NONCEx,s=QQ==,i=000005000999999", "000005000 iterations"),
+        (b"r=NONCEx,s=QQ==,i=4096,m=x", "extension"),
         (b"\xff\x00", "nonce"),
         (b"", "nonce"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -108,6 +109,57 @@ def test_scram_with_the_scramp_library(mechanism: str) -> None:
     asking.set_server_first(accepting.step(asking.get_client_first().encode()).decode())
     asking.set_server_final(accepting.step(asking.get_client_final().encode()).decode())
     assert accepting.done
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+@pytest.mark.parametrize(
+    ("header", "binding", "is_let_in"),
+    [
+        (b"n,,", b"n,,", True),
+        (b"n,a=a=2Cb=3Dc \xc3\xa4,", b"n,a=a=2Cb=3Dc \xc3\xa4,", True),
+        (b"n,,", b"y,,", False),  # what was said first had another flag: somebody changed it
+        (b"n,,", b"p=tls-unique,,data", False),
+        (b"n,,", b"n,a=x,", False),
+        (b"n,a=a=2Cb=3Dc \xc3\xa4,", b"n,,", False),
+        (b"n,,", b"x", False),
+        (b"y,,", b"y,,", False),
+        (b"p=tls-unique,,", b"p=tls-unique,,", False),
+    ],
+)
+def test_the_channel_binding_is_what_the_first_message_said(
+    mechanism: str, header: bytes, binding: bytes, is_let_in: bool
+) -> None:
+    """The proof fits each time: it signs the c= that is sent."""
+    accepting, asking = server(mechanism), client(mechanism)
+    bare = asking.first().removeprefix(b"n,,")
+
+    def exchange() -> None:
+        challenge = accepting.step(header + bare)
+        assert accepting.step(proving(mechanism, bare, challenge, binding)).startswith(b"v=")
+
+    if is_let_in:
+        exchange()
+    else:
+        with pytest.raises(SaslRefusedError):
+            exchange()
+    assert accepting.done is is_let_in
+
+
+def proving(mechanism: str, bare: bytes, challenge: bytes, binding: bytes) -> bytes:
+    """A last message with this channel binding, signed with the password."""
+    digest, keys = HASHES[mechanism], KEYS[mechanism]
+    salted = hashlib.pbkdf2_hmac(digest, PASSWORD.encode(), keys.salt, keys.iterations)
+    nonce = challenge.partition(b",")[0]
+    final = b"c=" + base64.b64encode(binding) + b"," + nonce
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(keys.stored_key, b",".join((bare, challenge, final)), digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return final + b",p=" + base64.b64encode(proof)
+
+
+def test_an_extension_that_must_be_understood_is_refused() -> None:
+    with pytest.raises(SaslRefusedError):
+        server("SCRAM-SHA-256").step(b"n,,m=x,n=user,r=abc")
 
 
 def test_a_scram_message_is_good_for_one_exchange() -> None:

@@ -26,12 +26,17 @@ class Endpoint:
     def __init__(self) -> None:
         self.answer: bytes | None = b"{}"
         self.asked = 0
+        self.redirect: str | None = None
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 endpoint.asked += 1
-                self.send_response(500 if endpoint.answer is None else 200)
+                if endpoint.redirect is not None and self.path == "/jwks":
+                    self.send_response(302)
+                    self.send_header("Location", endpoint.redirect)
+                else:
+                    self.send_response(500 if endpoint.answer is None else 200)
                 self.end_headers()
                 self.wfile.write(endpoint.answer or b"")
 
@@ -97,6 +102,17 @@ def test_an_endpoint_that_is_down_is_asked_again_later(
             continue
     else:
         raise AssertionError("the keys were never read again")
+
+
+def test_a_redirect_is_not_followed(endpoint: Endpoint, signers: list[Signer]) -> None:
+    endpoint.answer = signers[0].path.read_bytes()
+    for target in (endpoint.url.replace("/jwks", "/elsewhere"), "ftp://127.0.0.1:1/jwks"):
+        endpoint.redirect, endpoint.asked = target, 0
+        tokens, told = trusted(endpoint.url)
+        with pytest.raises(TokenRefusedError, match="not in the JWK set"):
+            tokens.check(signers[0].token("alice"))
+        assert endpoint.asked == 1
+        assert "redirects to" in told[0]
 
 
 def test_a_symmetric_key_signs_nothing(tmp_path: Path) -> None:
