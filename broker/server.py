@@ -213,6 +213,10 @@ class Server:
             from kstore.broker.api.permissions import guarded
 
             handler = guarded(api_key, handler)
+        if row.internal:
+            from kstore.broker.api.between_brokers import between_brokers
+
+            handler = between_brokers(handler)
         if self.broker.config.clustered:
             handler = self._in_cluster(api_key, row, handler)
         found = self._handlers[api_key] = (handler, APIS[api_key])

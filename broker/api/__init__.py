@@ -58,7 +58,9 @@ class ApiRow(NamedTuple):
     image.
     """
     internal: bool = False
-    """Between the brokers of a cluster: served only there, and not advertised."""
+    """Between the brokers of a cluster: served only there, to brokers at their listener
+    (between_brokers.py), and not advertised.
+    """
     controller_only: bool = False
     """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
     shared_configs: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
+from kstore.broker.api.between_brokers import may_name
 from kstore.broker.api.forwarding import carried_out
 from kstore.broker.api.permissions import guarded
 from kstore.broker.coordination.store import StoreError
@@ -117,7 +118,9 @@ async def handle_alter_partition(
 async def handle_envelope(
     broker: Broker, request: EnvelopeRequest, ctx: RequestContext
 ) -> EnvelopeResponse:
-    """Answer a client's request that another broker hands on, as if the client had asked here."""
+    """Answer a client's request that another broker hands on, as if the client had asked here.
+    Who hands it on was judged before (between_brokers.py).
+    """
     if _controller(broker) is None:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
@@ -130,6 +133,10 @@ async def handle_envelope(
     row = API_TABLE.get(key)
     if row is None or not (row.controller_only or row.shared_configs):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    principal = (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal
+    if not may_name(broker, ctx, principal):
+        broker.report(f"{ctx.principal} may not hand on a request of {principal}")
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = RequestContext(
         key,
         version,
@@ -138,7 +145,7 @@ async def handle_envelope(
         request.client_host_address.decode("utf-8", "replace"),
         ctx.connection_id,
         ctx.listener,
-        (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal,
+        principal,
     )
     try:
         handler = guarded(key, resolve_handler(row))

@@ -77,6 +77,8 @@ class Broker:
         self.report = report
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
+        if config.clustered:
+            self.plane.fetch.peer_listener = config.inter_broker_listener.name
         self.plane.produce.admit_transactional = self._admit_transactional
         self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)

@@ -35,6 +35,8 @@ class PeerLogin:
         self._broker = broker
         self._login = Login(settings)
         self._told: dict[str, str] = {}  # by address: the last trouble
+        self.user = self._login.user
+        """As whom; None where a token says it."""
 
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int, tls: Mapping[str, Any]

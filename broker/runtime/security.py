@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.peer_login import PeerLogin
     from kstore.broker.runtime.tls import BrokerTls
     from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+    from kstore.config.listener import Listener
 
 __all__ = ["Security"]
 
@@ -58,6 +59,9 @@ class Security:
             self._warn()
         if own.sasl and config.clustered:
             self._login = _peer_login(broker, own.name)
+        self.own_principal = self._own_principal(own)
+        """As whom this broker comes to others, where it can tell: by no certificate and no token.
+        """
 
     def _warn(self) -> None:
         """As in Kafka, some settings are not for all listeners with SASL at once."""
@@ -71,6 +75,14 @@ class Security:
                     f"{name} ({config.source(name)}) is not looked at for listeners with SASL: set "
                     f"{where}"
                 )
+
+    def _own_principal(self, own: Listener) -> str | None:
+        if own.sasl:
+            user = None if self._login is None else self._login.user
+            return None if user is None else f"User:{user}"
+        name = "ssl.client.auth"
+        asks = own.tls and listener_settings(self._broker, own.name, [name])[name] != "none"
+        return None if asks else "User:ANONYMOUS"
 
     def close(self) -> None:
         """The broker stops."""

@@ -47,6 +47,8 @@ cdef class FetchPath:
     # may_send(partition, node id), sent(partition, node id, bytes): holds followers that are behind
     # to a rate (runtime/leader_throttle.py); None while there is none
     cdef public object throttle
+    # the listener that followers come to; None: any. Only where there are rights
+    cdef public object peer_listener
     cdef dict waiting                       # FetchRequest -> None
     # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
     # an error of the whole fetch, or 0

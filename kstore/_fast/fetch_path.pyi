@@ -23,6 +23,8 @@ class FetchPath:
     throttle: Any
     """Holds followers that are behind to a rate (runtime/leader_throttle.py); None: there is none.
     """
+    peer_listener: str | None
+    """The listener that followers come to, where there are rights; None: any."""
     injected: dict[Any, int] | None
     """Partition to the error that the request at hand is to be told (broker/faults.py)."""
     injected_error: int

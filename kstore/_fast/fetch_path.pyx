@@ -200,7 +200,8 @@ cdef class FetchPath:
         if request.replica_id < 0:
             request.rights = self.rights
         elif self.rights is not None:
-            request.barred = not self.rights.cluster & MAY_ACT_IN_CLUSTER
+            request.barred = not self.rights.cluster & MAY_ACT_IN_CLUSTER or (
+                self.peer_listener is not None and sink.listener_name() != self.peer_listener)
         self.from_follower = request.replica_id >= 0 and not request.barred
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)

@@ -32,6 +32,8 @@ class Login:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = {row.name: row.default for row in SASL_CONFIGS} | dict(settings)
+        self.user: str | None = None
+        """Of PLAIN and SCRAM; None where the token says who it is."""
         self._fetch: Callable[[], Token] | None = None
         self._token: Token | None = None
         self._refresh_at_s = 0.0
@@ -41,7 +43,7 @@ class Login:
 
             self._fetch = token_source(self._settings)
         else:
-            credentials_of(self._settings)
+            self.user = credentials_of(self._settings).user
 
     async def client(self) -> SaslClient:
         """For one exchange. Raises NetworkError or SaslAuthenticationFailedError where there is no

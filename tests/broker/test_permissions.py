@@ -55,6 +55,9 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
     broker = ClusterBroker(folder)
     broker.overrides |= secured_settings(broker.bootstrap, f"{broker.host}:{port}") | {
         "node.id": "1",
+        # Where the users are, so that what brokers ask is served there.
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "kstore.coordination.dir": str(folder / "coordination"),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "2",
@@ -63,6 +66,10 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
+    jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    own = 'required username="broker" password="b" user_broker="b" '
+    broker.overrides["super.users"] += ";User:broker"
+    broker.overrides[jaas] = broker.overrides[jaas].replace("required ", own)
     with broker:
         found = SecuredPeer("kstore", broker.host, broker.port, port)
         found.warm_up()

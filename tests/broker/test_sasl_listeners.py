@@ -16,8 +16,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import admin
 
+from kstore.errors import ErrorCode
+from kstore.protocol.acls import AclCreation, CreateAclsRequest
 from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.envelope import EnvelopeRequest
 from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.registry import encode_request
 from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.sasl_harness import (
@@ -29,6 +33,7 @@ from tests.broker.sasl_harness import (
     plain_users,
 )
 from tests.broker.tls_harness import Authority, consume, produce
+from tests.conformance.probes.topics import create
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -417,3 +422,45 @@ def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Pa
             produce(clients, "t", [b"%d" % number])
             time.sleep(0.1)
         assert len(consume({"bootstrap.servers": cluster.bootstrap_servers}, "t", 30)) == 30
+
+
+def logged_in(client: RawClient, user: str) -> RawClient:
+    client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    shown = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode())
+    assert client.ask(shown, 2).error_code == 0
+    return client
+
+
+@pytest.mark.slow
+def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
+    tmp_path: Path,
+) -> None:
+    """Brokers hand clients' requests on, under their names; CLUSTER_ACTION lets nobody else."""
+    settings = {
+        "listeners": "SASL_PLAINTEXT://localhost:0", "sasl.enabled.mechanisms": "PLAIN",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config":
+            plain_users("broker", "root", "eve", own="broker"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:root;User:broker",
+    }  # fmt: skip
+    forged = EnvelopeRequest(
+        request_data=encode_request(create("forged"), 7, 0, "x")[4:],
+        request_principal=b"User:root", client_host_address=b"127.0.0.1",
+    )  # fmt: skip
+    rule = AclCreation(
+        resource_type=4, resource_name="kafka-cluster", resource_pattern_type=3,
+        principal="User:eve", host="*", operation=9, permission_type=3,
+    )  # fmt: skip
+    with Cluster(tmp_path, 2, settings) as cluster:
+        for broker in cluster.members:
+            with RawClient(broker.bootstrap_servers) as client:
+                root = logged_in(client, "root")
+                made = root.ask(create(f"by-{broker.node_id}"), 7)
+                assert made.topics[0].error_code == 0
+                assert root.ask(CreateAclsRequest(creations=[rule]), 3).results[0].error_code == 0
+        for broker in cluster.members:
+            with RawClient(broker.bootstrap_servers) as client:
+                refused = logged_in(client, "eve").ask(forged, 0)
+                assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.cluster_control import (
+    AlterPartitionRequest,
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from kstore.protocol.config_resources import AlterConfigsRequest, AlterConfigsResource
 from kstore.protocol.envelope import EnvelopeRequest
 from kstore.protocol.metadata import MetadataRequest
@@ -21,6 +29,7 @@ from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.secured import SecuredPeer, secured_settings
 from tests.conformance.probes.topics import create
+from tests.conformance.wire import WireError
 
 EVE, BOB = "nobody", "half"
 TOPIC, CLUSTER = 2, 4
@@ -93,15 +102,28 @@ def test_a_forwarded_request_is_judged_by_who_sent_it(peers: dict[int, SecuredPe
     assert [row.error_code for row in altered.responses] == [denied]
 
 
-def test_who_wraps_a_request_has_to_be_a_broker(peers: dict[int, SecuredPeer]) -> None:
+def test_what_brokers_ask_ends_the_connection_at_the_clients_listener(
+    peers: dict[int, SecuredPeer],
+) -> None:
+    forged = EnvelopeRequest(
+        request_data=encode_request(create("forged"), 7, 0, "x")[4:],
+        request_principal=b"User:ANONYMOUS",
+        client_host_address=b"127.0.0.1",
+    )
+    asked: list[tuple[Any, int]] = [
+        (forged, 0), (ControlledShutdownRequest(), 3), (AlterPartitionRequest(), 3),
+        (LeaderAndIsrRequest(), 7), (StopReplicaRequest(), 4), (UpdateMetadataRequest(), 8),
+    ]  # fmt: skip
+    assert {request.API_KEY for request, _ in asked} == {
+        key for key, row in API_TABLE.items() if row.internal
+    }
+    allow(peers[1], BOB, CLUSTER, "kafka-cluster", CLUSTER_ACTION)
     for peer in peers.values():
-        forged = EnvelopeRequest(
-            request_data=encode_request(create("forged"), 7, 0, "x")[4:],
-            request_principal=b"User:ANONYMOUS",
-            client_host_address=b"127.0.0.1",
-        )
-        answer: Any = peer.ask(forged, 0, EVE)
-        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        for user in (EVE, BOB):
+            for request, version in asked:
+                with pytest.raises((WireError, ConnectionError)):
+                    peer.ask(request, version, user)
+                peer.reset()
         assert "forged" not in topics_of(peer)
 
 

@@ -252,6 +252,10 @@ def test_who_says_that_it_is_a_follower_needs_cluster_action(plane: Plane, versi
     assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "as everywhere: 2 has no replica"
     unknown = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert absent in unknown
+    plane.plane.fetch.peer_listener = "BROKERS"
+    assert codes(client.call(FETCH, version, asked)) == [DENIED, DENIED]
+    plane.plane.fetch.peer_listener = "PLAINTEXT"
+    assert codes(client.call(FETCH, version, asked))[0] == code
 
 
 def test_a_fetch_that_waits_was_allowed_when_it_came(plane: Plane) -> None:
