@@ -7,6 +7,7 @@ exec.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.metrics import LoopStall
 from kstore.broker.runtime.broker import Broker
 from kstore.broker.runtime.descriptors import raise_descriptor_limit
@@ -33,6 +35,8 @@ __all__ = ["serve"]
 
 STOP_TIMEOUT_S = 5.0
 IDLE_CHECK_S = 5.0
+STORE_PAUSE_S = 0.5
+"""Between two attempts to reach the coordination store at the start."""
 log = logging.getLogger("kstore.broker")
 
 
@@ -43,7 +47,8 @@ OnReady = Callable[[str, int, "str | None"], None]
 def serve(config: BrokerConfig, on_ready: OnReady) -> None:
     """Run a broker until SIGTERM or SIGINT; ``on_ready`` is called once clients are answered.
 
-    Raises ListenError, LogError or StoreError if it can't start.
+    Raises ListenError, LogError or StoreError if it can't start. For a store that can't be reached
+    a broker of a cluster waits.
     """
     raise_descriptor_limit()
     sockets = _bind(config)
@@ -60,8 +65,11 @@ def serve(config: BrokerConfig, on_ready: OnReady) -> None:
 
 
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
-    """Listen on every listener: a port in use is told before any log is opened."""
-    backlog = config["socket.listen.backlog.size"]
+    """Take the port of every listener: one in use is told before any log is opened.
+
+    A broker that may have to wait for an ensemble does not listen yet: clients try another one.
+    """
+    backlog = None if config["zookeeper.connect"] else config["socket.listen.backlog.size"]
     bound: list[list[socket.socket]] = []
     try:
         for listener in config.listeners:
@@ -104,10 +112,31 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     broker = Broker(config, loop, server, server.report)
     server.publish(broker)
     try:
-        broker.open(_endpoints(config, ports))
-        await _serve(config, broker, server, sockets, ports, on_ready, stop)
+        if await _opened(broker, _endpoints(config, ports), stop):
+            for sock in itertools.chain.from_iterable(sockets):
+                sock.listen(config["socket.listen.backlog.size"])
+            await _serve(config, broker, server, sockets, ports, on_ready, stop)
     finally:
         broker.close()
+
+
+async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio.Event) -> bool:
+    """Open the broker; in a cluster once the coordination store answers. False if it was told to
+    stop before.
+    """
+    while True:
+        try:
+            broker.open(endpoints)
+            return True
+        except StoreUnavailableError as problem:
+            if not broker.config.clustered:
+                raise
+            broker.report(f"this start waits for the coordination store: {problem}")
+        try:
+            await asyncio.wait_for(stop.wait(), STORE_PAUSE_S)
+            return False
+        except TimeoutError:
+            continue
 
 
 async def _serve(

@@ -121,6 +121,7 @@ API_TABLE: dict[int, ApiRow] = {
     55: ApiRow("quorum:handle_describe_quorum", 0, 2),
     56: ApiRow("cluster_control:handle_alter_partition", 2, 3, internal=True),
     58: ApiRow("cluster_control:handle_envelope", 0, 0, internal=True),
+    63: ApiRow("cluster_control:handle_broker_heartbeat", 0, 2, internal=True),
     57: ApiRow("features:handle_update_features", 0, 2, controller_only=True),
     60: ApiRow("cluster:handle_describe_cluster", 0, 2),
     64: ApiRow("quorum:handle_unregister_broker", 0, 0),

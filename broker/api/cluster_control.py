@@ -1,8 +1,9 @@
-"""LeaderAndIsr 7, StopReplica 4, UpdateMetadata 8, ControlledShutdown 3, AlterPartition 2-3 and
-Envelope 0: what the controller tells brokers, and brokers the controller.
+"""LeaderAndIsr 7, StopReplica 4, UpdateMetadata 8, ControlledShutdown 3, AlterPartition 2-3,
+Envelope 0 and BrokerHeartbeat 0-2: what the controller tells brokers, brokers the controller, and
+brokers each other.
 
 They are served in a cluster only, and not advertised. The first three are runtime/replica_manager's
-to carry out, the others the controller's.
+to carry out, BrokerHeartbeat is runtime/outage.py's, the others are the controller's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from kstore.errors import ErrorCode, KafkaError, ProtocolError
 from kstore.protocol.cluster_control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "handle_alter_partition",
+    "handle_broker_heartbeat",
     "handle_controlled_shutdown",
     "handle_envelope",
     "handle_leader_and_isr",
@@ -113,6 +117,15 @@ async def handle_alter_partition(
     except KafkaError as problem:
         return AlterPartitionResponse(error_code=problem.code)
     return response
+
+
+def handle_broker_heartbeat(
+    broker: Broker, request: BrokerHeartbeatRequest, ctx: RequestContext
+) -> BrokerHeartbeatResponse:
+    """Say whether this broker reaches the coordination store, to one that does not."""
+    if broker.cluster is None or not broker.cluster.outage.sees_the_store():
+        return BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
+    return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 
 
 async def handle_envelope(

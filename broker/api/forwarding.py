@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["carried_out", "configs_to_controller", "to_controller", "when_ready"]
 
-CHANGED_BY = {49: {"/config/clients"}, 57: {FEATURE_NODE}}
+CHANGED_BY = {49: {"/config/clients"}, 51: {"/config/users"}, 57: {FEATURE_NODE}}
 """What APIs change that brokers keep: who has asked here finds it changed here."""
 FOLDERS = {TOPIC: TOPICS, BROKER: "brokers", GROUP: "groups", CLIENT_METRICS: "client-metrics"}
 LONGEST_S = 30.0

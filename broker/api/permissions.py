@@ -147,6 +147,7 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     58: _cluster(CLUSTER_ACTION),
     60: (_shown(DESCRIBE, CLUSTER),),
     61: (_each(READ, TOPIC),),
+    63: _cluster(CLUSTER_ACTION),
     64: _cluster(ALTER),
     65: (_each(DESCRIBE, TRANSACTIONAL_ID), _shown(DESCRIBE, TOPIC)),
     66: (_shown(DESCRIBE, TRANSACTIONAL_ID),),

@@ -100,6 +100,8 @@ def _metadata_offset(broker: Broker) -> int:
     """What grows with every change of the metadata: this broker's epoch, then the image's
     version.
     """
+    if broker.cluster is not None:
+        return broker.image.version + max(0, broker.cluster.broker_epoch)
     registered = broker.store.stat(f"{BROKER_IDS}/{broker.node_id}")
     return broker.image.version + (registered.czxid if registered is not None else 0)
 

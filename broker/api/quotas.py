@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.client_throttles import quotas_of
 from kstore.broker.state.client_quotas import (
     Alteration,
@@ -51,6 +52,14 @@ def handle_describe_client_quotas(
         return DescribeClientQuotasResponse(
             error_code=problem.code, error_message=problem.message, entries=None
         )
+    try:
+        known = quotas_of(broker).quotas
+    except StoreError as problem:
+        return DescribeClientQuotasResponse(
+            error_code=ErrorCode.REQUEST_TIMED_OUT,
+            error_message=f"The coordination store did not answer: {problem}",
+            entries=None,
+        )
     return DescribeClientQuotasResponse(
         entries=[
             DescribeClientQuotasResponseEntryData(
@@ -60,7 +69,7 @@ def handle_describe_client_quotas(
                 ],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in quotas_of(broker).quotas.items()
+            for entity, quotas in known.items()
             if matches(entity, components, strict=request.strict)
         ]
     )

@@ -10,8 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.coordination.store import BadPathError
+from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime import entity_configs
+from kstore.broker.runtime.scram_users import USERS, user_path
 from kstore.broker.state.scram_credentials import (
     MECHANISMS,
     Deletion,
@@ -36,15 +37,19 @@ if TYPE_CHECKING:
 
 __all__ = ["handle_alter_user_scram_credentials", "handle_describe_user_scram_credentials"]
 
-USERS = "/config/users"
-
 
 async def handle_describe_user_scram_credentials(
     broker: Broker, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of the named users, or of all that have a credential."""
     asked = Counter(row.name for row in request.users or ())
-    found = await broker.run_blocking(lambda: _credentials(broker.store, list(asked)))
+    try:
+        found = await broker.run_blocking(lambda: _credentials(broker.store, list(asked)))
+    except StoreError as problem:
+        return DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.REQUEST_TIMED_OUT,
+            error_message=f"The coordination store did not answer: {problem}",
+        )
     results = []
     for user in asked or found:
         row = DescribeUserScramCredentialsResult(user=user)
@@ -62,7 +67,7 @@ async def handle_describe_user_scram_credentials(
 
 def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInfo]]:
     """The credentials of these users, or of all; those without any are left out."""
-    paths = [(user, _path(user)) for user in users if user]
+    paths = [(user, user_path(user)) for user in users if user]
     if not users:
         named = entity_configs.children(store, USERS)
         paths = [(user, path) for user, path in named if user is not None]
@@ -93,9 +98,18 @@ async def handle_alter_user_scram_credentials(
         )
         for row in request.upsertions
     ]
-    problems = await broker.run_blocking(lambda: _alter(broker.store, deletions, upsertions))
-    results = []
     users = [row.user for row in deletions] + [row.user for row in upsertions]
+    scram = broker.scram
+
+    def run() -> dict[str, tuple[int, str]]:
+        try:
+            return _alter(broker.store, deletions, upsertions)
+        finally:
+            if scram is not None and users:
+                scram.reload({user_path(user) for user in users})
+
+    problems = await broker.run_blocking(run)
+    results = []
     for user in dict.fromkeys(users):
         code, words = problems.get(user, (ErrorCode.NONE, None))
         results.append(
@@ -108,22 +122,20 @@ def _alter(
     store: Store, deletions: list[Deletion], upsertions: list[Upsertion]
 ) -> dict[str, tuple[int, str]]:
     def exists(user: str, mechanism: int) -> bool:
-        return MECHANISMS[mechanism].name in entity_configs.read(store, _path(user))
+        return MECHANISMS[mechanism].name in entity_configs.read(store, user_path(user))
 
     problems = refusals(deletions, upsertions, exists)
     for gone in deletions:
         if gone.user not in problems:
-            entity_configs.alter(store, _path(gone.user), {MECHANISMS[gone.mechanism].name: None})
+            entity_configs.alter(
+                store, user_path(gone.user), {MECHANISMS[gone.mechanism].name: None}
+            )
     for new in upsertions:
         if new.user not in problems:
             text = ScramCredential.derive(new).text()
             change = {MECHANISMS[new.mechanism].name: text}
             try:
-                entity_configs.alter(store, _path(new.user), change)
+                entity_configs.alter(store, user_path(new.user), change)
             except BadPathError as problem:
                 problems[new.user] = (ErrorCode.UNACCEPTABLE_CREDENTIAL, str(problem))
     return problems
-
-
-def _path(user: str) -> str:
-    return f"{USERS}/{entity_configs.sanitize(user)}"

@@ -49,6 +49,7 @@ class RenewableStore(Store):
     def __init__(self, open_session: Callable[[], Store]) -> None:
         self._open_session = open_session
         self._session = open_session()
+        self._tell_contact: Callable[[], None] | None = None
         self._watches: list[_RenewableWatch] = []
         self._lock = Lock()
 
@@ -64,6 +65,8 @@ class RenewableStore(Store):
                 for watch in watches:
                     watch.set_in(fresh)
                 old, self._session = self._session, fresh
+                if self._tell_contact is not None:
+                    fresh.on_contact(self._tell_contact)
         except BaseException:
             fresh.close()
             raise
@@ -80,6 +83,22 @@ class RenewableStore(Store):
     def over(self) -> bool:
         """See Store."""
         return self._session.over
+
+    @property
+    def away(self) -> bool:
+        """See Store."""
+        return self._session.away
+
+    @property
+    def in_doubt(self) -> bool:
+        """See Store."""
+        return self._session.in_doubt
+
+    def on_contact(self, callback: Callable[[], None]) -> None:
+        """See Store; one callback, for all sessions."""
+        with self._lock:
+            self._tell_contact = callback
+            self._session.on_contact(callback)
 
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""

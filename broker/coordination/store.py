@@ -170,6 +170,21 @@ class Store(ABC):
         Watches are told once to look when it has become true.
         """
 
+    @property
+    def away(self) -> bool:
+        """Whether the store can't be reached now: calls raise StoreUnavailableError at once. Blocks
+        never.
+        """
+        return False
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it has been away for so long that it may have ended the session. Blocks never."""
+        return False
+
+    def on_contact(self, callback: Callable[[], None]) -> None:  # noqa: B027
+        """Call back whenever `away` or `in_doubt` has changed, on a thread of the store's."""
+
     @abstractmethod
     def get(self, path: str) -> tuple[bytes, int]:
         """The node's data and version; NoNodeError."""

@@ -8,12 +8,13 @@ are taken where kazoo looks up its one-shot watches.
 
 from __future__ import annotations
 
+import logging
 import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import RLock, Timer
+from threading import Event, RLock, Timer
 from typing import Any, NamedTuple
 
 from kazoo import exceptions as errors
@@ -50,7 +51,12 @@ __all__ = ["ZooKeeperStore"]
 PERSISTENT_RECURSIVE = 1
 ANY_WATCHER = 3
 INT = struct.Struct(">i")
-RETRY_S = 0.05
+GRACE_S = 1.0
+"""How long calls wait for another server after a connection was lost: an ensemble that elects its
+leader is back by then. After that they fail at once, until a server answers.
+"""
+LONGEST_PAUSE_S = 0.5
+"""How long at most between two looks whether a server answers again."""
 OWN_NODE = "zookeeper"
 """ZooKeeper's own folder in the root, which is no part of the tree."""
 KINDS = {EventType.CREATED: "created", EventType.CHANGED: "changed", EventType.DELETED: "deleted"}
@@ -136,10 +142,10 @@ class ZooKeeperStore(Store):
     """A session on the ensemble ``connect``: ``host:port,host:port/chroot``; the chroot is made.
 
     StoreUnavailableError where no server answers within ``connection_timeout_ms``. When the
-    ensemble ends the session (this process did not show up for ``session_timeout_ms``), every call
-    raises StoreClosedError and every watch is told once to look. The same happens when no server
-    is heard for so long that the ensemble may have ended it: who can't ask must not go on as if
-    it had not.
+    ensemble has ended the session (this process did not show up for ``session_timeout_ms``), every
+    call raises StoreClosedError and every watch is told once to look. While no server answers, the
+    store is `away`, and the session goes on once one does: an ensemble without a majority ends no
+    sessions. But it is `in_doubt` when nobody was heard for as long as a session lasts.
     """
 
     def __init__(
@@ -158,9 +164,20 @@ class ZooKeeperStore(Store):
         self._lost = False
         self._session_id = 0
         self._was_connected = False
+        self._in_doubt = False
+        self._lost_at: float | None = None
+        self._answers = Event()
+        self._contact: Callable[[], None] | None = None
         self._deadline: Timer | None = None
         hosts, slash, chroot = connect.partition("/")
-        self._client = KazooClient(hosts, timeout=session_timeout_ms / 1000)
+        logger = logging.getLogger("kstore.zookeeper")
+        logger.setLevel(logging.ERROR)  # each attempt to reach a server is a line otherwise
+        self._client = KazooClient(
+            hosts,
+            timeout=session_timeout_ms / 1000,
+            logger=logger,
+            connection_retry={"max_tries": -1, "max_delay": LONGEST_PAUSE_S},
+        )
         self._client.add_listener(self._state_changed)
         try:
             self._client.start(connection_timeout_ms / 1000)
@@ -171,10 +188,15 @@ class ZooKeeperStore(Store):
                 f"no ZooKeeper server of {connect} answers within {connection_timeout_ms} ms: "
                 "check zookeeper.connect and that a majority of the servers runs"
             ) from error
-        if chroot:
-            self._client.ensure_path(slash + chroot)
-            self._client.chroot = slash + chroot
         self._session_id = int(self._client.client_id[0])
+        if chroot:
+            try:
+                with self._translated(chroot):
+                    self._answer(self._client.ensure_path_async(slash + chroot))
+            except StoreError:
+                self.close()
+                raise
+            self._client.chroot = slash + chroot
 
     @property
     def session_id(self) -> int:
@@ -185,6 +207,20 @@ class ZooKeeperStore(Store):
     def over(self) -> bool:
         """See Store."""
         return self._closed or self._lost
+
+    @property
+    def away(self) -> bool:
+        """See Store."""
+        return self._lost_at is not None
+
+    @property
+    def in_doubt(self) -> bool:
+        """See Store."""
+        return self._in_doubt
+
+    def on_contact(self, callback: Callable[[], None]) -> None:
+        """See Store; one callback."""
+        self._contact = callback
 
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
@@ -201,11 +237,11 @@ class ZooKeeperStore(Store):
         found: list[tuple[bytes, Stat] | None] = []
         for first in range(0, len(paths), UNDER_WAY):
             some = paths[first : first + UNDER_WAY]
-            self._check_open()
+            self._check_reachable()
             asked = [self._client.get_async(validate_path(path)) for path in some]
             for path, answer in zip(some, asked, strict=True):
                 try:
-                    data, stat = answer.get(timeout=self._patience_s)
+                    data, stat = self._answer(answer)
                 except errors.NoNodeError:
                     found.append(None)
                 except errors.ConnectionLoss:
@@ -226,12 +262,12 @@ class ZooKeeperStore(Store):
 
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
         """See Store. StoreUnavailableError where the answer was lost: it may have been done."""
-        self._check_open()
+        self._check_reachable()
         transaction = self._client.transaction()
         for index, op in enumerate(ops):
             _add(transaction, index, op)
         with self._translated("the transaction"):
-            results = transaction.commit_async().get(timeout=self._patience_s) if ops else []
+            results = self._answer(transaction.commit_async()) if ops else []
         for index, result in enumerate(results):
             if isinstance(result, errors.RolledBackError):
                 continue  # because of one that follows
@@ -241,12 +277,12 @@ class ZooKeeperStore(Store):
 
     def watch(self, path: str, callback: WatchCallback) -> Watch:
         """See Store."""
-        self._check_open()
+        self._check_reachable()
         watch = _ZooKeeperWatch(self, validate_path(path), callback)
         with self._lock:
             self._watches = [*self._watches, watch]
         with self._translated(path):
-            self._watch_request(106, path, PERSISTENT_RECURSIVE).get(timeout=self._patience_s)
+            self._answer(self._watch_request(106, path, PERSISTENT_RECURSIVE))
         return watch
 
     def new_session(self) -> Store:
@@ -294,14 +330,21 @@ class ZooKeeperStore(Store):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if state == KazooState.LOST and not self._closed:
+        if self._closed:
+            return
+        if state == KazooState.LOST:
             self._lost = self._was_connected
+            self._answers.set()
             self._look_all()
-        elif state == KazooState.SUSPENDED and self._was_connected and not self._closed:
+        elif state == KazooState.SUSPENDED and self._was_connected:
+            self._answers.clear()
+            self._lost_at = time.monotonic()
             self._deadline = Timer(self._patience_s * UNHEARD, self._unheard)
             self._deadline.daemon = True
             self._deadline.start()
         elif state == KazooState.CONNECTED:
+            self._in_doubt, self._lost_at = False, None
+            self._answers.set()
             # kazoo forgets its watches when a connection is lost, and so does the server.
             self._client._data_watchers = _Watchers(self._watchers_of)
             if self._was_connected:
@@ -309,12 +352,17 @@ class ZooKeeperStore(Store):
                     self._watch_request(106, path, PERSISTENT_RECURSIVE)
                 self._look_all()
             self._was_connected = True
+        self._tell_contact()
 
     def _unheard(self) -> None:
         """No server was heard for as long as a session lasts."""
-        if not (self._closed or self._client.connected):
-            self._lost = True
-            self._look_all()
+        if self.away and not self.over:
+            self._in_doubt = True
+            self._tell_contact()
+
+    def _tell_contact(self) -> None:
+        if self._contact is not None:
+            self._contact()
 
     def _look_all(self) -> None:
         for watch in self._watches:
@@ -326,13 +374,38 @@ class ZooKeeperStore(Store):
         deadline = time.monotonic() + self._patience_s
         with self._translated(path):
             while True:
-                self._check_open()
+                self._check_reachable()
                 try:
-                    return ask(path).get(timeout=max(0.001, deadline - time.monotonic()))
+                    return self._answer(ask(path))
                 except errors.ConnectionLoss:
                     if time.monotonic() >= deadline:
                         raise
-                    time.sleep(RETRY_S)
+
+    def _answer(self, asked: Any) -> Any:
+        """What a request was answered; errors.ConnectionLoss soon after the servers are gone."""
+        deadline = time.monotonic() + self._patience_s
+        while not asked.wait(GRACE_S):
+            if self._grace_is_over() or time.monotonic() >= deadline:
+                raise errors.ConnectionLoss
+        return asked.get()
+
+    def _grace_is_over(self) -> bool:
+        lost_at = self._lost_at
+        return lost_at is not None and time.monotonic() - lost_at >= GRACE_S
+
+    def _check_reachable(self) -> None:
+        """StoreUnavailableError where nothing can be asked now; a short while is waited for."""
+        self._check_open()
+        lost_at = self._lost_at
+        if lost_at is None:
+            return
+        if not self._answers.wait(max(0.0, lost_at + GRACE_S - time.monotonic())):
+            raise StoreUnavailableError(
+                f"no ZooKeeper server of {self._connect} answers since "
+                f"{time.monotonic() - lost_at:.0f} s; nothing was asked: check that a majority of "
+                "the servers runs"
+            )
+        self._check_open()
 
     def _check_open(self) -> None:
         if self.over:

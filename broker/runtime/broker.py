@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.peers import Peers
     from kstore.broker.runtime.replica_manager import ReplicaManager
+    from kstore.broker.runtime.scram_users import ScramUsers
     from kstore.broker.runtime.security import Security
     from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
@@ -115,6 +116,10 @@ class Broker:
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
+        self.scram: ScramUsers | None = None
+        """The users of SCRAM (runtime/scram_users.py), in a cluster with SASL; None: the store has
+        them.
+        """
         self.security: Security | None = None
         """TLS and SASL (runtime/security.py); None where all listeners are PLAINTEXT."""
         self._peers: Peers | None = None
@@ -152,11 +157,12 @@ class Broker:
         return time.time_ns() // 1_000_000
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open the store and the logs; ``endpoints`` are where clients reach this broker.
-        Blocks.
+        """Open the store and the logs; ``endpoints`` are where clients reach this broker. Blocks;
+        may be called again after a StoreUnavailableError.
         """
         paths: list[str] = list(self.config["log.dirs"])
-        self.replicas.open(paths)
+        if not self.replicas.is_open:
+            self.replicas.open(paths)
         if self.config.clustered:
             from kstore.broker.runtime.cluster_start import open_in_cluster
 

@@ -22,6 +22,7 @@ from kstore.broker.coordination.store import (
 )
 from kstore.broker.runtime import registration, znodes
 from kstore.broker.runtime.image_updates import forget_departed_later
+from kstore.broker.runtime.outage import Outage
 from kstore.broker.runtime.registration import CONTROLLER, ClusterView
 from kstore.broker.state.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
@@ -76,8 +77,10 @@ class ClusterMember:
         self._next_controller: asyncio.Future[None] | None = None
         self._session_s = self._session_timeout_ms() / 1000
         self._awake_at = broker.loop.time()
-        self._overslept = False
+        self._given_up: str | None = None
         self._pulse: asyncio.TimerHandle | None = None
+        self.outage = Outage(broker, store, self._session_s, self._give_up)
+        """What is done while the store can't be reached (runtime/outage.py)."""
 
     @property
     def is_controller(self) -> bool:
@@ -120,7 +123,7 @@ class ClusterMember:
         """
         slack_s = EXPIRY_S if self._broker.config["zookeeper.connect"] else 0.0
         await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
-        await self._in_store(self._watch)
+        await self._when_it_answers(self._watch)
         self._awake_at = self._broker.loop.time()
         self._beat()
         self._task = asyncio.create_task(self._follow())
@@ -141,7 +144,15 @@ class ClusterMember:
         loop = self._broker.loop
         told, begin = False, loop.time()
         while True:
-            epoch = await self._in_store(self._claim_id)
+            try:
+                epoch = await self._in_store(self._claim_id)
+            except StoreUnavailableError as problem:
+                if patience_s is None:
+                    raise
+                log.info("not registered yet: %s", problem)
+                await asyncio.sleep(RETRY_S)
+                begin = loop.time()  # sessions do not end while the ensemble is away
+                continue
             if epoch is not None:
                 self.broker_epoch, self.registered = epoch, True
                 return
@@ -157,6 +168,15 @@ class ClusterMember:
                     f"it is over, at most {self._session_timeout_ms()} ms if its process has ended"
                 )
             await asyncio.sleep(RETRY_S)
+
+    async def _when_it_answers(self, call: Callable[[], Any]) -> Any:
+        """A call to the store that may be repeated, until it is answered."""
+        while True:
+            try:
+                return await self._in_store(call)
+            except StoreUnavailableError as problem:
+                log.info("the coordination store is asked again: %s", problem)
+                await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
         security = self._broker.security
@@ -175,17 +195,24 @@ class ClusterMember:
     # ---- what others do ----
 
     def _watch(self) -> None:
+        self._store.on_contact(self._on_contact)
         for path in (znodes.BROKER_IDS, CONTROLLER):
             self._store.watch(path, self._on_watch)
+        self._on_contact()
 
     def _on_watch(self, event: WatchEvent) -> None:
         """Runs on a thread of the store's."""
+        self._on_contact()
+
+    def _on_contact(self) -> None:
+        """The same."""
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._broker.loop.call_soon_threadsafe(self._note)
 
     def _note(self) -> None:
         if self._store.over:
             self._fence()  # now, and not after what waits in the store's thread
+        self.outage.note()
         self._changed.set()
 
     async def _follow(self) -> None:
@@ -200,9 +227,10 @@ class ClusterMember:
                 log.info("%s", problem)
                 await self._start_over()
             except StoreUnavailableError as problem:
-                self._broker.report(f"the coordination store does not answer: {problem}")
+                log.info("%s", problem)
                 await asyncio.sleep(RETRY_S)
-                self._changed.set()
+                if not self._store.away:  # else its return is told
+                    self._changed.set()
             except Exception as problem:  # a defect; without this task the broker would be lost
                 log.error("following the cluster failed, and goes on", exc_info=problem)
                 await self._resign()
@@ -210,9 +238,10 @@ class ClusterMember:
                 self._changed.set()
 
     async def _look(self) -> None:
-        if self._overslept:
-            self._overslept = False
-            raise StoreClosedError("this process has stood still for as long as its session lasts")
+        if self._given_up is not None:
+            why, self._given_up = self._given_up, None
+            raise StoreClosedError(why)
+        await self.outage.keep_promise()
         view = await self._in_store(lambda: registration.read_view(self._store))
         if self.registered and self.node_id not in view.broker_ids:
             raise StoreClosedError(f"somebody has deleted the node of broker {self.node_id}")
@@ -322,11 +351,24 @@ class ClusterMember:
         stood_s = self._broker.loop.time() - self._awake_at
         if stood_s < self._session_s or not self.registered:
             return
-        self._broker.report(
+        self._give_up(
             f"this process has stood still for {stood_s:.1f} s, and its session may be over: it "
             "stops leading, and comes back with a new session"
         )
-        self._overslept = True
+
+    def may_answer_alone(self) -> bool:
+        """Whether this broker may answer by what it alone knows: nobody can have been elected in
+        its place.
+        """
+        self.check_awake()
+        return self.outage.sure
+
+    def _give_up(self, why: str) -> None:
+        """Others may lead by now what this broker leads."""
+        if not self.registered:
+            return
+        self._broker.report(why)
+        self._given_up = why
         self._fence()
         self._changed.set()
 
@@ -348,6 +390,7 @@ class ClusterMember:
                 log.error("the controlled shutdown failed", exc_info=problem)
         if self._pulse is not None:
             self._pulse.cancel()
+        self.outage.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

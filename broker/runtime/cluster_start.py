@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore.broker.coordination.store import NodeExistsError
+from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.runtime import znodes
 from kstore.broker.runtime.cluster import ClusterMember
 from kstore.broker.runtime.cluster_topics import ClusterTopics
@@ -21,6 +21,7 @@ from kstore.broker.runtime.stores import open_shared_store
 from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
+    from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
@@ -32,14 +33,27 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
     """Give the broker its parts, but for the logs; its log dirs are open already. Blocks;
     StoreError where the store can't be had, LogStorageError where a log dir is somebody else's.
     """
-    config = broker.config
-    store = open_shared_store(config)
+    store = open_shared_store(broker.config)
     broker.store = store
+    try:
+        _open_parts(broker, store, endpoints)
+    except StoreError:
+        store.close()  # a later attempt has a session of its own
+        raise
+
+
+def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint, ...]) -> None:
+    config = broker.config
     znodes.prepare(store)
     ConfigWatch(broker).start()
     broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
     broker.configs.load()
     broker.check_rights()
+    if broker.security is not None and broker.security.sasl is not None:
+        from kstore.broker.runtime.scram_users import ScramUsers
+
+        broker.scram = ScramUsers(store)
+        broker.scram.load()
     cluster_id = _cluster_id(store)
     claim_log_dirs(config["log.dirs"], cluster_id, broker.node_id)
     broker.image = MetadataImage(cluster_id, broker.plane.forget_answers)

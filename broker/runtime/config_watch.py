@@ -22,6 +22,7 @@ __all__ = ["TOPICS", "ConfigWatch", "reload"]
 
 log = logging.getLogger("kstore.broker")
 CONFIG = "/config"
+USERS = "/config/users"
 TOPICS = "topics"
 DYNAMIC = frozenset({"brokers", "groups", "client-metrics"})
 QUOTAS = frozenset({"users", "clients", "ips"})
@@ -60,8 +61,10 @@ class ConfigWatch:
             except StoreClosedError:
                 return  # the next session's watch begins with a look at everything
             except StoreError as problem:
-                log.warning("what was set in the cluster can't be read: %s", problem)
                 self._changed |= paths
+                if self._broker.store.away:
+                    return  # its return is told as a change of everything
+                log.warning("what was set in the cluster can't be read: %s", problem)
                 await asyncio.sleep(RETRY_S)
             except Exception:
                 log.exception("what was set in the cluster does not act here: %s", sorted(paths))
@@ -91,6 +94,10 @@ async def _reload_configs(broker: Broker, paths: Set[str]) -> None:
     # Else it is a new session: anything may have changed.
     for kind in sorted(kinds & DYNAMIC):
         await broker.configs.reload(kind)
+    if broker.scram is not None and "users" in kinds:
+        scram = broker.scram
+        users = {path for path in paths if path.startswith(USERS)} or {CONFIG}
+        await broker.run_blocking(lambda: scram.reload(users))
     if kinds & QUOTAS:
         quotas = broker.quotas
         if quotas is None:

@@ -44,9 +44,11 @@ __all__ = ["Controller"]
 
 LOGGER = logging.getLogger("kstore.controller")
 RETRY_S = 0.1
+AWAY_RETRY_S = 0.5
 SETTINGS_S = 1.0
 HANDED_OVER_S = 2.0
 """How long a controlled shutdown waits for brokers to hear whom they lead and follow now."""
+AWAY = "the coordination store can't be reached now: nothing was changed; try again"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 T = TypeVar("T")
 
@@ -131,6 +133,7 @@ class Controller:
 
     async def _load(self) -> None:
         """Take over what the store says, and begin all channels anew."""
+        await self._keep_promise()
         self.store = ControllerStore(self.broker.store, self.epoch, self._epoch_version)
         found: Found = await self.in_store(self.store.load)
         for name in found.half_deleted:
@@ -158,7 +161,7 @@ class Controller:
         on when whoever waits for it is cancelled: what is written has to be taken over.
 
         KafkaError: NOT_CONTROLLER where this is over; REQUEST_TIMED_OUT where the store failed, and
-        what was asked for may or may not happen.
+        what was asked for may or may not happen; the same at once while the store is away.
         """
         task = asyncio.get_running_loop().create_task(self._run_alone(step, args))
         self._tasks.add(task)
@@ -170,6 +173,16 @@ class Controller:
                 raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}") from None
             raise
 
+    async def _in_the_end(self, step: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """As `exclusively`, once the store can be reached."""
+        while True:
+            try:
+                return await self.exclusively(step, *args)
+            except KafkaError:
+                if not (self.broker.store.away and self.active):
+                    raise
+            await asyncio.sleep(AWAY_RETRY_S)
+
     def _step_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
@@ -179,6 +192,8 @@ class Controller:
         async with self._one_at_a_time:
             if not self.active:
                 raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}")
+            if self.broker.store.away:
+                raise error_for(ErrorCode.REQUEST_TIMED_OUT, AWAY)
             try:
                 if self._stale:
                     await self._load()
@@ -270,11 +285,19 @@ class Controller:
                 await self.exclusively(self._take_brokers)
                 await self._take_configs()
             except KafkaError as problem:
-                LOGGER.info("the controller looks again: %s", problem)
-                await asyncio.sleep(RETRY_S)
+                away = self.broker.store.away
+                if not away:
+                    LOGGER.info("the controller looks again: %s", problem)
+                await asyncio.sleep(AWAY_RETRY_S if away else RETRY_S)
                 self._brokers_changed.set()
 
+    async def _keep_promise(self) -> None:
+        """Before anybody is elected: see runtime/outage.py."""
+        if self.broker.cluster is not None:
+            await self.broker.cluster.outage.keep_promise()
+
     async def _take_brokers(self) -> None:
+        await self._keep_promise()
         registered = await self.in_store(self.store.brokers)
         state = self.state
         difference = state.compare(registered)
@@ -328,7 +351,7 @@ class Controller:
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         """A broker can't open replicas: for them it counts as dead, until its next life."""
-        self.spawn(self.exclusively, self._take_failed, broker, failed)
+        self.spawn(self._in_the_end, self._take_failed, broker, failed)
 
     async def _take_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         known = self.state.brokers.get(broker.node_id)
@@ -345,7 +368,7 @@ class Controller:
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         """A broker has deleted replicas that were to be deleted."""
-        self.spawn(self.exclusively, self._take_deleted, node, deleted)
+        self.spawn(self._in_the_end, self._take_deleted, node, deleted)
 
     async def _take_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         left = self.state.without_deleted(node, deleted)

@@ -76,8 +76,8 @@ class CoordinatorPartition:
 
     def check(self) -> None:
         """KafkaError unless it is loaded and served here."""
-        if self.broker.cluster is not None:
-            self.broker.cluster.check_awake()
+        if self.broker.cluster is not None and not self.broker.cluster.may_answer_alone():
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.error_code != ErrorCode.NONE:
             raise error_for(self.error_code)
 

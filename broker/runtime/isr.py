@@ -34,6 +34,8 @@ __all__ = ["IsrChanges"]
 
 log = logging.getLogger("kstore.broker")
 RETRY_S = 0.05
+LONGEST_RETRY_S = 1.0
+"""The pause doubles up to this while nothing is decided: the coordination store may be away."""
 REFUSED_S = 0.1
 """How long a replica that the controller does not take is not proposed again."""
 ANSWER_S = 10.0
@@ -117,15 +119,18 @@ class IsrChanges:
 
     async def _send_all(self) -> None:
         """Send what is proposed, all of a turn of the loop together, until nothing is left."""
+        pause_s = RETRY_S
         while self._waiting:
             batch = [each for each in self._waiting if each.proposed_isr is not None]
             self._waiting.clear()
             if not batch or not await self._send(batch):
+                pause_s = RETRY_S
                 continue
             self._waiting.update(
                 dict.fromkeys(each for each in batch if each.proposed_isr is not None)
             )
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     async def _send(self, batch: list[Partition]) -> bool:
         """Ask the controller once; whether some have to be asked again."""

@@ -57,8 +57,8 @@ class Peers:
     ) -> Any:
         """The answer of the broker with that id, at the address that the image has for it now.
 
-        Raises NetworkError if it is not known, can't be reached or is lost before it has answered;
-        RequestTimedOutError if it does not answer in time.
+        Raises NetworkError if it is not known, can't be reached (because of that OSError) or is
+        lost before it has answered; RequestTimedOutError if it does not answer in time.
         """
         host, port = self._address(node_id)
         return await self.ask_at(host, port, request, timeout_s)
@@ -213,7 +213,7 @@ class _Channel:
             pause_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)
             self._failures = min(self._failures + 1, 16)
             self._retry_at = self._loop.time() + pause_s
-            self._fail_unsent(f"{self._name} can't be reached: {problem or 'no answer'}")
+            self._fail_unsent(f"{self._name} can't be reached: {problem or 'no answer'}", problem)
         else:
             self._connected(link, usable_s)
         finally:
@@ -246,9 +246,9 @@ class _Channel:
             if self._unsent and not self._closed:
                 self._make()
 
-    def _fail_unsent(self, reason: str) -> None:
+    def _fail_unsent(self, reason: str, cause: OSError | None = None) -> None:
         unsent, self._unsent = self._unsent, []
-        _fail(unsent, reason)
+        _fail(unsent, reason, cause)
 
 
 class _Link(asyncio.Protocol):
@@ -324,7 +324,9 @@ class _Link(asyncio.Protocol):
         _fail(waiting, reason)
 
 
-def _fail(asked: Iterable[_Asked], reason: str) -> None:
+def _fail(asked: Iterable[_Asked], reason: str, cause: OSError | None = None) -> None:
     for each in asked:
         if not each.answer.done():
-            each.answer.set_exception(NetworkError(reason))
+            problem = NetworkError(reason)
+            problem.__cause__ = cause
+            each.answer.set_exception(problem)

@@ -53,6 +53,11 @@ class LocalReplicas:
         self._homes = _Homes()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has been called."""
+        return bool(self._dirs)
+
     def open(self, paths: Sequence[str]) -> None:
         """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
         from kstore.log import open_log_dir

@@ -7,12 +7,11 @@ How a connection goes through it is authentication.py's. Imported only where a l
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime import entity_configs
 from kstore.broker.runtime.listener_settings import listener_settings
-from kstore.broker.state.scram_credentials import ScramCredential
+from kstore.broker.runtime.scram_users import credential_finder
 from kstore.config import ConfigError
 from kstore.config.jaas import one_jaas_entry
 from kstore.config.sasl_configs import PER_MECHANISM, SASL_CONFIGS
@@ -91,7 +90,7 @@ class SaslListener:
             return PlainServer(self._knows)
         if mechanism == OAUTHBEARER:
             return OAuthBearerServer(self._tokens.check)
-        return ScramServer(mechanism, self._finder(mechanism))
+        return ScramServer(mechanism, credential_finder(self._broker, mechanism))
 
     def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
         """The answer to a client's next message, at once where nothing has to be waited for. Raises
@@ -99,7 +98,8 @@ class SaslListener:
         """
         if isinstance(server, OAuthBearerServer):  # for keys from the network
             return self._broker.loop.run_in_executor(None, server.step, token)
-        if isinstance(server, ScramServer) and not server.begun:  # for the store
+        in_store = isinstance(server, ScramServer) and not server.begun
+        if in_store and self._broker.scram is None:
             return self._broker.run_blocking(lambda: server.step(token))
         return server.step(token)
 
@@ -166,13 +166,3 @@ class SaslListener:
         expected = self._users.get(user)
         same = hmac.compare_digest(password.encode(), (expected or "").encode())
         return same and bool(expected)
-
-    def _finder(self, mechanism: str) -> Callable[[str], ScramCredential | None]:
-        store = self._broker.store
-
-        def find(user: str) -> ScramCredential | None:
-            path = f"/config/users/{entity_configs.sanitize(user)}"
-            text = entity_configs.read(store, path).get(mechanism)
-            return None if text is None else ScramCredential.parse(text)
-
-        return find

@@ -33,7 +33,8 @@ async def ask_controller(
     principal: str = "",
     client_host: str = "",
 ) -> Any:
-    """The controller's answer; KafkaError (NOT_CONTROLLER, RequestTimedOutError) without one.
+    """The controller's answer; KafkaError (NOT_CONTROLLER, RequestTimedOutError) without one. While
+    the coordination store is away it is asked once.
 
     ``version`` is that of the request, the highest by default; the others say who asks.
     """
@@ -60,5 +61,11 @@ async def ask_controller(
                 problem = error_for(response.error_code)
                 if response.error_code not in AGAIN:
                     raise problem
+        if broker.store.away:  # then no other becomes the controller
+            raise error_for(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the coordination store can't be reached now, and neither can the controller: "
+                f"{problem}",
+            )
         await asyncio.sleep(RETRY_S)
     raise problem

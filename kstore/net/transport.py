@@ -30,9 +30,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
+def bind(host: str, port: int, *, backlog: int | None) -> list[socket.socket]:
     """Listening sockets on every address of host ("" for all interfaces), on one port; 0 asks for a
-    free one.
+    free one. Without a backlog they have the port and do not listen yet.
 
     Raises ListenError.
     """
@@ -57,7 +57,7 @@ def bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
 
 
 def _bind_all(
-    addresses: Sequence[tuple[socket.AddressFamily, Any]], port: int, backlog: int
+    addresses: Sequence[tuple[socket.AddressFamily, Any]], port: int, backlog: int | None
 ) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
@@ -79,7 +79,8 @@ def _bind_all(
                     sockets.pop().close()
                     continue
                 raise
-            sock.listen(backlog)
+            if backlog is not None:
+                sock.listen(backlog)
             port = sock.getsockname()[1]
         if not sockets:
             raise OSError(errno.EADDRNOTAVAIL, "no address of it can be used")

@@ -1,8 +1,8 @@
-"""What the controller tells brokers, and brokers the controller: LeaderAndIsr, StopReplica,
-UpdateMetadata, ControlledShutdown and AlterPartition.
+"""What the controller tells brokers, brokers the controller, and brokers each other: LeaderAndIsr,
+StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition and BrokerHeartbeat.
 
 The first four are those of Kafka's ZooKeeper era, in their last form; of them all Kafka 4 has only
-AlterPartition. What Kafka called zkVersion is `state_version` here (the version of the partition's
+the last two. What Kafka called zkVersion is `state_version` here (the version of the partition's
 state znode; in AlterPartition it keeps Kafka's name, `partition_epoch`). `partition_epoch` in a tag
 is KIP-232's: it tells a topic's partition from its predecessor of the same name. None of them is
 for clients.
@@ -29,6 +29,8 @@ __all__ = [
     "AlterPartitionResponse",
     "AlteredPartition",
     "AlteredTopic",
+    "BrokerHeartbeatRequest",
+    "BrokerHeartbeatResponse",
     "BrokerState",
     "ControlledShutdownRequest",
     "ControlledShutdownResponse",
@@ -321,3 +323,31 @@ class AlterPartitionResponse(Message, api_key=56, versions="2-3", flexible="0+")
     throttle_time_ms: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)
     topics: list[AlteredTopic] = field("0+", default=[])
+
+
+# ---- BrokerHeartbeat ----
+
+
+class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+"):
+    """A broker that can't reach the coordination store asks whether another one can.
+
+    In Kafka the controller is asked, and the rest of the fields is for it.
+    """
+
+    broker_id: Int32 = field("0+", default=0)
+    broker_epoch: Int64 = field("0+", default=-1)
+    current_metadata_offset: Int64 = field("0+", default=0)
+    want_fence: Bool = field("0+", default=False)
+    want_shut_down: Bool = field("0+", default=False)
+    offline_log_dirs: list[Uuid] = field("1+", default=[], tag=0)
+    cordoned_log_dirs: list[Uuid] | None = field("2+", default=None, tag=1)
+
+
+class BrokerHeartbeatResponse(Message, api_key=63, versions="0-2", flexible="0+"):
+    """NONE: it can. BROKER_NOT_AVAILABLE: it can't either, and has nobody elected for a while."""
+
+    throttle_time_ms: Int32 = field("0+", default=0)
+    error_code: Int16 = field("0+", default=0)
+    is_caught_up: Bool = field("0+", default=False)
+    is_fenced: Bool = field("0+", default=True)
+    should_shut_down: Bool = field("0+", default=False)

@@ -136,6 +136,7 @@ APIS: dict[int, Api] = {
         (58, "Envelope", (0, 0), 0, "envelope"),
         (60, "DescribeCluster", (0, 2), 0, "cluster"),
         (61, "DescribeProducers", (0, 0), 0, "transaction_admin"),
+        (63, "BrokerHeartbeat", (0, 2), 0, "cluster_control"),
         (64, "UnregisterBroker", (0, 0), 0, "features"),
         (65, "DescribeTransactions", (0, 0), 0, "transaction_admin"),
         (66, "ListTransactions", (0, 2), 0, "transaction_admin"),

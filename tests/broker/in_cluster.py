@@ -69,8 +69,9 @@ class Member:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def check_awake(self) -> None:
-        """It is."""
+    def may_answer_alone(self) -> bool:
+        """It may."""
+        return True
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
         """What it answers."""

@@ -4,8 +4,11 @@ cluster.
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,11 +79,22 @@ def test_brokers_on_one_zookeeper_are_a_cluster(server: ZooKeeperServer, tmp_pat
         assert cluster.wait_for_controller() == third
 
 
-def test_no_server_is_said_at_start(tmp_path: Path) -> None:
+def test_a_start_without_a_server_says_so_and_waits(tmp_path: Path) -> None:
+    from tests.conformance.broker_process import free_port
+
     settings = {
-        "zookeeper.connect": "127.0.0.1:1",
+        "zookeeper.connect": f"127.0.0.1:{free_port()}",
         "zookeeper.connection.timeout.ms": "300",
     }
     broker = KstoreBroker(tmp_path, overrides=settings)
-    with pytest.raises(BrokerDiedError, match=r"no ZooKeeper server of 127\.0\.0\.1:1 answers"):
-        broker.start()
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(broker.start, timeout_s=120)
+        words = "this start waits for the coordination store: no ZooKeeper server of 127"
+        until(lambda: broker.error_output().count(words) > 2, "it waits and says for what")
+        assert not starting.done()
+        with socket.socket() as client:  # clients try another broker
+            assert client.connect_ex((broker.host, broker.port)) == errno.ECONNREFUSED
+        assert broker.process is not None
+        broker.process.terminate()
+        with pytest.raises(BrokerDiedError, match="exited 0"):
+            starting.result()

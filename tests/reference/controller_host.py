@@ -198,6 +198,7 @@ class _Host:
         self.loop = asyncio.get_running_loop()
         self.peers = self
         self.security = None
+        self.cluster = None
         self._cluster = cluster
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:

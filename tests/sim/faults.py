@@ -250,6 +250,13 @@ def _no_store(faults: Faults) -> None:
         faults.later(0.2, 6.0, faults.world.store.heal)
 
 
+def _no_majority(faults: Faults) -> None:
+    world = faults.world
+    world.note("the store has lost its majority")
+    world.store.lose_majority(node.host for node in world.nodes.values())
+    faults.later(0.5, 10.0, world.store.heal)
+
+
 FAULTS: dict[str, Fault] = {
     "kill": Fault(_kill, 4, False, "SIGKILL: what was written stays"),
     "power": Fault(_power_loss, 2, False, "the machine stops: what was not synced may be lost"),
@@ -265,5 +272,6 @@ FAULTS: dict[str, Fault] = {
     "clock": Fault(_clock, 1, False, "a wall clock jumps"),
     "session": Fault(_expire, 2, True, "the store ends a living broker's session"),
     "store": Fault(_no_store, 1, True, "a broker can't reach the store"),
+    "majority": Fault(_no_majority, 1, True, "no broker can reach the store, which ends nothing"),
 }
 """Every kind of fault by its name."""

@@ -4,7 +4,7 @@ over a way that can be slow or cut, and each ended by the store when its process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kstore.broker.coordination.memory_store import MemoryStore
@@ -21,7 +21,8 @@ from tests.sim.loop import Life, SimLoop, current_life
 __all__ = ["SimStore", "StoreServer"]
 
 UNHEARD = 0.9
-"""The share of a session's timeout after which a process that hears nothing gives it up."""
+"""The share of a session's timeout after which a process that hears nothing doubts that it lives.
+"""
 
 
 class StoreServer:
@@ -32,6 +33,8 @@ class StoreServer:
         self.session_timeout_s = 2.0
         self.unreachable: dict[str, object] = {}
         """Hosts whose way to the store is cut, each with which cut it is."""
+        self.majority = True
+        """Whether sessions are ended and nodes written at all."""
         self._roots: dict[str, MemoryStore] = {}
         self._sessions: list[SimStore] = []
 
@@ -68,15 +71,35 @@ class StoreServer:
 
     def cut_off(self, host: str) -> None:
         """Let a host not reach the store; its sessions end when their time is over. A little before
-        that they are over for who holds them, as in zookeeper_store.py.
+        that they are in doubt for who holds them, as in zookeeper_store.py.
         """
         cut = self.unreachable[host] = object()
+        self._tell_contact()
         self.loop.call_later(self.session_timeout_s * UNHEARD, self._if_still_cut, host, cut, False)
         self.loop.call_later(self.session_timeout_s, self._if_still_cut, host, cut, True)
 
     def heal(self) -> None:
-        """Let everybody reach it."""
+        """Let everybody reach it. Who did not is told to look, and finds out what has ended."""
         self.unreachable.clear()
+        self.majority = True
+        self._tell_contact()
+
+    def lose_majority(self, hosts: Iterable[str]) -> None:
+        """Let nobody reach it: it ends no sessions meanwhile."""
+        self.majority = False
+        for host in hosts:
+            self.unreachable[host] = object()
+        self.loop.call_later(self.session_timeout_s * UNHEARD, self._doubt_all)
+        self._tell_contact()
+
+    def _doubt_all(self) -> None:
+        for session in list(self._sessions):
+            if session.host in self.unreachable:
+                session.doubt()
+
+    def _tell_contact(self) -> None:
+        for session in list(self._sessions):
+            session.contact_changed()
 
     def _if_still_cut(self, host: str, cut: object, ends: bool) -> None:
         if self.unreachable.get(host) is not cut:
@@ -85,7 +108,7 @@ class StoreServer:
             if ends:
                 session.expire()
             else:
-                session.give_up()
+                session.doubt()
 
     def forget(self, session: SimStore) -> None:
         """A session is over."""
@@ -100,8 +123,8 @@ class SimStore(Store):
         self.path = path
         self.host = life.name.partition(".")[0]
         self.ended = False
-        self.given_up = False
-        """Its process has not heard the store for so long that it may have ended the session."""
+        self._doubted = False
+        self._contact: Callable[[], None] | None = None
         self._server = server
         self._inner = inner
 
@@ -110,16 +133,37 @@ class SimStore(Store):
         if self.host in self._server.unreachable:
             raise StoreUnavailableError(f"{self.host} can't reach the store")
 
-    def give_up(self) -> None:
-        """The session is over for its process; the store still keeps it."""
-        self.given_up = True
-        tree: Any = self._inner._tree  # type: ignore[attr-defined]
-        if not self.life.dead:
-            tree.note_lost({self._inner.session_id})
+    def doubt(self) -> None:
+        """Its process has not heard the store for so long that it may have ended the session."""
+        self._doubted = True
+        self.contact_changed()
+
+    def contact_changed(self) -> None:
+        """Its process learns whether the store can be reached."""
+        self._doubted = self._doubted and self.away
+        if self._contact is not None and not self.life.dead:
+            self.life.context.copy().run(self._contact)
+
+    @property
+    def away(self) -> bool:
+        """See Store."""
+        return self.host in self._server.unreachable
+
+    @property
+    def in_doubt(self) -> bool:
+        """See Store."""
+        return self._doubted
+
+    def on_contact(self, callback: Callable[[], None]) -> None:
+        """See Store."""
+        self._contact = callback
 
     def expire(self) -> None:
-        """The store ends the session."""
+        """The store ends the session, once it can."""
         if self.ended:
+            return
+        if not self._server.majority:
+            self._server.loop.call_later(self._server.session_timeout_s, self.expire)
             return
         self.ended = True
         self._server.forget(self)
@@ -135,8 +179,8 @@ class SimStore(Store):
 
     @property
     def over(self) -> bool:
-        """See Store: who can't reach the store does not know before it gives up."""
-        return self.given_up or (self._inner.over and self.host not in self._server.unreachable)
+        """See Store: who can't reach the store does not know."""
+        return self._inner.over and not self.away
 
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
@@ -171,7 +215,7 @@ class SimStore(Store):
             loop.call_at(last[0], tell, event, context=life.context.copy())
 
         def tell(event: WatchEvent) -> None:
-            if self.host in server.unreachable and not self.given_up:
+            if self.host in server.unreachable:
                 loop.call_later(0.2, tell, event)
             else:
                 callback(event)

@@ -135,6 +135,9 @@ class _Address:
         """Where it listens."""
         return self._name
 
+    def listen(self, backlog: int) -> None:
+        """The network listens once there is a server."""
+
     def close(self) -> None:
         """Nothing is open."""
 

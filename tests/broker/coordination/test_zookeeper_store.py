@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -85,17 +86,37 @@ def test_a_restarted_server_finds_session_nodes_and_watches_again(server: ZooKee
     store.close()
 
 
-def test_who_hears_no_server_for_a_sessions_time_knows_that_it_may_be_over(
+def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_back(
     server: ZooKeeperServer,
 ) -> None:
     store = ZooKeeperStore(f"{server.bootstrap}/a", session_timeout_ms=3000)
+    store.create("/mine", ephemeral=True)
     changes = Changes()
     store.watch("/topics", changes)
+    told: list[tuple[bool, bool]] = []
+    doubt, back = Event(), Event()
+
+    def contact() -> None:
+        told.append((store.away, store.in_doubt))
+        (doubt if store.in_doubt else back).set()
+
+    store.on_contact(contact)
     server.kill()
-    changes.wait_for(WatchEvent("changed", "/topics"))
-    assert store.over
-    with pytest.raises(StoreClosedError):
+    assert doubt.wait(60)
+    assert told == [(True, False), (True, True)]
+    assert not store.over
+    with pytest.raises(StoreUnavailableError, match="nothing was asked"):
         store.children("/")
+    with pytest.raises(StoreUnavailableError, match="nothing was asked"):
+        store.create("/topics")
+    back.clear()
+    server.start()
+    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
+    assert back.wait(60)
+    assert told[-1] == (False, False)
+    stat = store.stat("/mine")
+    assert stat is not None
+    assert stat.ephemeral_owner == store.session_id
     store.close()
 
 

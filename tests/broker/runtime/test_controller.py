@@ -388,6 +388,34 @@ def test_a_write_with_unknown_outcome_makes_everything_be_read_and_told_anew() -
     run(story)
 
 
+def test_while_the_store_is_away_changes_are_refused_at_once_and_nothing_is_read_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        generation = controller.generation
+        kind = type(controller.broker.store)
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "away", True)
+            patch.setattr(kind, "multi", lambda self, ops: pytest.fail("it was written to"))
+            patch.setattr(kind, "get", lambda self, path: pytest.fail("it was read"))
+            with pytest.raises(TopicError, match="nothing was changed") as refused:
+                await controller.create_topic(NewTopic("u", 1, 3))
+            assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+            response = await cluster.nodes[0].propose("t", 0, [0, 1])
+            assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
+            node = controller.state.brokers[1]
+            controller.replicas_failed(node, {("t", 0)})
+            await asyncio.sleep(0)
+        await until(lambda: ("t", 0) in controller.state.offline.get(1, ()))
+        assert controller.generation == generation
+        await controller.create_topic(NewTopic("u", 1, 3))
+
+    run(story)
+
+
 def test_a_reassignment_completes_when_what_comes_is_in_sync_and_what_goes_is_deleted() -> None:
     async def story(cluster: Cluster) -> None:
         made = await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))

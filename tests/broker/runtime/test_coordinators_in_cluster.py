@@ -26,7 +26,7 @@ from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage, Part
 from kstore.broker.state.image import TopicImage as Topic
 from kstore.broker.state.transaction_state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
 from kstore.broker.state.transaction_steps import Claim, Decision
-from kstore.errors import ErrorCode, KafkaError, NetworkError
+from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError, NetworkError
 from kstore.log import LogConfig
 from kstore.protocol.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from kstore.protocol.offsets import (
@@ -119,7 +119,7 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.node_id = HERE
         self.config = SETTINGS
-        self.cluster = SimpleNamespace(check_awake=lambda: None)
+        self.cluster = SimpleNamespace(may_answer_alone=lambda: True)
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Any = None
         self.transactions: Any = None
@@ -314,6 +314,19 @@ def test_an_answer_waits_for_the_followers(tmp_path: Path) -> None:
         assert not second.done()
         host.places[GROUPS].advance()
         assert (await second, await reading) == (ErrorCode.NONE, 2)
+
+    run(tmp_path, story)
+
+
+def test_who_may_have_been_replaced_answers_nothing_by_what_it_alone_knows(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        coordinator = await served(host)
+        host.cluster.may_answer_alone = lambda: False
+        refused = coordinator.handle("g", commit(1), ASKED)
+        assert await code_of(refused) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        with pytest.raises(CoordinatorNotAvailableError):
+            await committed_offset(coordinator)
+        assert host.places[GROUPS].log_end_offset == 0
 
     run(tmp_path, story)
 

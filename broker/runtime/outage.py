@@ -1,0 +1,140 @@
+"""What a broker of a cluster does while it can't reach the coordination store: it goes on with what
+it knows, for as long as nobody can have been elected in its place.
+
+An ensemble without a majority ends no sessions and elects nobody, so its brokers go on. A broker
+that alone is cut off from an ensemble with a majority loses its session, and others take over. To
+tell one from the other it asks them (BrokerHeartbeat): who sees the store says so; who does not
+promises to have nobody elected for a while. So a broker whose session may be over knows that it
+leads as long as all others that run have promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.cluster_control import BrokerHeartbeatRequest
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["Outage"]
+
+log = logging.getLogger("kstore.broker")
+PAUSE = 1 / 12
+"""How often the others are asked, as a share of the session's timeout; and how long each may take.
+"""
+PROMISE = 1 / 4
+"""For how long a promise holds."""
+
+
+class Sight(Enum):
+    """What another broker says about the store."""
+
+    SEES = "sees it"
+    PROMISES = "does not see it, and promises"
+    GONE = "does not run"
+    SILENT = "does not answer"
+
+
+ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PROMISES}
+
+
+class Outage:
+    """One broker's view of a store that it can't reach. All methods belong to the broker's loop."""
+
+    def __init__(
+        self, broker: Broker, store: Store, session_s: float, give_up: Callable[[str], None]
+    ) -> None:
+        """``give_up`` is called when others may have been elected in this broker's place."""
+        self._broker = broker
+        self._store = store
+        self._session_s = session_s
+        self._give_up = give_up
+        self._told = False
+        self._others_see = False
+        self._sure_until = 0.0
+        self._promised_until = 0.0
+        self._asking: asyncio.Task[None] | None = None
+
+    def note(self) -> None:
+        """The store went away or came back, or the session is in doubt."""
+        if self._store.over:
+            return
+        if not self._store.away:
+            if self._told:
+                self._told = False
+                self._broker.report("the coordination store answers again")
+            return
+        if not self._told:
+            self._told = True
+            self._broker.report(
+                "the coordination store can't be reached: this broker goes on with what it knows"
+            )
+        if self._asking is None or self._asking.done():
+            self._asking = self._broker.loop.create_task(self._ask_all())
+        self._judge()
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody can have been elected in this broker's place."""
+        return not self._store.in_doubt or self._broker.loop.time() < self._sure_until
+
+    # ---- what others are told ----
+
+    def sees_the_store(self) -> bool:
+        """Whether this broker sees the store. "No" is a promise: see `keep_promise`."""
+        if not (self._store.away or self._store.over):
+            return True
+        self._promised_until = self._broker.loop.time() + self._session_s * PROMISE
+        return False
+
+    async def keep_promise(self) -> None:
+        """To be called before anybody is elected: wait until what was promised no longer holds."""
+        while (left_s := self._promised_until - self._broker.loop.time()) > 0:
+            await asyncio.sleep(left_s)
+
+    # ---- asking ----
+
+    async def _ask_all(self) -> None:
+        """Ask all others, again and again, until the store is back or the session given up."""
+        self._others_see, self._sure_until = False, 0.0
+        while self._store.away and not self._store.over:
+            begin = self._broker.loop.time()
+            others = [each for each in self._broker.image.brokers if each != self._broker.node_id]
+            found = await asyncio.gather(*map(self._ask, others))
+            self._others_see = Sight.SEES in found
+            if all(sight in (Sight.PROMISES, Sight.GONE) for sight in found):
+                self._sure_until = begin + self._session_s * PROMISE
+            self._judge()
+            await asyncio.sleep(self._session_s * PAUSE)
+
+    async def _ask(self, node_id: int) -> Sight:
+        cluster = self._broker.cluster
+        epoch = -1 if cluster is None else cluster.broker_epoch
+        request = BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=epoch)
+        try:
+            response: Any = await self._broker.peers.ask(node_id, request, self._session_s * PAUSE)
+        except KafkaError as problem:
+            if isinstance(problem.__cause__, ConnectionRefusedError):
+                return Sight.GONE
+            log.debug("broker %d does not say whether it sees the store: %s", node_id, problem)
+            return Sight.SILENT
+        return ANSWERS.get(response.error_code, Sight.SILENT)
+
+    def _judge(self) -> None:
+        if self._others_see and not self.sure:
+            self._give_up(
+                "other brokers reach the coordination store and this one does not: its session may "
+                "be over, and it stops leading"
+            )

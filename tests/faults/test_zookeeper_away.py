@@ -1,0 +1,153 @@
+"""Three brokers whose ZooKeeper ensemble has no majority for longer than a session lasts: they go
+on with what they know, what needs the store is refused, and who starts meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.errors import KafkaError, TopicAuthorizationFailedError
+from tests.conformance.broker_process import free_port
+from tests.conformance.kafka_jars import KafkaUnavailableError
+from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.sasl_listeners import SCRAM_PASSWORD, SCRAM_USER, client_settings
+from tests.conformance.zookeeper_server import ZooKeeperEnsemble, zookeeper_classpath
+from tests.faults.histories import Producer, Reader, all_records, check_records
+from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
+
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+
+SESSION_S = 6
+MECHANISM = "SCRAM-SHA-256"
+MORE = 200
+SECURE = {
+    "zookeeper.session.timeout.ms": str(SESSION_S * 1000),
+    "zookeeper.connection.timeout.ms": "3000",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": MECHANISM,
+    "listener.name.client.scram-sha-256.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+@pytest.fixture(autouse=True)
+def _zookeeper() -> None:
+    try:
+        zookeeper_classpath()
+    except KafkaUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(tmp_path / "zookeeper") as running:
+        yield running
+
+
+def secure_cluster(tmp_path: Path, ensemble: ZooKeeperEnsemble) -> tuple[KstoreCluster, list[str]]:
+    """A cluster with a listener for SCRAM beside the plain one, and where that is."""
+    store = {"zookeeper": f"{ensemble.connect}/k"}
+    cluster = KstoreCluster(tmp_path, overrides=SETTINGS | SECURE, **store)
+    addresses = []
+    for node_id, broker in list(cluster.brokers.items()):
+        addresses.append(f"127.0.0.1:{free_port()}")
+        listeners = f"PLAINTEXT://{broker.bootstrap},CLIENT://{addresses[-1]}"
+        broker.overrides = {**broker.overrides, "listeners": listeners}
+        assert cluster.brokers[node_id] is broker
+    return cluster, addresses
+
+
+def let_bob_write(cluster: KstoreCluster) -> None:
+    """A user with SCRAM who may write one topic of two."""
+    from kstore.acls import Acl, AclOperation, AclResourceType
+    from kstore.clients.admin import ScramUpsertion
+
+    with cluster.admin() as admin:
+        admin.alter_scram_credentials(
+            [ScramUpsertion(SCRAM_USER, MECHANISM, SCRAM_PASSWORD.encode(), 4096)]
+        )
+        admin.create_acls(
+            [Acl(AclResourceType.TOPIC, "orders", f"User:{SCRAM_USER}", AclOperation.WRITE)]
+        )  # fmt: skip
+
+
+def write_as_bob(address: str, topic: str) -> Any:
+    """One record over a new connection with a new login."""
+    from kstore.clients import Producer as KstoreProducer
+
+    settings = client_settings(MECHANISM, address) | {"enable.idempotence": False}
+    with KstoreProducer(settings) as producer:
+        return producer.send(topic, b"bob", partition=0).result(60)
+
+
+def refused_topic(cluster: KstoreCluster, node_id: int) -> KafkaError:
+    """Why a topic can't be made now."""
+    from kstore.clients import NewTopic
+
+    with cluster.admin(node_id, 5000) as admin, pytest.raises(KafkaError) as refused:
+        admin.create_topics([NewTopic("late", 1)])
+    return refused.value
+
+
+def test_brokers_go_on_while_the_ensemble_has_no_majority(
+    tmp_path: Path, ensemble: ZooKeeperEnsemble
+) -> None:
+    cluster, addresses = secure_cluster(tmp_path, ensemble)
+    with cluster, ThreadPoolExecutor(1) as threads:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        cluster.create_topic("secret", 1, 3)
+        let_bob_write(cluster)
+        producers = [Producer(f"p{n}", cluster.bootstrap, "orders", PARTITIONS) for n in range(2)]
+        reader = Reader(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        for worker in (*producers, reader):
+            worker.start()
+        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+        cluster.kill(3)
+        until(lambda: cluster.isr("secret") == {1, 2}, "the killed broker is out of sync")
+        until(
+            lambda: all(cluster.isr("orders", p) == {1, 2} for p in range(PARTITIONS)), "the same"
+        )
+        epochs = {p.partition: p.leader_epoch for p in cluster.topic("orders").partitions}
+
+        for server in ensemble.servers[:2]:
+            server.kill()
+        time.sleep(2 * SESSION_S)  # longer than a session: how long the fault lasts
+        acknowledged, seen = len(producers[0].acknowledged), len(reader.seen)
+        until(lambda: len(producers[0].acknowledged) > acknowledged + MORE, "producers go on")
+        until(lambda: len(reader.seen) > seen + MORE, "consumers go on")
+        for address in addresses[:2]:
+            assert write_as_bob(address, "orders") is not None
+            with pytest.raises(TopicAuthorizationFailedError):
+                write_as_bob(address, "secret")
+        for node_id in (1, 2):
+            refusal = refused_topic(cluster, node_id)
+            assert refusal.retriable, refusal
+        waiting = threads.submit(cluster.brokers[3].start, timeout_s=300)
+        until(lambda: "waits for the coordination store" in cluster.brokers[3].error_output(), "it")
+        assert not waiting.done()
+        now = {p.partition: p.leader_epoch for p in cluster.topic("orders", 1).partitions}
+        assert now == epochs  # nobody was elected
+
+        for server in ensemble.servers[:2]:
+            server.start()
+        ensemble.leader()
+        waiting.result()
+        until(lambda: in_sync(cluster, "orders"), "all in sync with the ensemble", 120)
+        cluster.kill(cluster.controller_id())
+        until(lambda: len(cluster.broker_ids()) == 2, "a new controller notices", 120)
+        for worker in (*producers, reader):
+            worker.finish()
+        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        mine, seen_of_mine = ([r for r in rs if r[2] != "bob"] for rs in (stored, reader.seen))
+        assert len(stored) - len(mine) == 2
+        check_records(mine, producers, seen_of_mine)
