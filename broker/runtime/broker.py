@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.broker.runtime.scram_users import ScramUsers
     from kstore.broker.runtime.security import Security
+    from kstore.broker.runtime.unpacking import Unpacking
     from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
@@ -81,6 +82,8 @@ class Broker:
         if config.clustered:
             self.plane.fetch.peer_listener = config.inter_broker_listener.name
         self.plane.produce.admit_transactional = self._admit_transactional
+        self.plane.produce.unpack_later = self._unpack
+        self._unpacking: Unpacking | None = None
         self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
@@ -216,6 +219,13 @@ class Broker:
 
         return admit_transactional(self, *asked)
 
+    def _unpack(self, *asked: Any) -> None:
+        if self._unpacking is None:
+            from kstore.broker.runtime.unpacking import Unpacking
+
+            self._unpacking = Unpacking(self.loop, self.report)
+        self._unpacking.ask(*asked)
+
     def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
         """Append ready batches to a partition led here, and wake who waits for it.
 
@@ -236,6 +246,8 @@ class Broker:
             self._fetchers.close()
         if self._peers is not None:
             self._peers.close()
+        if self._unpacking is not None:
+            self._unpacking.close()
         self._blocking.shutdown(wait=True)
         self.commits.close()
         self.descriptors.close()

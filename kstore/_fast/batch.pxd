@@ -84,6 +84,18 @@ cdef int check_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexc
 cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64_t base_timestamp,
                       int64_t* max_timestamp) noexcept nogil
 
+# A walk that goes on where it stopped: how far it has come.
+cdef struct RecordWalk:
+    int32_t index                   # records so far; it begins with 0
+    int64_t largest                 # timestamp delta
+    bint keyless                    # a record had no key
+
+# Walks the whole records that stand in p..end, up to count of them in all; returns the bytes used.
+cdef Py_ssize_t walk_some(const uint8_t* p, const uint8_t* end, int32_t count, RecordWalk* walk,
+                          int* status) noexcept nogil
+# BATCH_BAD_TIMESTAMP, as validate_batch has it, where the largest delta does not give the maximum.
+cdef int check_max_timestamp(BatchInfo* info, int64_t largest_delta) noexcept nogil
+
 # In place; neither field is under the CRC.
 cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset,
                                   int32_t leader_epoch) noexcept nogil

@@ -18,6 +18,7 @@ cdef enum:
     KNOWN_ATTRIBUTES = 0x7F
     SMALLEST_RECORD = 7                 # length, attributes, two deltas, key, value, header count
     RELEASE_GIL_ABOVE = 32768
+    LONGEST_VARINT = 5
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = MAX_DECOMPRESSED_BYTES
 
@@ -164,51 +165,92 @@ cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end,
     return p
 
 
+# One record whose bytes are p..stop, behind its length.
+cdef inline int _walk_record(const uint8_t* p, const uint8_t* stop,
+                             RecordWalk* walk) noexcept nogil:
+    cdef int64_t timestamp_delta
+    cdef int32_t offset_delta, headers, key_size
+    cdef int n
+    p += 1                                  # the record's attributes: unused, any value
+    n = read_varlong(p, stop, &timestamp_delta)
+    if n == 0:
+        return BATCH_BAD_RECORD
+    p += n
+    if walk.index == 0 or timestamp_delta > walk.largest:
+        walk.largest = timestamp_delta
+    n = read_varint(p, stop, &offset_delta)
+    if n == 0:
+        return BATCH_BAD_RECORD
+    if offset_delta != walk.index:
+        return BATCH_BAD_OFFSET_DELTA
+    p += n
+    if read_varint(p, stop, &key_size) and key_size < 0:
+        walk.keyless = True
+    p = _skip_bytes(p, stop, -1)
+    if p == NULL:
+        return BATCH_BAD_RECORD
+    p = _skip_bytes(p, stop, -1)
+    if p == NULL:
+        return BATCH_BAD_RECORD
+    n = read_varint(p, stop, &headers)
+    if n == 0 or headers < 0:
+        return BATCH_BAD_RECORD
+    p += n
+    if headers:
+        p = _skip_headers(p, stop, headers)
+    if p != stop:
+        return BATCH_BAD_RECORD
+    walk.index += 1
+    return BATCH_OK
+
+
+cdef Py_ssize_t walk_some(const uint8_t* p, const uint8_t* end, int32_t count, RecordWalk* walk,
+                          int* status) noexcept nogil:
+    cdef const uint8_t* start = p
+    cdef int32_t length
+    cdef int n
+    status[0] = BATCH_OK
+    while walk.index < count:
+        n = read_varint(p, end, &length)
+        if n == 0:
+            if end - p >= LONGEST_VARINT:
+                status[0] = BATCH_BAD_RECORD
+            break
+        if length < SMALLEST_RECORD - 1:
+            status[0] = BATCH_BAD_RECORD
+            break
+        if length > end - p - n:
+            break
+        status[0] = _walk_record(p + n, p + n + length, walk)
+        if status[0] != BATCH_OK:
+            break
+        p += n + length
+    return p - start
+
+
 cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64_t base_timestamp,
                       int64_t* max_timestamp) noexcept nogil:
-    cdef int64_t largest = 0
-    cdef int64_t timestamp_delta
-    cdef int32_t length, offset_delta, headers
-    cdef const uint8_t* stop
-    cdef int32_t i
-    cdef int n
-    for i in range(count):
-        n = read_varint(p, end, &length)
-        if n == 0 or length < SMALLEST_RECORD - 1 or length > end - p - n:
-            return BATCH_BAD_RECORD
-        p += n
-        stop = p + length
-        p += 1                              # the record's attributes: unused, any value
-        n = read_varlong(p, stop, &timestamp_delta)
-        if n == 0:
-            return BATCH_BAD_RECORD
-        p += n
-        if i == 0 or timestamp_delta > largest:
-            largest = timestamp_delta
-        n = read_varint(p, stop, &offset_delta)
-        if n == 0:
-            return BATCH_BAD_RECORD
-        if offset_delta != i:
-            return BATCH_BAD_OFFSET_DELTA
-        p = _skip_bytes(p + n, stop, -1)
-        if p == NULL:
-            return BATCH_BAD_RECORD
-        p = _skip_bytes(p, stop, -1)
-        if p == NULL:
-            return BATCH_BAD_RECORD
-        n = read_varint(p, stop, &headers)
-        if n == 0 or headers < 0:
-            return BATCH_BAD_RECORD
-        p += n
-        if headers:
-            p = _skip_headers(p, stop, headers)
-        if p != stop:
-            return BATCH_BAD_RECORD
-    if p != end:
+    cdef RecordWalk walk
+    cdef int status
+    cdef Py_ssize_t used
+    walk.index = walk.keyless = 0
+    walk.largest = 0
+    used = walk_some(p, end, count, &walk, &status)
+    if status != BATCH_OK:
+        return status
+    if walk.index != count or p + used != end:
         return BATCH_BAD_RECORD
-    # As in Java: wraps around, and a batch without times (-1) has deltas of 0.
-    max_timestamp[0] = <int64_t>(<uint64_t>base_timestamp + <uint64_t>largest)
+    max_timestamp[0] = _time_after(base_timestamp, walk.largest)
     return BATCH_OK
+
+
+# As in Java: wraps around, and a batch without times (-1) has deltas of 0.
+cdef inline int64_t _time_after(int64_t base_timestamp, int64_t delta) noexcept nogil:
+    return <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
+
+
+cdef int check_max_timestamp(BatchInfo* info, int64_t largest_delta) noexcept nogil:
+    return _check_max_timestamp(info, _time_after(info.base_timestamp, largest_delta))
 
 
 cdef int validate_compressed(

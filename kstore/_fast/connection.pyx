@@ -15,6 +15,7 @@ from kstore._fast.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
+from kstore._fast.produce_unpack cimport TURN_BYTES
 from kstore._fast.outbox cimport Outbox
 from kstore._fast.sending cimport SEND_LOST
 from kstore._fast.slots cimport Slot, begin_answer, end_answer
@@ -224,6 +225,7 @@ cdef class Connection(Outbox):
         cdef Py_ssize_t used = 0
         cdef int64_t frame
         self.plane.busy = True
+        self.plane.produce.unpack_budget = TURN_BYTES
         try:
             while size - used >= 4:
                 frame = load_int32(data + used)

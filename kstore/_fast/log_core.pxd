@@ -9,6 +9,7 @@ from kstore._fast.batch cimport BatchInfo
 from kstore._fast.builder cimport RecordBatchBuilder
 from kstore._fast.log_view cimport LogView, Slice
 from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.unpack cimport Verdict
 
 cdef enum AppendOrigin:
     # offsets are assigned; producer sequences checked; one batch or many
@@ -52,6 +53,7 @@ cdef class LogCore(LogView):
     cdef unsigned long holder
     cdef int depth
     cdef bint appending
+    cdef Verdict seen                       # on the batch of the append under way; or None
     cdef BatchInfo* plan                    # the batches of the append under way
     cdef int planned
     cdef int plan_room
@@ -63,6 +65,12 @@ cdef class LogCore(LogView):
     # OSError only.
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1
+    # The same for one batch that a thread has looked into, if it is compressed; a verdict without a
+    # status says how much may be decompressed here. None: as append.
+    cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
+                         int origin, Verdict seen, AppendResult* out) except -1
+    cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1
+    cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1
     cdef int acquire(self) except -1
     cdef int release(self) except -1
     cdef int64_t now_ms(self) except -2

@@ -146,10 +146,16 @@ cdef class LogCore(LogView):
 
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1:
+        return self.append_seen(data, size_bytes, leader_epoch, origin, None, out)
+
+    cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
+                         int origin, Verdict seen, AppendResult* out) except -1:
         self.acquire()
+        self.seen = seen
         try:
             self.append_locked(data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
         finally:
+            self.seen = None
             self.release()
         if self.on_append is not None and out.error_code == NONE:
             self.on_append()
@@ -265,15 +271,33 @@ cdef class LogCore(LogView):
             if is_log_append_time(info) and (self.log_append_time or info.max_timestamp == -1):
                 return INVALID_TIMESTAMP                # as Kafka, which lets it pass elsewhere
             if is_compressed(info):
-                status = validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
+                if info.size_bytes > self.max_message_bytes:
+                    return MESSAGE_TOO_LARGE        # nobody looks into it
+                status = self.check_packed(data, info)
                 if status == BATCH_BAD_TIMESTAMP:
                     assign_max_timestamp(data, info.max_timestamp, info.size_bytes)
                 elif status != BATCH_OK:
                     return batch_error_code(status)
-            if self.compacted and origin == ORIGIN_CLIENT and not has_keys(data, info):
+            if self.compacted and origin == ORIGIN_CLIENT and not self.are_keyed(data, info):
                 return INVALID_RECORD                   # compaction could only drop it
             data += info.size_bytes
         return NONE
+
+    cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1:
+        """What is wrong with a compressed batch's records: what a thread has found, or a look."""
+        cdef Verdict seen = self.seen
+        if seen is None:
+            return validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
+        if seen.status < 0:
+            return validate_compressed(data, info, seen.max_bytes)
+        if seen.status == BATCH_BAD_TIMESTAMP:
+            info.max_timestamp = seen.max_timestamp
+        return seen.status
+
+    cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1:
+        if self.seen is not None and self.seen.status >= 0 and is_compressed(info):
+            return self.seen.has_keys
+        return has_keys(data, info)
 
     cdef int16_t check_limits(self, Py_ssize_t size) except -1:
         cdef int i

@@ -6,6 +6,10 @@ class Outbox(AnswerSink):
     """The way out of one connection's answers."""
 
     peer: str
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is answered."""
+
     def close(self) -> None:
         """Close after what is written has been sent."""
 

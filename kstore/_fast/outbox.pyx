@@ -258,6 +258,11 @@ cdef class Outbox(AnswerSink):
 
     # ---- the end ----
 
+    @property
+    def is_closed(self):
+        """Whether nothing more is answered."""
+        return self.closed
+
     def close(self):
         """Close after what is written has been sent."""
         self.closed = True

@@ -5,6 +5,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.log_core cimport AppendResult, LogCore
+from kstore._fast.unpack cimport Verdict
 from kstore._fast.replica_state cimport Follower, ReplicaState, ReplicationContext
 
 # Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
@@ -40,6 +41,10 @@ cdef class Partition:
     cdef public int32_t insync_replicas     # how many there are
     cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
+    # the same; a thread has looked into the batch, or has not and says how much is done here
+    cdef int append_seen(
+        self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
+    ) except -1
     cdef int listen(self) except -1
     cdef int show_durable(self) except -1
     cdef int wake(self) except -1

@@ -79,9 +79,14 @@ cdef class Partition:
         return 0
 
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
+        return self.append_seen(data, size, origin, None, out)
+
+    cdef int append_seen(
+        self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
+    ) except -1:
         cdef int64_t end = self.core.log_end_offset
         try:
-            self.core.append(data, size, self.leader_epoch, origin, out)
+            self.core.append_seen(data, size, self.leader_epoch, origin, seen, out)
         except OSError:
             self.resign()
             raise

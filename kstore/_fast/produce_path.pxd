@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
 from kstore._fast.produce_slot cimport ProduceSlot, ProduceWaits
 from kstore._fast.slots cimport AnswerSink
+from kstore._fast.unpack cimport Verdict
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum ProduceOutcome:
@@ -21,6 +22,7 @@ cdef struct ProduceOffsets:
     int64_t log_start_offset
     int64_t log_end_offset          # only for who gives offsets (KIP-391)
     int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
+    bint holds_too_much             # its records decompress to more than a batch may hold
 
 cdef class ProducePath:
     cdef PartitionTable table
@@ -30,6 +32,12 @@ cdef class ProducePath:
     # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
     # admitted() when it knows; None: there are no transactions
     cdef public object admit_transactional
+    # callable(connection, jobs of produce_unpack.find_packed): it has threads look, gives the
+    # verdicts to the connection and calls its admitted(); None: all is looked at on the loop
+    cdef public object unpack_later
+    cdef int64_t unpack_budget      # bytes that this turn may still decompress
+    cdef Verdict at_once            # for batches that no thread has looked into
+    cdef Py_ssize_t place           # the number of the batch at hand, in its request
     # partition -> error code, or None: what broker/faults.py has refused; denied though appended
     cdef public dict injected
     cdef public dict injected_after
@@ -54,6 +62,8 @@ cdef class ProducePath:
     cdef int handle(
         self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
     # The slot of the request at hand, whose encoded answer begins at start and waits for followers.
+    cdef Verdict verdict(self, AnswerSink connection)
+    cdef bint must_unpack(self, AnswerSink connection, WireReader r, int version) except -1
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         Py_ssize_t start)
@@ -70,7 +80,7 @@ cdef class ProducePath:
     ) except -1
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,
-        ProduceOffsets* offsets
+        Verdict seen, ProduceOffsets* offsets
     ) except -1
     cdef int wait_for(
         self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at

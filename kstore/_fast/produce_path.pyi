@@ -23,6 +23,11 @@ class ProducePath:
     those whose batch may not be appended, or None if that is not known yet; then the connection's
     `admitted` is to be called when it is, and the question comes again. None: all may.
     """
+    unpack_later: Callable[[Any, list[tuple[int, bytes, int, int, int]]], None] | None
+    """Called with (connection, [(place, batch, max_bytes, codec, level)]) for batches that hold
+    much: gives the connection a Verdict by place, then calls its `admitted`. None: they are looked
+    at at once.
+    """
     injected: dict[Any, int] | None
     """Partition to the error that the request at hand is refused with (broker/faults.py)."""
     injected_after: dict[Any, int] | None

@@ -10,25 +10,27 @@ topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 from cpython.bytearray cimport PyByteArray_AS_STRING
 
 from kstore._fast.batch cimport (
-    BATCH_BAD_MAGIC, BATCH_BAD_OFFSET_DELTA, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo,
-    check_batch, is_compressed, is_control, is_transactional, read_batch_header, validate_batch,
-    validate_compressed)
+    BATCH_ATTRIBUTES_AT, BATCH_BAD_MAGIC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TOO_LARGE,
+    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch, is_control, is_transactional,
+    read_batch_header)
 from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
-    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
+    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
     TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.node_hints cimport put_leader, write_endpoints
 from kstore._fast.produce_slot cimport PartWait
+from kstore._fast.produce_unpack cimport find_packed, has_gaps
 from kstore._fast.recompress cimport recompressed
 from kstore._fast.producer_table cimport ProducerEntry
 from kstore._fast.rights cimport (
     CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
     topic_rights,
 )
+from kstore._fast.unpack cimport AT_ONCE_BYTES, Verdict
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
@@ -42,16 +44,21 @@ cdef enum:
     FIRST_CURRENT_LEADER = 10
     FIRST_TOPIC_ID = 13
     ZSTD = 4
-    PARTITION_ANSWER_BYTES = 96
+    PARTITION_ANSWER_BYTES = 240
     LEADER_TAG = 0                                  # KIP-951
     PARTITION_COUNT_TAG = 25300
     LEADER_EPOCH_TAG = 35900
     USE_OFFSET_TAG = 39100
     LOG_END_OFFSET_TAG = 39101
 
+cdef const char* TOO_MUCH = (
+    b"The records of the compressed batch decompress to more than 16 MB, 32 times "
+    b"max.message.bytes and 256 times its size: send smaller batches")
+
 cdef struct LookAhead:                              # of what a request has behind its records
     bint extended
     bint use_offset
+    bint packed                                     # a batch is compressed, or large
 
 
 cdef inline WireBytes read_topic(WireReader* r, int version) noexcept:
@@ -65,7 +72,8 @@ cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef Py_ssize_t topics = read_some(&r, flexible)
     cdef Py_ssize_t i, j, partitions
-    ahead.extended = False
+    cdef WireBytes records
+    ahead.extended = ahead.packed = False
     for i in range(topics):
         if version >= FIRST_TOPIC_ID:
             read_raw(&r, 16)
@@ -74,10 +82,13 @@ cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
         partitions = read_some(&r, flexible)
         for j in range(partitions):
             read_int32(&r)
-            read_bytes(&r, flexible)
+            records = read_bytes(&r, flexible)
             read_number_tag(&r, flexible, LEADER_EPOCH_TAG, 4)
             if r.bad:
                 return False
+            ahead.packed |= records.size > AT_ONCE_BYTES
+            if records.size > BATCH_HEADER_SIZE:
+                ahead.packed |= (records.data[BATCH_ATTRIBUTES_AT + 1] & COMPRESSION_MASK) != 0
         ahead.extended |= flexible and r.p < r.end and r.p[0] != 0
         read_number_tag(&r, flexible, PARTITION_COUNT_TAG, 4)
         if r.bad:
@@ -138,6 +149,7 @@ cdef class ProducePath:
         self.table = table
         self.waiting = ProduceWaits(table, call_later)
         self.durable = durable
+        self.at_once = Verdict()
         self.appended = []
         self.report = report
 
@@ -165,15 +177,20 @@ cdef class ProducePath:
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
+        if ahead.packed and self.barred == NONE and self.must_unpack(connection, r[0], version):
+            self.requests -= 1
+            return PRODUCE_LATER
         if self.in_transaction and self.barred == NONE and self.admit_transactional is not None:
             if not self.admit(connection, r[0], version, transactional_id):
                 self.requests -= 1
                 return PRODUCE_LATER
+        self.place = -1
         topics = read_count(r, flexible)
         room(out, 16)
         put_count(out, topics if topics > 0 else 0, flexible)
         for i in range(topics):
             failures += self.append_topic(connection, r, version, acks, out)
+        connection.verdicts = None
         room(out, 8)
         self.throttle_at = out.size
         put_int32(out, 0)
@@ -184,6 +201,20 @@ cdef class ProducePath:
         if acks == 0:
             return PRODUCE_CLOSE if failures else PRODUCE_SILENT
         return PRODUCE_ANSWERED
+
+    cdef bint must_unpack(self, AnswerSink connection, WireReader r, int version) except -1:
+        """Whether threads have to look into batches first; they are asked to."""
+        cdef list found
+        if self.unpack_later is None:
+            return False
+        found = find_packed(
+            self.table, r, version, self.rights, connection.verdicts, &self.unpack_budget)
+        if found is None:
+            return False
+        if connection.verdicts is None:
+            connection.verdicts = {}
+        self.unpack_later(connection, found)
+        return True
 
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
@@ -320,6 +351,8 @@ cdef class ProducePath:
             records = read_bytes(r, flexible)
             known_epoch = read_number_tag(r, flexible, LEADER_EPOCH_TAG, 4)
             partition = None
+            self.place += 1
+            offsets.holds_too_much = False
             offsets.base_offset = offsets.log_append_time_ms = -1
             offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
             error = UNKNOWN_TOPIC_ID if version >= FIRST_TOPIC_ID else UNKNOWN_TOPIC_OR_PARTITION
@@ -334,7 +367,8 @@ cdef class ProducePath:
             if error == NONE and self.injected is not None:
                 error = self.injected.get(partition, NONE)
             if error == NONE:
-                error = self.append_one(partition, records, version, known_epoch, &offsets)
+                error = self.append_one(
+                    partition, records, version, known_epoch, self.verdict(connection), &offsets)
             if error == NONE and self.injected_after is not None \
                     and partition in self.injected_after:
                 error = self.injected_after[partition]
@@ -354,9 +388,17 @@ cdef class ProducePath:
         put_no_tags(out, flexible)
         return failures
 
+    cdef Verdict verdict(self, AnswerSink connection):
+        """What a thread has said of the batch at hand; or how much of it may be looked at here."""
+        if self.unpack_later is None:
+            return None
+        if connection.verdicts is None:
+            return self.at_once
+        return connection.verdicts.get(self.place, self.at_once)
+
     cdef int16_t append_one(
         self, Partition partition, WireBytes records, int version, int64_t known_epoch,
-        ProduceOffsets* offsets
+        Verdict seen, ProduceOffsets* offsets
     ) except -1:
         cdef AppendResult result
         cdef int origin = ORIGIN_GIVEN_OFFSETS if self.use_offset else ORIGIN_CLIENT
@@ -376,13 +418,18 @@ cdef class ProducePath:
             return error
         self.bytes_in += records.size
         if partition.stored_codec >= 0 and records.size <= partition.core.max_message_bytes:
-            anew = recompressed(
-                records.data, records.size, partition.stored_codec, partition.stored_level)
+            if seen is not None and seen.status >= 0:
+                anew = seen.anew
+            else:
+                anew = recompressed(
+                    records.data, records.size, partition.stored_codec, partition.stored_level,
+                    MAX_DECOMPRESSED_BYTES if seen is None else seen.max_bytes)
             if anew is not None:
                 records.data = <uint8_t*>PyByteArray_AS_STRING(anew)
                 records.size = len(anew)
         try:
-            partition.append(<uint8_t*>records.data, records.size, origin, &result)
+            partition.append_seen(
+                <uint8_t*>records.data, records.size, origin, seen, &result)
         except OSError as problem:
             name = partition.entry.name.decode()
             name = f"{name}-{partition.index}"
@@ -398,9 +445,10 @@ cdef class ProducePath:
             if self.durable:
                 self.appended.append((partition.log, result.last_offset + 1))
         offsets.log_start_offset = result.log_start_offset
+        offsets.holds_too_much = seen is not None and seen.status == BATCH_TOO_LARGE
         if self.use_offset:
             offsets.log_end_offset = result.log_end_offset
-            if result.error_code == INVALID_RECORD and has_gaps(records):
+            if result.error_code == INVALID_RECORD and has_gaps(records, seen):
                 return CORRUPT_MESSAGE
         return result.error_code
 
@@ -488,15 +536,6 @@ cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoc
     return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch
 
 
-cdef bint has_gaps(WireBytes records) except -1:
-    """Whether a refused batch's records have other offsets than consecutive ones."""
-    cdef BatchInfo info
-    cdef int status = validate_batch(records.data, records.data + records.size, &info)
-    if status == BATCH_OK and is_compressed(&info):
-        status = validate_compressed(records.data, &info, MAX_DECOMPRESSED_BYTES)
-    return status == BATCH_BAD_OFFSET_DELTA
-
-
 cdef int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
     """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none)."""
     if not partition.online:
@@ -522,7 +561,10 @@ cdef Py_ssize_t put_partition(
         put_int64(out, offsets.log_start_offset)
     if version >= FIRST_ERROR_MESSAGE:
         put_count(out, 0, flexible)                 # record errors
-        put_string(out, NULL, -1, flexible)         # error message
+        if error == MESSAGE_TOO_LARGE and offsets.holds_too_much:
+            put_string(out, <const uint8_t*>TOO_MUCH, len(TOO_MUCH), flexible)
+        else:
+            put_string(out, NULL, -1, flexible)     # no error message
     tags_at = out.size
     if flexible:
         put_partition_tags(out, tells_leader(version, error, partition), offsets, partition)

@@ -21,7 +21,9 @@ cdef enum:
     LARGEST_BATCH = 0x7FFFFFFF
 
 
-cdef bytearray recompressed(const uint8_t* data, Py_ssize_t size, int codec, int level):
+cdef bytearray recompressed(
+    const uint8_t* data, Py_ssize_t size, int codec, int level, int64_t max_bytes
+):
     cdef const uint8_t* p = data
     cdef const uint8_t* end = data + size
     cdef bytearray out = bytearray()
@@ -34,7 +36,7 @@ cdef bytearray recompressed(const uint8_t* data, Py_ssize_t size, int codec, int
             out += (<const char*>p)[:info.size_bytes]
         else:
             try:
-                again(out, p, info, codec, level)
+                again(out, p, info, codec, level, max_bytes)
             except CompressionError:
                 return None
             changed = True
@@ -43,7 +45,7 @@ cdef bytearray recompressed(const uint8_t* data, Py_ssize_t size, int codec, int
 
 
 cdef int again(
-    bytearray out, const uint8_t* p, BatchInfo info, int codec, int level
+    bytearray out, const uint8_t* p, BatchInfo info, int codec, int level, int64_t max_bytes
 ) except -1:
     """Put one batch behind out, in the other codec."""
     cdef object records
@@ -53,7 +55,7 @@ cdef int again(
     if is_compressed(&info):
         records = decompress_memory(
             info.attributes & COMPRESSION_MASK, p + BATCH_HEADER_SIZE,
-            info.size_bytes - BATCH_HEADER_SIZE, MAX_DECOMPRESSED_BYTES)
+            info.size_bytes - BATCH_HEADER_SIZE, max_bytes)
     else:
         records = (<const char*>p + BATCH_HEADER_SIZE)[:info.size_bytes - BATCH_HEADER_SIZE]
     view = view_of(records)
@@ -73,4 +75,4 @@ cdef int again(
 
 def recompress(batches, int codec, int level=-1):
     cdef MemoryView given = view_of(batches)
-    return recompressed(given.data, given.size, codec, level)
+    return recompressed(given.data, given.size, codec, level, MAX_DECOMPRESSED_BYTES)

@@ -1,12 +1,15 @@
 # A parked answer's place in the order of its connection. A sink (the connection) hands answers to
 # its peer in the order of the requests; whoever parked the request completes its slot later, on
 # the loop.
+
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from kstore._fast.partition_table cimport Waiter
 from kstore._fast.wire cimport AnswerBuffer
 
 cdef class AnswerSink:
+    # of the Produce request at hand, what threads have found: a batch's place in it -> Verdict
+    cdef public dict verdicts
     cdef AnswerBuffer open_answer(self, Slot slot)      # where to write it, header included
     cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends

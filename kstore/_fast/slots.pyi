@@ -1,9 +1,12 @@
 """A parked answer's place in the order of its connection; see slots.pyx."""
 
 from kstore._fast.partition_table import Waiter
+from kstore._fast.unpack import Verdict
 
 class AnswerSink:
     """Where answers go: one per connection."""
+
+    verdicts: dict[int, Verdict]
 
 class Slot(Waiter):
     """The place of one request that is answered later."""

@@ -1,0 +1,66 @@
+"""The thread that looks into compressed batches before they are appended, so that the loop does not
+decompress them.
+
+One batch of each connection at a time, in turns, so that many large ones of one client do not make
+all others wait. What a look is, is kstore/_fast/unpack's; which batches it is for,
+produce_unpack's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.unpack import look_into
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+
+__all__ = ["Unpacking"]
+
+Job = tuple[int, bytes, int, int, int]
+"""A batch's place in its request, the batch, and what look_into takes behind it."""
+
+
+class Unpacking:
+    """Of one broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._report = report
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-unpack")
+
+    def close(self) -> None:
+        """The broker stops: what has not begun is not looked into."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def ask(self, connection: Connection, jobs: list[Job]) -> None:
+        """Give the connection a verdict on each batch, then have it handle its request again."""
+        self._begin(connection, deque(jobs))
+
+    def _begin(self, connection: Connection, jobs: deque[Job]) -> None:
+        place, batch, max_bytes, codec, level = jobs.popleft()
+        future = self._loop.run_in_executor(self._thread, look_into, batch, max_bytes, codec, level)
+        future.add_done_callback(lambda done: self._end(connection, jobs, place, done))
+
+    def _end(
+        self, connection: Connection, jobs: deque[Job], place: int, done: asyncio.Future[Any]
+    ) -> None:
+        if done.cancelled() or connection.is_closed:
+            return
+        problem = done.exception()
+        if problem is not None:
+            self._report(
+                f"closing the connection {connection.peer}: its compressed batch could not be "
+                f"looked into ({type(problem).__name__}: {problem})"
+            )
+            connection.close()
+            return
+        connection.verdicts[place] = done.result()
+        if jobs:
+            self._begin(connection, jobs)
+        else:
+            connection.admitted()

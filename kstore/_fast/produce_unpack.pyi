@@ -1,0 +1,1 @@
+"""Which batches of a Produce request a thread has to look into first; see produce_unpack.pyx."""

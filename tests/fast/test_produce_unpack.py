@@ -1,0 +1,222 @@
+"""Produced batches that hold much are looked into by a thread before the request is handled, in its
+connection's order; the loop decompresses only so much in a turn.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore._fast.batch import BatchView, batches
+from kstore._fast.builder import build_batch
+from kstore._fast.compression import compress
+from kstore._fast.crc32c import checksum
+from kstore._fast.unpack import Verdict, look_into
+from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
+from kstore.broker.state.authorizer import Authorizer
+from kstore.errors import ErrorCode
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.plane_harness import Client, Plane
+
+PRODUCE, FETCH, VERSION = 0, 1, 9
+GZIP, LZ4, ZSTD = 1, 3, 4
+MB = 1 << 20
+Jobs = list[tuple[int, bytes, int, int, int]]
+
+
+class Threads:
+    """Stands for the threads: keeps what they are asked, and answers when the test says so."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.asked: list[tuple[Any, Jobs]] = []
+        plane.produce.unpack_later = lambda connection, jobs: self.asked.append((connection, jobs))
+
+    def answer(self) -> list[int]:
+        """Give the first who waits its verdicts; returns the places of its batches."""
+        connection, jobs = self.asked.pop(0)
+        for place, batch, *given in jobs:
+            connection.verdicts[place] = look_into(batch, *given)
+        connection.admitted()
+        return [job[0] for job in jobs]
+
+
+@pytest.fixture
+def plane(tmp_path: Path):
+    plane = Plane(tmp_path, partitions=4)
+    yield plane
+    plane.close()
+
+
+def zstd(size: int, codec: int = ZSTD, **more: Any) -> bytes:
+    return build_batch([bytes(size)], timestamp=1, compression=codec, **more)
+
+
+def request(*batches: bytes, acks: int = 1) -> ProduceRequest:
+    rows = [PartitionProduceData(index=i % 4, records=batch) for i, batch in enumerate(batches)]
+    return ProduceRequest(
+        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)]
+    )
+
+
+def stored(plane: Plane) -> list[BatchView]:
+    """The batches of the first partition."""
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=8 * MB,
+        topics=[FetchTopic(topic="t", partitions=[
+            FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 * MB)])],
+    )  # fmt: skip
+    response = plane.client().call(FETCH, 12, request)
+    return list(batches(response.responses[0].partitions[0].records))
+
+
+def codes(client: Client) -> list[list[int]]:
+    return [
+        [row.error_code for row in response.responses[0].partition_responses]
+        for _, response in client.answers()
+    ]
+
+
+def test_small_batches_are_looked_at_at_once(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    for codec in (1, 2, 3, 4):
+        client.send(PRODUCE, VERSION, request(zstd(60_000, codec)))
+    assert threads.asked == []
+    assert codes(client) == [[0]] * 4
+
+
+def test_a_batch_that_holds_much_waits_and_what_is_behind_it_too(plane: Plane) -> None:
+    threads, client, other = Threads(plane), plane.client(), plane.client()
+    client.feed(
+        client.frame(PRODUCE, VERSION, request(zstd(100), zstd(MB), zstd(100), zstd(MB)))
+        + client.frame(PRODUCE, VERSION, request(zstd(10)))
+    )
+    assert client.answers() == []
+    assert plane.partition().log_end_offset == 0, "all of a request is appended, or nothing yet"
+    assert other.call(PRODUCE, VERSION, request(zstd(10))).responses
+    assert threads.answer() == [1, 3]
+    assert codes(client) == [[0, 0, 0, 0], [0]]
+    assert [plane.partition(i).log_end_offset for i in range(4)] == [3, 1, 1, 1]
+
+
+def test_the_loop_decompresses_only_so_much_in_a_turn(plane: Plane) -> None:
+    """Many small ones are as heavy as a large one: what comes when the turn has done enough is
+    looked into by a thread.
+    """
+    threads, client = Threads(plane), plane.client()
+    frames = [client.frame(PRODUCE, VERSION, request(zstd(200_000))) for _ in range(60)]
+    client.feed(b"".join(frames))
+    rounds = 0
+    while threads.asked:
+        rounds += 1
+        assert threads.answer() == [0]
+    assert codes(client) == [[0]] * 60
+    assert rounds == 2, "each turn has its own budget of 4 MB"
+
+
+def test_too_much_is_message_too_large_and_says_so(plane: Plane) -> None:
+    """Producers split a batch that is told to be too large."""
+    threads, client = Threads(plane), plane.client()
+    client.send(PRODUCE, VERSION, request(zstd(40 * MB)))
+    threads.answer()
+    [(_, response)] = client.answers()
+    [row] = response.responses[0].partition_responses
+    assert row.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "decompress to more than" in row.error_message
+    assert plane.partition().log_end_offset == 0
+
+
+def test_a_batch_above_the_topics_limit_is_not_looked_into(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    incompressible = bytes(i * i % 251 for i in range(2000))
+    batch = build_batch([incompressible], timestamp=1, compression=LZ4)
+    log = plane.partition().log
+    log.configure(replace(log.config, max_message_bytes=100))
+    client.send(PRODUCE, VERSION, request(batch))
+    assert codes(client) == [[ErrorCode.MESSAGE_TOO_LARGE]]
+    assert threads.asked == []
+
+
+def test_nobody_looks_into_what_may_not_be_written(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    plane.plane.authorizer = Authorizer(["User:root"])
+    client.connection.principal = "User:alice"
+    client.send(PRODUCE, VERSION, request(zstd(MB)))
+    assert codes(client) == [[ErrorCode.TOPIC_AUTHORIZATION_FAILED]]
+    rule = Acl(AclResourceType.TOPIC, "t", "User:alice", AclOperation.WRITE, AclPermission.ALLOW)
+    plane.plane.authorizer.load([rule])
+    client.send(PRODUCE, VERSION, request(zstd(MB)))
+    assert len(threads.asked) == 1
+    plane.plane.authorizer.load([])
+    threads.answer()
+    assert codes(client) == [[ErrorCode.TOPIC_AUTHORIZATION_FAILED]], "as the rules are by then"
+
+
+def test_a_gzip_batch_that_lies_about_its_size_is_refused_at_once(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    batch = bytearray(zstd(8 * MB, GZIP))
+    struct.pack_into("<I", batch, len(batch) - 4, 100)
+    struct.pack_into(">I", batch, 17, checksum(bytes(batch[21:])))
+    client.send(PRODUCE, VERSION, request(bytes(batch)))
+    assert threads.asked == []
+    assert codes(client) == [[ErrorCode.INVALID_RECORD]]
+
+
+def test_a_thread_writes_batches_in_the_topics_compression(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    plane.partition().configure(stored_codec=GZIP, stored_level=-1, min_insync_replicas=1)
+    for batch in (zstd(MB), build_batch([bytes(MB // 2)], timestamp=1)):
+        client.send(PRODUCE, VERSION, request(batch))
+        assert threads.answer() == [0]
+    assert codes(client) == [[0], [0]]
+    assert [batch.compression for batch in stored(plane)] == [GZIP, GZIP]
+
+
+def test_a_max_timestamp_is_put_right_after_a_threads_look_too(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    batch = bytearray(zstd(MB))
+    struct.pack_into(">q", batch, 35, 99)
+    struct.pack_into(">I", batch, 17, checksum(bytes(batch[21:])))
+    client.send(PRODUCE, VERSION, request(bytes(batch)))
+    threads.answer()
+    assert codes(client) == [[0]]
+    assert stored(plane)[0].max_timestamp == 1
+
+
+def test_a_compacted_topic_wants_keys_in_what_a_thread_has_seen(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    log = plane.partition().log
+    log.configure(replace(log.config, cleanup_policy=("compact",)))
+    keyed = build_batch([(b"k", bytes(MB))], timestamp=1, compression=ZSTD)
+    for batch, code in ((zstd(MB), ErrorCode.INVALID_RECORD), (keyed, 0)):
+        client.send(PRODUCE, VERSION, request(batch))
+        threads.answer()
+        assert codes(client) == [[code]]
+
+
+def test_a_client_that_has_gone_is_not_answered(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    client.send(PRODUCE, VERSION, request(zstd(MB)))
+    client.connection.connection_lost(None)
+    threads.answer()
+    assert plane.partition().log_end_offset == 0
+    assert client.connection.is_closed
+
+
+def test_a_verdict_without_a_status_is_none() -> None:
+    assert Verdict().status == -1
+
+
+def test_what_is_no_compressed_payload_goes_to_a_thread(plane: Plane) -> None:
+    threads, client = Threads(plane), plane.client()
+    batch = bytearray(build_batch([b"x" * 100], timestamp=1))
+    struct.pack_into(">h", batch, 21, ZSTD)
+    struct.pack_into(">I", batch, 17, checksum(bytes(batch[21:])))
+    client.send(PRODUCE, VERSION, request(bytes(batch)))
+    assert threads.answer() == [0]
+    assert codes(client) == [[ErrorCode.INVALID_RECORD]]
+    assert compress(ZSTD, b"x")
