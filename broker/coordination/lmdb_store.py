@@ -16,6 +16,7 @@ import logging
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ import lmdb
 
 from kstore.broker.coordination.liveness import SessionFiles
 from kstore.broker.coordination.store import (
+    StoreDamagedError,
     StoreError,
     StoreLockedError,
     StoreUnavailableError,
@@ -36,6 +38,8 @@ from kstore.broker.coordination.tree import (
     TreeStore,
     WriteTransaction,
 )
+from kstore.log.environment import DAMAGE
+from kstore.log.lmdb_check import find_damage
 from kstore.private_files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -64,7 +68,11 @@ FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
 """Address space, not memory or disk: LMDB's file grows as it is used."""
 SESSIONS = "sessions"
-LMDB_FILES = ("data.mdb", "lock.mdb")
+DATA, LOCK, BACKUP = "data.mdb", "lock.mdb", "data.mdb.backup"
+LMDB_FILES = (DATA, LOCK, BACKUP)
+PAGE_BYTES = 4096
+LOOKS_AT_A_NEW_STORE = 40
+LOOK_SECONDS = 0.05
 CHANGES_KEPT = 4096
 """A process that missed more transactions than these is told to read everything anew."""
 
@@ -183,10 +191,14 @@ class _LmdbBackend(Backend):
             with self._told():
                 if shared:
                     self.files = SessionFiles(os.path.join(path, SESSIONS), shared_timeout_ms)
+                _check(path)
+                is_saved = _is_saved(path)
                 self._env = lmdb.open(
                     path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
                 )
                 self._env.reader_check()  # forgets the readers of dead processes
+            if not is_saved:
+                self._back_up()
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -216,10 +228,27 @@ class _LmdbBackend(Backend):
             yield
         except UnsafeFileError as error:
             raise StoreError(str(error)) from error
+        except DAMAGE as error:
+            raise StoreUnavailableError(_damaged(self._path, str(error))) from error
         except lmdb.Error as error:
             raise StoreUnavailableError(
                 f"the coordination store {self._path} can't be used: {error}; check its disk"
             ) from error
+
+    def _back_up(self) -> None:
+        """Keep a copy of the whole tree, for the day when the file itself is damaged."""
+        path = os.path.join(self._path, BACKUP)
+        temporary = f"{path}.{os.getpid()}"
+        try:
+            descriptor = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                self._env.copyfd(descriptor, compact=True)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except (OSError, lmdb.Error) as error:
+            LOGGER.warning("the coordination store's copy %s can't be written: %s", path, error)
 
     def dead_sessions(self) -> list[int]:
         """The sessions in the tree whose processes are gone."""
@@ -247,6 +276,7 @@ class _LmdbBackend(Backend):
             self.on_close()
         if self.peers is not None:
             self.peers.stop()
+        self._back_up()
         self._env.close()
         os.close(self._lock_file)
 
@@ -294,6 +324,51 @@ def _opened(backend: _LmdbBackend) -> SharedTree:
         if backend.files is not None:
             backend.files.remove(session_id)
     return tree
+
+
+def _check(path: str) -> None:
+    """Look at the file before it is opened: LMDB would end the process over a damaged page."""
+    problem = _problem(path)
+    for _ in range(LOOKS_AT_A_NEW_STORE):
+        if problem is None or _size(path) >= 2 * PAGE_BYTES:
+            break
+        time.sleep(LOOK_SECONDS)  # another process may be making it
+        problem = _problem(path)
+    if problem is not None:
+        raise StoreDamagedError(_damaged(path, problem))
+
+
+def _problem(path: str) -> str | None:
+    data = os.path.join(path, DATA)
+    if os.path.exists(data):
+        return find_damage(data)
+    # A new tree would hide that everything is gone.
+    beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
+    return f"{DATA} is missing beside {beside[0]}" if beside else None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(os.path.join(path, DATA))
+    except FileNotFoundError:
+        return 0
+
+
+def _is_saved(path: str) -> bool:
+    """Whether the copy is of the last stop: nothing was written since."""
+    data, copy = (os.path.join(path, name) for name in (DATA, BACKUP))
+    if not os.path.exists(data):
+        return True  # there is nothing yet
+    return os.path.exists(copy) and os.path.getmtime(copy) >= os.path.getmtime(data)
+
+
+def _damaged(path: str, problem: str) -> str:
+    return (
+        f"the coordination store {path} is damaged: {problem}. It holds topics, settings, users "
+        f"and rights, and nothing can make it anew: stop its brokers, put back a copy of {DATA} "
+        f"({BACKUP} beside it is of the last start or stop; what changed since is lost), remove "
+        f"{LOCK}, and look after the disk"
+    )
 
 
 def _keep_private(path: str) -> None:

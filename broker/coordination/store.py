@@ -28,6 +28,7 @@ __all__ = [
     "Stat",
     "Store",
     "StoreClosedError",
+    "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
     "StoreUnavailableError",
@@ -78,6 +79,10 @@ class StoreClosedError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store can't be reached; whether what was asked for was done is not known."""
+
+
+class StoreDamagedError(StoreError):
+    """What the store holds is damaged on its disk. Nothing can make it anew: it is the truth."""
 
 
 class StoreLockedError(StoreError):

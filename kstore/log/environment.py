@@ -16,7 +16,7 @@ from kstore.log.errors import storage_error
 from kstore.log.lmdb_check import find_damage, move_aside
 from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
 
-__all__ = ["SharedEnvironment"]
+__all__ = ["DAMAGE", "SharedEnvironment"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
 _ALWAYS_CHECKED_BYTES = 32 << 20
 _REPLACEMENTS = 3  # in one write: then the disk itself is at fault
 # What LMDB says where a page is not what it must be. All else (a full disk, say) may pass.
-_DAMAGE = (
+DAMAGE = (
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
     lmdb.PanicError,
@@ -66,7 +66,7 @@ class SharedEnvironment:
             try:
                 self._open(create=not read_only)
                 return
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 problem = str(error)
         if read_only:
             raise lmdb.CorruptedError(problem)
@@ -187,7 +187,7 @@ class SharedEnvironment:
                     return ask(transaction)
             except lmdb.MapResizedError:
                 env.set_mapsize(0)  # another process has made it larger
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 self.lose(env, str(error), heal=heal)
                 return otherwise
             except lmdb.Error as error:
@@ -206,7 +206,7 @@ class SharedEnvironment:
                 with self._swap:
                     if self.env is None:
                         self._open(create=True)
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 last = error
                 self.lose(env, str(error), heal=True)
             except lmdb.Error as error:

@@ -5,16 +5,24 @@ time.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
+import lmdb
 import pytest
 
 from kstore.broker.coordination.lmdb_store import LmdbStore
-from kstore.broker.coordination.store import StoreError, StoreLockedError, StoreUnavailableError
+from kstore.broker.coordination.store import (
+    StoreDamagedError,
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
 
 CHILD = """
 import sys
@@ -144,4 +152,111 @@ def test_a_symbolic_link_in_it_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match=f"{name} is a symbolic link"):
         LmdbStore(folder, shared=True)
     path.unlink()
+    for each in folder.glob("*.mdb*"):  # without its data a store is not begun anew
+        each.unlink()
     LmdbStore(folder, shared=True).close()
+
+
+# -- damage: the store is the truth, so it is told, and nothing is made up
+
+
+def filled(path: Path) -> Path:
+    """A closed store of some pages; its file."""
+    store = LmdbStore(path)
+    for number in range(60):
+        store.create(f"/topics/t{number}", b"x" * 300, parents=True)
+    store.close()
+    return path / "data.mdb"
+
+
+def test_damaged_pages_are_told_before_they_can_end_the_process(tmp_path: Path) -> None:
+    file = filled(tmp_path)
+    whole = file.read_bytes()
+    pages = len(whole) // 4096
+    assert pages >= 8
+    told = 0
+    for at in range(0, len(whole), 4096):
+        file.write_bytes(whole[:at] + bytes(range(24)) + whole[at + 24 :])
+        try:
+            LmdbStore(tmp_path).close()
+        except StoreDamagedError as error:
+            assert "put back a copy" in str(error)  # noqa: PT017 (some pages are free)
+            told += 1
+    assert told > pages // 2
+
+
+@pytest.mark.parametrize("size", [0, 100, 4096, 8192, 5 * 4096])
+def test_a_store_that_was_cut_is_not_begun_anew(tmp_path: Path, size: int) -> None:
+    file = filled(tmp_path)
+    os.truncate(file, size)
+    with pytest.raises(StoreDamagedError, match="is damaged"):
+        LmdbStore(tmp_path)
+    assert file.stat().st_size == size
+
+
+def test_a_store_without_its_file_is_not_begun_anew(tmp_path: Path) -> None:
+    filled(tmp_path).unlink()
+    with pytest.raises(StoreDamagedError, match=r"data\.mdb is missing beside lock\.mdb"):
+        LmdbStore(tmp_path)
+
+
+def test_a_store_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "lock.mdb").touch()
+    made = tmp_path / "made"
+    LmdbStore(made).close()
+    looks = 0
+
+    def sleep(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            (tmp_path / "data.mdb").touch()
+        elif looks == 3:
+            (made / "data.mdb").rename(tmp_path / "data.mdb")
+
+    with patch("kstore.broker.coordination.lmdb_store.time.sleep", sleep):
+        LmdbStore(tmp_path, shared=True).close()
+    assert looks == 3
+
+
+def test_the_copy_of_the_last_stop_can_be_put_back(tmp_path: Path) -> None:
+    file = filled(tmp_path)
+    copy = tmp_path / "data.mdb.backup"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    file.write_bytes(b"damaged")
+    with pytest.raises(StoreDamagedError):
+        LmdbStore(tmp_path)
+    file.write_bytes(copy.read_bytes())
+    (tmp_path / "lock.mdb").unlink()
+    store = LmdbStore(tmp_path)
+    assert len(store.children("/topics")) == 60
+    store.close()
+
+
+def test_the_copy_is_made_at_the_start_after_a_kill(tmp_path: Path) -> None:
+    file = filled(tmp_path)
+    copy = tmp_path / "data.mdb.backup"
+    of_the_stop = copy.stat().st_ino
+    LmdbStore(tmp_path)._tree.backend._env.close()  # type: ignore[attr-defined]
+    assert copy.stat().st_ino == of_the_stop
+    (tmp_path / "killed").mkdir()
+    shutil.copy(file, tmp_path / "killed")
+    LmdbStore(tmp_path / "killed")
+    assert (tmp_path / "killed" / "data.mdb.backup").exists()
+
+
+def test_a_copy_that_can_not_be_written_does_not_stop_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / f"data.mdb.backup.{os.getpid()}").mkdir()
+    store = LmdbStore(tmp_path)
+    store.create("/a")
+    store.close()
+    assert "data.mdb.backup can't be written" in caplog.text
+
+
+def test_damage_met_while_it_runs_says_what_to_do(tmp_path: Path) -> None:
+    store = LmdbStore(tmp_path)
+    with pytest.raises(StoreUnavailableError, match="put back a copy"), store._tree.backend._told():  # type: ignore[attr-defined]
+        raise lmdb.CorruptedError("by a test")
+    store.close()
