@@ -8,6 +8,8 @@
 #   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
 #   make bench          measure, and write the table and the plots
+#   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
+#   make lock           lock what is new in pyproject.toml; UPGRADE=yes: the newest version of everything
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,15 +17,27 @@ DATA ?= data
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 INSTALL := KSTORE_MODULES=none $(PIP) --no-build-isolation
-BUILD_TOOLS := 'setuptools>=77' 'cython>=3.1'
+
+# Versions and hashes of what is installed stand in locks/, for Python 3.11 and newer; LOCKED=no: the newest that may be.
+LOCKED ?= yes
+ifeq ($(LOCKED),yes)
+BUILD_TOOLS := --require-hashes -r locks/build.txt
+install = $(PIP) --no-build-isolation --require-hashes -r locks/$(1).txt && $(INSTALL) --no-deps -e .
+else
+BUILD_TOOLS := --upgrade pip 'setuptools>=77' 'cython>=3.1'
+install = $(INSTALL) -e '.[$(1)]'
+endif
+COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
+	$(if $(UPGRADE),--upgrade)
+
 SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) setup.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit debug asan dist clean
+.PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit lock debug asan dist clean
 
 help:
-	@sed -n '3,10s/^# *//p' Makefile
+	@sed -n '3,12s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -31,21 +45,22 @@ help:
 $(PY):
 	@PYTHON="$(PYTHON)" .ci/prepare build
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade pip $(BUILD_TOOLS)
+	$(PIP) $(BUILD_TOOLS)
 
-$(VENV)/.run: pyproject.toml | $(PY)
+$(VENV)/.run: pyproject.toml locks/run.txt | $(PY)
 	@echo "Installing kstore and what it runs on into $(VENV) ..."
-	$(INSTALL) -e '.[run]'
+	$(call install,run)
 	@touch $@
 
-$(VENV)/.test: pyproject.toml | $(PY)
+$(VENV)/.test: pyproject.toml locks/test.txt | $(PY)
 	@echo "Installing kstore and what its tests need into $(VENV) ..."
-	$(INSTALL) -e '.[test]'
+	$(call install,test)
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.bench: pyproject.toml | $(PY)
+# What only benchmarks need is not locked.
+$(VENV)/.bench: $(VENV)/.test
 	$(INSTALL) -e '.[bench]'
-	@touch $@ $(VENV)/.test $(VENV)/.run
+	@touch $@
 
 $(VENV)/.built: $(SOURCES)
 	@echo "Building the Cython modules ..."
@@ -87,7 +102,14 @@ tidy: build-test
 	$(PY) -m pytest -q tests/test_tidy.py
 
 audit: build-test
-	$(PY) -m tests.packaging.audit
+	$(PY) -m tests.packaging.audit $(if $(OFFLINE),--offline)
+
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
+	$(COMPILE) --extra run pyproject.toml -o locks/run.txt
+	$(COMPILE) --extra test pyproject.toml -o locks/test.txt
+	$(COMPILE) locks/build.in -o locks/build.txt
 
 SEEDS ?= 10000
 SEED ?= $(shell date +%s)
@@ -126,7 +148,7 @@ asan: build-test
 		$(abspath $(PY)) -m pytest -q -p no:cacheprovider $(NATIVE_TESTS)
 
 dist: build-test
-	$(PY) -m build --outdir dist .
+	$(PY) -m build --no-isolation --outdir dist .
 
 clean:
 	rm -rf build dist kstore/_fast/*.c kstore/_fast/*.so kstore.egg-info .pytest_cache .mypy_cache .ruff_cache
