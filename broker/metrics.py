@@ -96,6 +96,9 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
         total += count
         bound = "+Inf" if limit < 0 else limit
         yield f'kstore_loop_stall_milliseconds_bucket{{le="{bound}"}} {total}'
+    for name, value in _log_counters(broker).items():
+        yield f"# TYPE kstore_{name} counter"
+        yield f"kstore_{name} {value}"
     for name, value in _cluster_gauges(broker).items():
         yield f"# TYPE kstore_{name} gauge"
         yield f"kstore_{name} {value}"
@@ -108,6 +111,12 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
         yield f"kstore_client_telemetry_unreadable_total {broker.telemetry.unreadable}"
         if of_clients:
             yield from broker.telemetry.lines()
+
+
+def _log_counters(broker: Broker) -> dict[str, int]:
+    """What was found damaged or lost in the logs of this broker since it started."""
+    dirs = broker.replicas.dirs
+    return {"log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs)}
 
 
 def _cluster_gauges(broker: Broker) -> dict[str, int]:

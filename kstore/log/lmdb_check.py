@@ -11,7 +11,7 @@ from contextlib import suppress
 
 __all__ = ["find_damage", "move_aside"]
 
-ASIDE = ".damaged-"
+ASIDE = ".damaged."  # not a hyphen: it would be a partition's name
 _ASIDE_KEPT = 3
 _SMALLEST_FILE = 8192  # LMDB begins with two pages
 _META = struct.Struct("=IIQQ48x48xQQ")  # behind a page's header: magic to transaction id

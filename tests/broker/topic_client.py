@@ -97,6 +97,13 @@ class TopicClient(Wire):
         said: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics}
         return self.call(FetchRequest(**(said | fields)), version)
 
+    def fetch_at(self, name: str, offset: int, max_bytes: int) -> Any:
+        """From an offset of partition 0 on; the partition's answer."""
+        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+        topics = [FetchTopic(topic=name, partitions=[part])]
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
+        return self.call(request, 12).responses[0].partitions[0]
+
     def list_offsets(self, name: str, index: int = 0, version: int = 8) -> Any:
         part = ListOffsetsPartition(partition_index=index, timestamp=-1)
         topic = ListOffsetsTopic(name=name, partitions=[part])

@@ -26,6 +26,7 @@ from kstore.log.lmdb_check import find_damage, move_aside
 from kstore.log.settings import LogConfig
 from kstore.log.start_offset import START_OFFSET_NAME
 from kstore.record import decode
+from kstore.types import TopicPartition
 from tests.log.damaged_dirs import DAMAGES, PAGE, build
 
 SEEDS = 12
@@ -127,9 +128,9 @@ def test_only_the_last_damaged_files_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "index"
     for number in range(1, 6):
         path.write_bytes(b"%d" % number)
-        assert move_aside(str(path)) == f"{path}.damaged-{number}"
+        assert move_aside(str(path)) == f"{path}.damaged.{number}"
     assert sorted(each.name for each in tmp_path.iterdir()) == [
-        "index.damaged-3", "index.damaged-4", "index.damaged-5",
+        "index.damaged.3", "index.damaged.4", "index.damaged.5",
     ]  # fmt: skip
 
 
@@ -144,7 +145,8 @@ def test_a_damaged_file_is_moved_aside_and_told(
     with small_log_dir(tmp_path) as log_dir:
         assert log_dir.index_damages == 1
         assert_all_there(indexed_log(log_dir))
-    aside = tmp_path / f"{ENVIRONMENT_NAME}.damaged-1"
+        assert log_dir.partitions() == [TopicPartition("topic", 0)]  # that file is none
+    aside = tmp_path / f"{ENVIRONMENT_NAME}.damaged.1"
     assert aside.read_bytes() == damaged
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert str(aside) in told.getMessage()
@@ -377,7 +379,7 @@ def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
             log.delete_before(3)
         log_dir.index._shared.env = log_dir.index._shared.env._real  # type: ignore[union-attr]
         assert log_dir.index_damages == 0
-        assert not list(tmp_path.glob("*.damaged-*"))
+        assert not list(tmp_path.glob("*.damaged.*"))
 
 
 # -- what no segment says
