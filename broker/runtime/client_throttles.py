@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.runtime.client_quotas import ClientQuotas
+from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
 from kstore.broker.state.client_quotas import CLIENT_ID, IP, USER, precedence
 from kstore.broker.state.rates import SampledRate, TokenBucket
 
@@ -30,7 +31,10 @@ MUTATIONS = "controller_mutation_rate"
 KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
 MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = 2**31 - 1
-MAX_CLIENTS = 10_000
+MAX_BYTES = 8 << 20
+"""Of each of three tables by client, whose ids they choose: some 8,000 clients."""
+LIMIT_BYTES, RATE_BYTES = 512, 2048
+"""What each takes, beside its texts."""
 PERCENT_PER_NS = 100 / 1e9
 BROKER_CLIENT = re.compile(r"broker-([0-9]{1,10})(?:-fetcher)?")
 """The client ids by which brokers ask each other (peers.py, _fast/replica_session.pyx)."""
@@ -95,9 +99,13 @@ class ClientThrottles:
         self._loop = broker.loop
         self._config = broker.config
         self._quotas = quotas
-        self._rates: dict[tuple[str, str | None, str | None], SampledRate] = {}
-        self._limits: dict[tuple[str, _Who], _Limit | None] = {}
-        self._buckets: dict[tuple[str | None, str | None], TokenBucket] = {}
+        self._rates: BoundedCache[tuple[str, str | None, str | None], SampledRate] = BoundedCache(
+            MAX_BYTES
+        )
+        self._limits: BoundedCache[tuple[str, _Who], tuple[_Limit | None]] = BoundedCache(MAX_BYTES)
+        self._buckets: BoundedCache[tuple[str | None, str | None], TokenBucket] = BoundedCache(
+            MAX_BYTES
+        )
         self._until: dict[Connection, float] = {}
         """Who waits, and the loop's time up to which."""
         self._began_ns = 0
@@ -178,7 +186,8 @@ class ClientThrottles:
         if bucket is None:
             windows = self._config["controller.quota.window.num"]
             seconds = self._config["controller.quota.window.size.seconds"]
-            bucket = self._buckets[whose] = TokenBucket(windows * seconds)
+            bucket = TokenBucket(windows * seconds)
+            self._buckets.put(whose, bucket, LIMIT_BYTES + sum(map(text_bytes, whose)))
         return Mutations(bucket, bound, self._loop.time() * 1000, strict=strict)
 
     def hold(self, connection: Connection, wait_ms: int) -> None:
@@ -203,13 +212,11 @@ class ClientThrottles:
     def _limit(self, connection: Connection, key: str) -> _Limit | None:
         client_id = (connection.client_id or b"").decode("utf-8", "replace")
         who = _Who(connection.principal, client_id, connection.client_host, connection.listener)
-        if (key, who) in self._limits:
-            return self._limits[key, who]
-        if len(self._limits) >= MAX_CLIENTS:
-            self._limits.clear()
-            self._rates.clear()
-            self._buckets.clear()
-        found = self._limits[key, who] = self._resolve(key, who)
+        known = self._limits.get((key, who))
+        if known is not None:
+            return known[0]
+        found = self._resolve(key, who)
+        self._limits.put((key, who), (found,), LIMIT_BYTES + sum(map(text_bytes, who)))
         return found
 
     def _resolve(self, key: str, who: _Who) -> _Limit | None:
@@ -217,7 +224,11 @@ class ClientThrottles:
         if held is None:
             return None
         whose, bound = held
-        return _Limit(self._rates.setdefault((key, *whose), self._new_rate()), bound)
+        rate = self._rates.get((key, *whose))
+        if rate is None:
+            rate = self._new_rate()
+            self._rates.put((key, *whose), rate, RATE_BYTES + sum(map(text_bytes, whose)))
+        return _Limit(rate, bound)
 
     def _held_by(self, key: str, who: _Who) -> tuple[tuple[str | None, str | None], float] | None:
         """(user, client id) that share a quota with this client, and the quota. A default one holds

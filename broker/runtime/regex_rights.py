@@ -10,14 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["RegexRights"]
 
-MAX_KNOWN = 65536
-"""Expressions come from clients: beyond this many, those that came first are forgotten."""
+MAX_KNOWN_BYTES = 8 << 20
+"""Groups and expressions come from clients: beyond this, who was silent longest is forgotten."""
+ENTRY_BYTES = 512
+"""What each takes, beside its texts."""
 
 
 class RegexRights:
@@ -25,16 +28,14 @@ class RegexRights:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._askers: dict[tuple[str, str], tuple[str, str]] = {}
+        self._askers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(MAX_KNOWN_BYTES)
 
     def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
         """Who asks says what a member is subscribed to."""
         if self._broker.authorizer is None or not regex:
             return
-        self._askers.pop((group_id, regex), None)
-        self._askers[group_id, regex] = (principal, host)
-        if len(self._askers) > MAX_KNOWN:
-            del self._askers[next(iter(self._askers))]
+        size = ENTRY_BYTES + sum(map(text_bytes, (group_id, regex, principal, host)))
+        self._askers.put((group_id, regex), (principal, host), size)
 
     def knows(self, group_id: str, regex: str) -> bool:
         """Whether anybody is known to have subscribed with it."""

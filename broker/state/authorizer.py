@@ -22,6 +22,7 @@ from kstore.acls import (
     AclPermission,
     AclResourceType,
 )
+from kstore.broker.state.bounded_cache import text_bytes
 
 __all__ = ["Authorizer", "Pattern", "Rights", "one_host"]
 
@@ -35,8 +36,12 @@ ALSO_ALLOWED = {
     AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
 }
 """What is allowed to whom these are allowed. Who is denied one of them is denied no other."""
-MAX_REMEMBERED = 65536
-"""Names of resources: they come from clients, so how many there can be is theirs to choose."""
+MAX_REMEMBERED_BYTES = 16 << 20
+"""Of decisions with their names, which come from clients: some 60,000."""
+MAX_REMEMBERED_CHARS = 256
+"""Of a name. A topic's has 249 at most; longer ones are judged each time."""
+DECISION_BYTES, RIGHTS_BYTES = 224, 1024
+"""What each takes, beside its texts."""
 ANY_RESOURCE = "hardcode"
 """The name that Kafka asks about for "any resource of this type" first: whom nothing restricts, a
 super user above all, is allowed all of them.
@@ -113,12 +118,15 @@ class Rights:
     anew with each request. It remembers what it has answered.
     """
 
-    __slots__ = ("_authorizer", "_by_type", "_masks", "cluster", "host", "principal", "topics")
+    __slots__ = (
+        "_authorizer", "_by_type", "_masks", "_outdated", "cluster", "host", "principal", "topics",
+    )  # fmt: skip
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self._authorizer = authorizer
         self._masks: dict[tuple[int, str], int] = {}
         self._by_type: dict[tuple[int, int], bool] = {}
+        self._outdated = False
         self.principal = principal
         self.host = host
         self.topics: dict[bytes, int] = {}
@@ -129,16 +137,17 @@ class Rights:
         """The operations that are allowed on the resource, as a bit field."""
         found = self._masks.get((resource_type, name))
         if found is None:
-            self._authorizer.note_remembered()
             found = self._authorizer.decide(self.principal, self.host, resource_type, name)
-            self._masks[resource_type, name] = found
+            if self._may_remember(name):
+                self._masks[resource_type, name] = found
         return found
 
     def topic(self, name: bytes) -> int:
         """The operations that are allowed on a topic; from now on, also in `topics`."""
-        found = self.topics[name] = self.mask(
-            AclResourceType.TOPIC, name.decode("utf-8", "replace")
-        )
+        text = name.decode("utf-8", "replace")
+        found = self.mask(AclResourceType.TOPIC, text)
+        if self._may_remember(text):
+            self.topics[name] = found
         return found
 
     def any_of(self, resource_type: int, operation: int) -> bool:
@@ -150,6 +159,18 @@ class Rights:
                 self, operation, resource_type
             )
         return found
+
+    def forget(self) -> None:
+        """Give back the memory: whoever still holds these rights asks for others soon."""
+        self._outdated = True
+        for kept in (self._masks, self._by_type, self.topics):
+            kept.clear()
+
+    def _may_remember(self, name: str) -> bool:
+        if len(name) > MAX_REMEMBERED_CHARS:
+            return False
+        self._authorizer.note_remembered(DECISION_BYTES + text_bytes(name))
+        return not self._outdated
 
 
 OnDenied: TypeAlias = Callable[[str, str, int, int, str, int], None]
@@ -171,7 +192,8 @@ class Authorizer:
         """How many rules are about one host; if none is, all hosts of a principal are as one."""
         self.known: dict[tuple[str, str], Rights] = {}
         """Who has asked, by principal and host; another object after each change of the rules."""
-        self._remembered = 0
+        self.remembered_bytes = 0
+        """Of all decisions that are remembered."""
         self.on_denied: OnDenied = _nobody_hears
         """To be called by who denies something: not every question is one that somebody wants to
         have answered with yes."""
@@ -215,8 +237,9 @@ class Authorizer:
         key = (principal, host if self._of_hosts else ANY_HOST)
         found = self.known.get(key)
         if found is None:
-            self.note_remembered()
-            found = self.known[key] = Rights(self, *key)
+            self.note_remembered(RIGHTS_BYTES + text_bytes(principal) + text_bytes(host))
+            found = Rights(self, *key)
+            self.known[key] = found
         return found
 
     def authorize(
@@ -309,17 +332,17 @@ class Authorizer:
                     return acl
         return None
 
-    def note_remembered(self) -> None:
-        """One more decision, or somebody's first, is remembered; with too many, all are
-        forgotten.
-        """
-        self._remembered += 1
-        if self._remembered > MAX_REMEMBERED:
+    def note_remembered(self, size: int) -> None:
+        """Something of this size is about to be remembered; with too much, all is forgotten."""
+        self.remembered_bytes += size
+        if self.remembered_bytes > MAX_REMEMBERED_BYTES:
             self._forget()
 
     def _forget(self) -> None:
+        for rights in self.known.values():
+            rights.forget()  # connections and kept answers hold them until they ask again
         self.known = {}
-        self._remembered = 0
+        self.remembered_bytes = 0
 
 
 def _nobody_hears(

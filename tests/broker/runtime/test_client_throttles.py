@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
+from kstore.broker.runtime import client_throttles
 from kstore.broker.runtime.client_throttles import ClientThrottles
 from kstore.broker.state.authorizer import Authorizer
 
@@ -163,3 +164,25 @@ def test_partitions_that_are_made_are_charged_to_the_user() -> None:
     assert second is not None
     assert not second.charge(1)
     assert second.wait_ms() > 0
+
+
+def test_ids_that_clients_make_up_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_throttles, "MAX_BYTES", 100_000)
+    found = throttles(EVERYBODY)
+    for number in range(100):
+        found.charge(connection("ann", f"{number}-" + "x" * 30_000), FETCH, 1)
+        found.charge(connection("ann", f"{number}"), FETCH, 1)
+        found.mutations("User:ann", f"{number}-" + "x" * 30_000, strict=True)
+        tables = (found._limits, found._rates, found._buckets)
+        assert all(table.bytes <= 100_000 for table in tables)
+    assert len(found._rates) > 1
+
+
+def test_a_users_rate_is_not_forgotten_for_the_many_ids_it_uses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_throttles, "MAX_BYTES", 20_000)
+    found = throttles({(("user", None),): 1.0})
+    assert found.charge(connection("ann", "first"), FETCH, 1) == 0
+    for number in range(100):
+        assert found.charge(connection("ann", f"id-{number}"), FETCH, 100) > 0

@@ -181,13 +181,37 @@ def test_load_replaces_every_rule() -> None:
 
 
 def test_names_that_clients_make_up_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "MAX_REMEMBERED", 100)
+    monkeypatch.setattr(rules, "MAX_REMEMBERED_BYTES", 30_000)
     some = with_rules(acl("ord", READ, prefixed=True))
     for number in range(1000):
         assert may(some, READ, f"orders-{number}", host=f"host-{number % 7}")
         rights = some.rights(ALICE, HOST)
         assert rights.topic(b"no-%d" % number) == 0
         assert len(rights.topics) <= 100
+        assert some.remembered_bytes <= 30_000
+
+
+def test_long_names_are_judged_and_not_remembered() -> None:
+    some = with_rules(acl("ord", READ, prefixed=True))
+    rights = some.rights(ALICE, HOST)
+    size = some.remembered_bytes
+    for number in range(100):
+        name = f"orders-{number}-" + "x" * 30_000
+        assert may(some, READ, name)
+        assert rights.topic(name.encode()) == rights.mask(TOPIC, name)
+    assert some.remembered_bytes == size
+    assert rights.topics == {}
+
+
+def test_rights_that_somebody_still_holds_give_their_memory_back() -> None:
+    some = with_rules(acl("orders", READ))
+    held = some.rights(ALICE, HOST)
+    assert held.topic(b"orders") >> READ & 1
+    some.put((TOPIC, LITERAL, "orders"), [])
+    assert held.topics == {}
+    assert held.topic(b"orders") == 0
+    assert held.topics == {}
+    assert some.rights(ALICE, HOST) is not held
 
 
 def test_rights_on_the_cluster_are_at_hand() -> None:
