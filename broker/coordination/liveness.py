@@ -17,24 +17,31 @@ from kstore.private_files import make_private_folder, open_private
 __all__ = ["SessionFiles"]
 
 
+STOPPED = (b"T", b"t")
+"""How /proc/PID/stat calls a process that a signal, or a debugger, has stopped."""
+
+
 class SessionFiles:
     """The folder with the sessions' files. Safe to use from several threads.
 
-    ``timeout_ms``: how long sessions of this process live while it stands still, which their files
-    tell the others.
+    ``timeout_ms``: how long sessions of this process live while it is not heard, which their files
+    tell the others; ``stall_timeout_ms``: how long where the kernel says that it was stopped (by
+    SIGSTOP, say); 0: as long.
     """
 
-    def __init__(self, folder: str, timeout_ms: int) -> None:
+    def __init__(self, folder: str, timeout_ms: int, stall_timeout_ms: int = 0) -> None:
         make_private_folder(folder)
         self._folder = folder
         self._timeout_ms = timeout_ms
+        self._stall_timeout_ms = stall_timeout_ms
         self._held: dict[int, int] = {}
 
     def hold(self, session_id: int) -> None:
         """Say that this process is alive, for a session of its own."""
         descriptor = open_private(self._path(session_id), os.O_RDWR | os.O_CREAT)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.pwrite(descriptor, b"%d %d\n" % (os.getpid(), self._timeout_ms), 0)
+        numbers = os.getpid(), self._timeout_ms, self._stall_timeout_ms
+        os.pwrite(descriptor, b"%d %d %d\n" % numbers, 0)
         self._held[session_id] = descriptor
 
     def release(self, session_id: int) -> None:
@@ -59,9 +66,29 @@ class SessionFiles:
         """The process that holds a session; None if there is no such file."""
         return self._written(session_id, 0)
 
+    @property
+    def interval_s(self) -> float:
+        """How often this process has to show up, and looks at the others."""
+        return min(self._timeout_ms, self._stall_timeout_ms or self._timeout_ms) / 4000
+
     def timeout_s(self, session_id: int) -> float:
-        """How long a session lives while its process stands still."""
+        """How long a session lives from now on if its process is not heard."""
+        stall_ms = self._written(session_id, 2)
+        if stall_ms and self.is_stopped(session_id):
+            return stall_ms / 1000
         return (self._written(session_id, 1) or self._timeout_ms) / 1000
+
+    def is_stopped(self, session_id: int) -> bool:
+        """Whether the kernel has stopped the session's process, until somebody lets it go on. One
+        that waits for a processor, or for a disk, is not stopped.
+        """
+        process = self.process(session_id)
+        try:
+            with open(f"/proc/{process}/stat", "rb") as file:
+                state = file.read(400).rpartition(b")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            return False
+        return state in STOPPED
 
     def _written(self, session_id: int, place: int) -> int | None:
         try:

@@ -177,7 +177,7 @@ class _LmdbTransaction(WriteTransaction):
 
 
 class _LmdbBackend(Backend):
-    def __init__(self, path: str, shared_timeout_ms: int = 0) -> None:
+    def __init__(self, path: str, shared_timeout_ms: int = 0, stall_timeout_ms: int = 0) -> None:
         """``shared_timeout_ms``: 0 for a store that this process has to itself."""
         shared = shared_timeout_ms > 0
         self._path = path
@@ -190,7 +190,8 @@ class _LmdbBackend(Backend):
         try:
             with self._told():
                 if shared:
-                    self.files = SessionFiles(os.path.join(path, SESSIONS), shared_timeout_ms)
+                    sessions = os.path.join(path, SESSIONS)
+                    self.files = SessionFiles(sessions, shared_timeout_ms, stall_timeout_ms)
                 _check(path)
                 is_saved = _is_saved(path)
                 self._env = lmdb.open(
@@ -285,8 +286,9 @@ class LmdbStore(TreeStore):
     """The tree in the folder ``path`` (made if missing) and a first session.
 
     Unshared, StoreLockedError if it is open elsewhere. ``shared``: any number of this machine's
-    processes; a killed one's ephemeral nodes go at once, a stopped one's after
-    ``session_timeout_ms``.
+    processes; a killed one's ephemeral nodes go at once, those of one that is not heard after
+    ``session_timeout_ms``, of one that a signal has stopped after ``stall_timeout_ms``, if that is
+    not 0.
     """
 
     def __init__(
@@ -295,6 +297,7 @@ class LmdbStore(TreeStore):
         *,
         shared: bool = False,
         session_timeout_ms: int = 18_000,
+        stall_timeout_ms: int = 0,
     ) -> None:
         folder = os.path.realpath(path)
         if not shared:
@@ -305,11 +308,11 @@ class LmdbStore(TreeStore):
         with _SHARED_LOCK:  # LMDB allows one environment per process
             tree = _SHARED_TREES.get(folder)
             if tree is None:
-                backend = _LmdbBackend(folder, session_timeout_ms)
+                backend = _LmdbBackend(folder, session_timeout_ms, stall_timeout_ms)
                 tree = _SHARED_TREES[folder] = _opened(backend)
                 backend.on_close = lambda: _SHARED_TREES.pop(folder)
                 assert backend.files is not None
-                backend.peers = PeerWatcher(folder, tree, backend.files, session_timeout_ms)
+                backend.peers = PeerWatcher(folder, tree, backend.files)
             super().__init__(tree)
 
 

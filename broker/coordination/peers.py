@@ -23,18 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PeerWatcher"]
 
-BEATS_PER_TIMEOUT = 4
 CANT_SEE_MS = 50
 """How often to look where there are no pidfds (an old kernel, another PID namespace)."""
 
 
 class PeerWatcher:
-    """Watches until `stop`. ``timeout_ms``: how long others wait for this process to show up."""
+    """Watches until `stop`."""
 
-    def __init__(self, folder: str, tree: SharedTree, files: SessionFiles, timeout_ms: int) -> None:
+    def __init__(self, folder: str, tree: SharedTree, files: SessionFiles) -> None:
         self._tree = tree
         self._files = files
-        self._timeout_s = timeout_ms / 1000
+        self._interval_s = files.interval_s
         self._watch = Watch(folder)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._processes: dict[int, int] = {}  # pid -> pidfd
@@ -60,11 +59,11 @@ class PeerWatcher:
         while not self._stopping:
             now = time.monotonic()
             if now >= next_look:
-                if now - next_look > self._timeout_s / 2:
+                if now - next_look > 2 * self._interval_s:
                     # It is this thread that stood still, maybe with the whole machine: the others
                     # have all their time from now on.
                     self._seen.clear()
-                next_look = now + self._timeout_s / BEATS_PER_TIMEOUT
+                next_look = now + self._interval_s
                 with suppress(StoreUnavailableError):  # a full disk, say: the next look tries again
                     self._expire_silent(now)
             with suppress(StoreUnavailableError):
@@ -140,7 +139,7 @@ class PeerWatcher:
         and then it would find its session ended.
         """
         seen: dict[int, tuple[int, float]] = {}
-        while not done.wait(self._timeout_s / BEATS_PER_TIMEOUT):
+        while not done.wait(self._interval_s):
             now = time.monotonic()
             for session_id in self._files.all_sessions():
                 touched = self._files.touched_ns(session_id)
@@ -152,7 +151,7 @@ class PeerWatcher:
 
     def _beat(self) -> None:
         """Show up, from a thread that never waits for another process."""
-        while not self._ended.wait(self._timeout_s / BEATS_PER_TIMEOUT):
+        while not self._ended.wait(self._interval_s):
             self._files.touch()
 
     def _close(self) -> None:

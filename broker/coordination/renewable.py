@@ -84,6 +84,10 @@ class RenewableStore(Store):
         """See Store."""
         return self._session.over
 
+    def has_expired(self) -> bool:
+        """See Store."""
+        return self._session.has_expired()
+
     @property
     def away(self) -> bool:
         """See Store."""

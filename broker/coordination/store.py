@@ -175,6 +175,12 @@ class Store(ABC):
         Watches are told once to look when it has become true.
         """
 
+    def has_expired(self) -> bool:
+        """Whether the session is over, by a look into the store where that waits for nobody; else
+        as `over`.
+        """
+        return self.over
+
     @property
     def away(self) -> bool:
         """Whether the store can't be reached now: calls raise StoreUnavailableError at once. Blocks

@@ -307,6 +307,13 @@ class TreeStore(Store):
         """See Store."""
         return self._closed or self._tree.is_lost(self._session_id)
 
+    def has_expired(self) -> bool:
+        """See Store."""
+        if self.over:
+            return True
+        with self._tree.backend.read() as txn:
+            return self._session_id not in txn.sessions()
+
     def get(self, path: str) -> tuple[bytes, int]:
         """See Store."""
         node = self._node(path)

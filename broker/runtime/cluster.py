@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMember"]
 
 PULSE = 1 / 8
-"""How often a broker looks at the clock, as a share of its session's timeout."""
+"""How often a broker looks at the clock, as a share of the time after which others end its session.
+"""
 RETRY_S = 0.1
 AFTER_DEFECT_S = 1.0
 EXPIRY_S = 5.0
@@ -76,6 +77,8 @@ class ClusterMember:
         self._task: asyncio.Task[None] | None = None
         self._next_controller: asyncio.Future[None] | None = None
         self._session_s = self._session_timeout_ms() / 1000
+        stall_ms = broker.config["kstore.coordination.stall.timeout.ms"]
+        self._stall_s = stall_ms / 1000 if stall_ms else self._session_s
         self._awake_at = broker.loop.time()
         self._given_up: str | None = None
         self._pulse: asyncio.TimerHandle | None = None
@@ -349,7 +352,9 @@ class ClusterMember:
         fenced before it has heard of that.
         """
         stood_s = self._broker.loop.time() - self._awake_at
-        if stood_s < self._session_s or not self.registered:
+        if stood_s < min(self._stall_s, self._session_s) or not self.registered:
+            return
+        if stood_s < self._session_s and not self._store.has_expired():
             return
         self._give_up(
             f"this process has stood still for {stood_s:.1f} s, and its session may be over: it "
@@ -375,7 +380,8 @@ class ClusterMember:
     def _beat(self) -> None:
         self.check_awake()
         self._awake_at = self._broker.loop.time()
-        self._pulse = self._broker.loop.call_later(self._session_s * PULSE, self._beat)
+        pause_s = min(self._stall_s, self._session_s) * PULSE
+        self._pulse = self._broker.loop.call_later(pause_s, self._beat)
 
     # ---- stop ----
 

@@ -43,6 +43,7 @@ def _open_session(config: BrokerConfig) -> Store:
             folder,
             shared=True,
             session_timeout_ms=config["kstore.coordination.session.timeout.ms"],
+            stall_timeout_ms=config["kstore.coordination.stall.timeout.ms"],
         )
     try:
         from kstore.broker.coordination.zookeeper_store import ZooKeeperStore

@@ -5,7 +5,14 @@ One part of the table in broker_configs.py, apart from it because tables are lon
 
 from __future__ import annotations
 
-from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, one_of
+from kstore.config.definition import (
+    ConfigDef,
+    ConfigType,
+    Importance,
+    at_least,
+    between_or,
+    one_of,
+)
 
 __all__ = ["CLUSTER_CONFIGS"]
 
@@ -42,6 +49,13 @@ CLUSTER_CONFIGS = (
         "How long a broker that stands still keeps its place in kstore.coordination.dir; one that"
         " ends loses it at once.",
         _MEDIUM, at_least(100),
+    ),
+    ConfigDef(
+        "kstore.coordination.stall.timeout.ms", _INT, 0,
+        "How long a broker that a signal (SIGSTOP) or a debugger has stopped keeps its place in"
+        " kstore.coordination.dir; 0: as long as one that stands still for another reason. All"
+        " brokers have to be in one PID namespace.",
+        _LOW, between_or(100, 2**31 - 1, 0),
     ),
     ConfigDef(
         "inter.broker.listener.name", _STRING, None,

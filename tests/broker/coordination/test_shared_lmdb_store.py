@@ -27,7 +27,10 @@ CHILD = """
 import os, signal, sys
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import StoreError
-store = LmdbStore(sys.argv[1], shared=True, session_timeout_ms=int(sys.argv[2]))
+timeout_ms, stall_timeout_ms = map(int, sys.argv[2:])
+store = LmdbStore(
+    sys.argv[1], shared=True, session_timeout_ms=timeout_ms, stall_timeout_ms=stall_timeout_ms
+)
 store.watch("/told", lambda event: print(event.kind, event.path, flush=True))
 print(store.session_id, flush=True)
 for line in sys.stdin:
@@ -51,9 +54,9 @@ for line in sys.stdin:
 class Child:
     """Another process with a session on the same folder."""
 
-    def __init__(self, folder: Path, timeout_ms: int = 60_000) -> None:
+    def __init__(self, folder: Path, timeout_ms: int = 60_000, stall_timeout_ms: int = 0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder), str(timeout_ms)],
+            [sys.executable, "-c", CHILD, str(folder), str(timeout_ms), str(stall_timeout_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -86,8 +89,8 @@ class Child:
 def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
-    def started(timeout_ms: int = 60_000) -> Child:
-        children.append(Child(tmp_path, timeout_ms))
+    def started(timeout_ms: int = 60_000, stall_timeout_ms: int = 0) -> Child:
+        children.append(Child(tmp_path, timeout_ms, stall_timeout_ms))
         return children[-1]
 
     yield started
@@ -141,6 +144,63 @@ def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
     assert child.line() == "changed /told"  # its watches are told to look
     assert child.does("create /ids/late") == "StoreClosedError"
     assert store.children("/ids") == []
+    store.close()
+
+
+def test_a_process_that_a_signal_has_stopped_is_seen_sooner_where_it_asks_for_that(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    minutes = 600_000
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=minutes, stall_timeout_ms=200)
+    changes = Changes()
+    store.watch("/ids", changes)
+    quick, slow = start(minutes, 200), start(minutes)
+    assert quick.does("ephemeral /ids/2") == "done"
+    assert slow.does("ephemeral /ids/3") == "done"
+    for child in (slow, quick):
+        os.kill(child.process.pid, signal.SIGSTOP)
+    changes.wait_for(WatchEvent("deleted", "/ids/2"))
+    assert store.children("/ids") == ["3"]
+    for child in (slow, quick):
+        os.kill(child.process.pid, signal.SIGCONT)
+    assert quick.line() == "changed /told"
+    assert quick.does("create /ids/late") == "StoreClosedError"
+    assert slow.does("create /ids/late") == "done"
+    store.close()
+
+
+def test_who_is_not_stopped_is_not_seen_as_stopped_however_long_it_is_silent(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=600_000, stall_timeout_ms=100)
+    child, stopped = start(600_000, 100), start(600_000, 100)
+    assert child.does("ephemeral /ids/2") == "done"
+    assert stopped.does("ephemeral /ids/3") == "done"
+    files = store._tree.backend.files  # type: ignore[attr-defined]
+    session = store.stat("/ids/2").ephemeral_owner  # type: ignore[union-attr]
+    changes = Changes()
+    store.watch("/ids", changes)
+    files.touched_ns, touched = (
+        lambda each: 1 if each == session else touched(each),
+        files.touched_ns,
+    )
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    changes.wait_for(WatchEvent("deleted", "/ids/3"))  # by then the other was silent for longer
+    assert not files.is_stopped(session)
+    assert store.children("/ids") == ["2"]
+    os.kill(stopped.process.pid, signal.SIGCONT)
+    store.close()
+
+
+def test_a_session_that_has_expired_is_known_by_a_look(tmp_path: Path) -> None:
+    store = LmdbStore(tmp_path, shared=True)
+    mine = store.new_session()
+    store._tree.note_lost = lambda session_ids: None  # type: ignore[method-assign]
+    store._tree.expire(mine.session_id)
+    assert not mine.over  # nobody has told it
+    assert mine.has_expired()
+    assert not store.has_expired()
+    mine.close()
     store.close()
 
 

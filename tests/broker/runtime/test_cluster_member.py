@@ -27,6 +27,7 @@ SETTINGS = {
     "kstore.coordination.dir": "here",
     "zookeeper.connect": None,
     "kstore.coordination.session.timeout.ms": 100,
+    "kstore.coordination.stall.timeout.ms": 0,
     "controlled.shutdown.enable": True,
 }
 
