@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from kstore._fast.crc32c import checksum as crc32c
 from kstore.broker.coordination.liveness import SessionFiles
 from kstore.broker.coordination.store import (
     StoreDamagedError,
@@ -60,6 +61,8 @@ DEPTH = struct.Struct(">H")
 NODE = struct.Struct("<BqqiqQ")
 OWNER = struct.Struct(">HQ")  # and what is kept by session or transaction
 COUNTER = struct.Struct(">Q")
+CRC = struct.Struct(">I")
+CHECK_DEPTH = 0xFFFB
 CHANGES_DEPTH = 0xFFFC
 SESSION_DEPTH = 0xFFFD
 OWNER_DEPTH = 0xFFFE
@@ -82,6 +85,16 @@ def _key(path: str) -> bytes:
     return DEPTH.pack(depth) + path.encode()
 
 
+def _check_key(path: str) -> bytes:
+    return DEPTH.pack(CHECK_DEPTH) + path.encode()
+
+
+def _checked(path: str, node: Node) -> bytes:
+    """What is kept beside a node: its mzxid, and the CRC-32C of all that changes with that."""
+    fields = NODE.pack(FORMAT_VERSION, *node[1:5], 0)
+    return COUNTER.pack(node.mzxid) + CRC.pack(crc32c(node.data, crc32c(fields + path.encode())))
+
+
 class _LmdbTransaction(WriteTransaction):
     def __init__(self, txn: lmdb.Transaction) -> None:
         self._txn = txn
@@ -92,7 +105,15 @@ class _LmdbTransaction(WriteTransaction):
         if value is None:
             return Node(b"", 0, 0, 0, 0, 0) if path == "/" else None
         _, czxid, mzxid, version, owner, created_children = NODE.unpack_from(value)
-        return Node(bytes(value[NODE.size :]), czxid, mzxid, version, owner, created_children)
+        node = Node(bytes(value[NODE.size :]), czxid, mzxid, version, owner, created_children)
+        check = self._txn.get(_check_key(path))
+        # A version that knew no checksums may have written since: then this is of another zxid.
+        if check is not None and check[:8] == COUNTER.pack(mzxid) and check != _checked(path, node):
+            raise StoreDamagedError(
+                f"the node {path} of the coordination store is damaged: its checksum is wrong. "
+                f"Stop its brokers, put back a copy of {DATA}, and look after the disk"
+            )
+        return node
 
     def children(self, path: str) -> list[str]:
         """See ReadTransaction."""
@@ -103,6 +124,7 @@ class _LmdbTransaction(WriteTransaction):
         """See WriteTransaction."""
         fields = NODE.pack(FORMAT_VERSION, *node[1:])
         self._txn.put(_key(path), fields + node.data)
+        self._txn.put(_check_key(path), _checked(path, node))
         if node.ephemeral_owner:
             self._txn.put(OWNER.pack(OWNER_DEPTH, node.ephemeral_owner) + path.encode(), b"")
 
@@ -111,6 +133,7 @@ class _LmdbTransaction(WriteTransaction):
         node = self.get(path)
         assert node is not None, path
         self._txn.delete(_key(path))
+        self._txn.delete(_check_key(path))
         if node.ephemeral_owner:
             self._txn.delete(OWNER.pack(OWNER_DEPTH, node.ephemeral_owner) + path.encode())
 

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -259,4 +260,32 @@ def test_damage_met_while_it_runs_says_what_to_do(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     with pytest.raises(StoreUnavailableError, match="put back a copy"), store._tree.backend._told():  # type: ignore[attr-defined]
         raise lmdb.CorruptedError("by a test")
+    store.close()
+
+
+def change_node(path: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change what lies under the node /topics/t7, past all checks."""
+    env = lmdb.open(str(path))
+    with env.begin(write=True) as transaction:
+        key = b"\0\2/topics/t7"
+        transaction.put(key, change(transaction.get(key)))
+    env.close()
+
+
+def test_a_damaged_node_is_told_and_not_returned(tmp_path: Path) -> None:
+    filled(tmp_path)
+    change_node(tmp_path, lambda value: value[:-1] + b"y")
+    store = LmdbStore(tmp_path)
+    assert store.get("/topics/t6") == (b"x" * 300, 0)
+    with pytest.raises(StoreDamagedError, match="node /topics/t7 of the coordination store is"):
+        store.get("/topics/t7")
+    store.close()
+
+
+def test_a_node_that_a_version_without_checksums_wrote_since_is_no_damage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    mzxid = 9  # where it lies in the value, 8 bytes
+    change_node(tmp_path, lambda v: v[:mzxid] + b"\1" * 8 + v[mzxid + 8 : -1] + b"y")
+    store = LmdbStore(tmp_path)
+    assert store.get("/topics/t7") == (b"x" * 299 + b"y", 0)
     store.close()
