@@ -154,7 +154,7 @@ class _Struck:
 
     async def carry_out(self, request: Any) -> Any:
         """The answer of the API's handler, as a message (some are encoded by themselves)."""
-        handler, api = self.server.handler(self.api_key)
+        handler, api, _ = self.server.handler(self.api_key)
         response = handler(self.broker, request, self.server.context(*self._head))
         if isawaitable(response):
             response = await response

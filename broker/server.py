@@ -28,6 +28,7 @@ from kstore.protocol.registry import API_VERSIONS, APIS
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
     from kstore._fast.slots import Slot
+    from kstore.broker.api.wide import WideRequests
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
@@ -39,6 +40,10 @@ MAX_LINES_OF_GROUP = 5
 """Of closed connections and failed requests, in 10 s: of one listener and reason."""
 MAX_LINES = 50
 """Of all."""
+AT_ONCE_BYTES = 8 * 1024
+"""A request up to here is decoded at once."""
+NARROW_BYTES = 512
+"""A request up to here is carried out at once, too: it has few rows."""
 UNSUPPORTED = -1
 """The data plane's version for an ApiVersions request that is newer than ours."""
 
@@ -55,7 +60,8 @@ class Server:
         self.stopping = False
         self._loop = loop
         self._lines = LogLimit(loop, self._tell_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES)
-        self._handlers: dict[int, tuple[Handler, Any]] = {}
+        self._handlers: dict[int, tuple[Handler, Any, int]] = {}
+        self._wide: WideRequests
         self._limits: ConnectionLimits
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -138,14 +144,18 @@ class Server:
         body: bytes,
     ) -> Any:
         """The answer's body; None for no answer; or what `park` is to wait for."""
-        handler, api = self.handler(api_key)
+        handler, api, most = self.handler(api_key)
         if version == UNSUPPORTED:
             from kstore.broker.api.api_versions import unsupported_version
 
             return unsupported_version(self.broker)
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
-        request = api.request.decode(body, version, allow_trailing=True)
         ctx = self.context(connection, api_key, version, correlation_id, client_id)
+        if len(body) > AT_ONCE_BYTES and connection.authentication is None:
+            return Later(self._wide.begin(handler, ctx, body), version, connection)
+        request = api.request.decode(body, version, allow_trailing=True, max_elements=most)
+        if len(body) > NARROW_BYTES and self._wide.is_divided(request, version):
+            return Later(self._wide.begin(handler, ctx, body, request), version, connection)
         response = handler(self.broker, request, ctx)
         if response is None:
             return None
@@ -155,8 +165,8 @@ class Server:
             self.broker.throttles.tell(connection, response)
         return response.encode(version)
 
-    def handler(self, api_key: int) -> tuple[Handler, Any]:
-        """Who answers an API's requests, and the API."""
+    def handler(self, api_key: int) -> tuple[Handler, Any, int]:
+        """Who answers an API's requests, the API, and how many elements a request may have."""
         return self._handlers.get(api_key) or self._resolve(api_key)
 
     def context(
@@ -195,16 +205,23 @@ class Server:
     async def _answer(self, later: Later, slot: Slot) -> None:
         try:
             response = await later.response
-            if response is not None and self.broker.throttles is not None:
-                self.broker.throttles.tell(later.connection, response, is_late=True)
-            body = None if response is None else response.encode(later.version)
+            if response is None or type(response) is bytes:
+                body = response
+            else:
+                if self.broker.throttles is not None:
+                    self.broker.throttles.tell(later.connection, response, is_late=True)
+                body = response.encode(later.version)
         except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)
             slot.give_up()
         else:
             slot.complete(body)
 
-    def _resolve(self, api_key: int) -> tuple[Handler, Any]:
+    def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
+        from kstore.broker.api.wide import WideRequests, max_elements
+
+        if not self._handlers:
+            self._wide = WideRequests(self.broker)
         row = API_TABLE[api_key]
         if row.handler == FAST:
             raise AssertionError(f"API key {api_key} is answered by the data plane")
@@ -219,7 +236,8 @@ class Server:
             handler = between_brokers(handler)
         if self.broker.config.clustered:
             handler = self._in_cluster(api_key, row, handler)
-        found = self._handlers[api_key] = (handler, APIS[api_key])
+        most = max_elements(self.broker, api_key)
+        found = self._handlers[api_key] = (handler, APIS[api_key], most)
         return found
 
     def _in_cluster(self, api_key: int, row: ApiRow, handler: Handler) -> Handler:
@@ -251,7 +269,7 @@ class Server:
 
 
 class Later:
-    """A response that is not there yet, and how it is to be encoded."""
+    """A response that is not there yet, and how it is to be encoded if it is not yet."""
 
     __slots__ = ("connection", "response", "version")
 

@@ -16,13 +16,18 @@ from kstore.protocol.schema import Struct, field_type, parse_versions
 
 __all__ = [
     "PATCHED",
+    "ROWS",
     "TOPIC_APIS",
+    "Rows",
+    "copy_row",
     "failed",
+    "field_exists",
     "keep_rows",
     "patch",
     "places",
     "put_in",
     "row_fields",
+    "row_key",
     "rows_of",
     "split",
     "subject",
@@ -147,7 +152,7 @@ def failed(
     error = _Error(version, code, message, partitions_only)
     found = False
     for rows in ROWS.get(request.API_KEY, ()):
-        if _exists(type(request), rows.asked, version):
+        if field_exists(type(request), rows.asked, version):
             found = True
             _fail_rows(request, response, rows, error)
     special = _SPECIAL.get(request.API_KEY)
@@ -161,7 +166,7 @@ def failed(
 def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
     """The topics and partitions that a request names; partition -1 for a topic as a whole."""
     for rows in ROWS.get(request.API_KEY, ()):
-        if _exists(type(request), rows.asked, version):
+        if field_exists(type(request), rows.asked, version):
             yield from _places(request, rows, name_of)
 
 
@@ -171,10 +176,10 @@ def split(
     """A request as two of its kind: with the places that are struck, and with the others, None if
     there are none. An API without such rows is taken as a whole.
     """
-    taken, rest = _copy(request), _copy(request)
+    taken, rest = copy_row(request), copy_row(request)
     left = found = False
     for rows in ROWS.get(request.API_KEY, ()):
-        if _exists(type(request), rows.asked, version):
+        if field_exists(type(request), rows.asked, version):
             found = True
             left |= _divide(request, taken, rest, rows, struck, name_of)
     return taken if found else request, rest if left else None
@@ -183,7 +188,7 @@ def split(
 def row_fields(api_key: int, version: int) -> tuple[str, ...]:
     """The fields of a request with what is answered one by one: topics, groups, resources."""
     cls = APIS[api_key].request
-    return tuple(rows.asked for rows in ROWS[api_key] if _exists(cls, rows.asked, version))
+    return tuple(rows.asked for rows in ROWS[api_key] if field_exists(cls, rows.asked, version))
 
 
 def rows_of(request: Any, version: int) -> list[Any]:
@@ -194,7 +199,7 @@ def rows_of(request: Any, version: int) -> list[Any]:
 
 def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
     """The request with the rows of these numbers among `rows_of`, and no others."""
-    kept = _copy(request)
+    kept = copy_row(request)
     first = 0
     for field in row_fields(request.API_KEY, version):
         found = getattr(request, field) or []
@@ -207,7 +212,7 @@ def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
 def put_in(failure: Any, response: Any, version: int) -> Any:
     """The response with a failure's rows in place of its own; its other fields stay."""
     for rows in ROWS.get(response.API_KEY, ()):
-        if _exists(type(response), rows.told, version):
+        if field_exists(type(response), rows.told, version):
             _merge(failure, response, rows, version)
     return response
 
@@ -226,7 +231,8 @@ def patch(response: Any, topic: str | None, partition: int | None, code: int) ->
     return response
 
 
-def _exists(cls: type[Struct], name: str, version: int) -> bool:
+def field_exists(cls: type[Struct], name: str, version: int) -> bool:
+    """Whether a version has the field."""
     low, high = parse_versions(cls.SPECS[name].versions)
     return low <= version <= high
 
@@ -243,10 +249,10 @@ class _Error(NamedTuple):
         """Write it into a row or an answer, and that nothing else is known."""
         cls = type(row)
         for field, value in ((name, self.code), ("error_message", self.message)):
-            if field in cls.SPECS and _exists(cls, field, self.version):
+            if field in cls.SPECS and field_exists(cls, field, self.version):
                 setattr(row, field, value)
         for field in UNKNOWN:
-            if field in cls.SPECS and _exists(cls, field, self.version):
+            if field in cls.SPECS and field_exists(cls, field, self.version):
                 setattr(row, field, -1)
 
 
@@ -261,7 +267,7 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
             values = {
                 told: values[told]
                 for told, of in rows.keys
-                if _exists(type(item), of, error.version)
+                if field_exists(type(item), of, error.version)
             }
         key = tuple(values.values()) or number
         row = found.get(key)
@@ -269,7 +275,7 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
             row = found[key] = cls(**values)
             if rows.inner is None or not error.innermost:
                 error.put(row, rows.error)
-        if rows.inner is not None and _exists(type(item), rows.inner.asked, error.version):
+        if rows.inner is not None and field_exists(type(item), rows.inner.asked, error.version):
             _fail_rows(item, row, rows.inner, error)
     getattr(told, rows.told).extend(found.values())
 
@@ -306,8 +312,8 @@ def _index(item: Any, rows: Rows) -> int:
     return int(getattr(item, field) if field else item)
 
 
-def _copy(row: Any) -> Any:
-    """The same row; its lists are shared, and replaced by who changes them."""
+def copy_row(row: Any) -> Any:
+    """The same row, or message; its lists are shared, and replaced by who changes them."""
     return type(row)(**{name: getattr(row, name) for name in type(row).SPECS})
 
 
@@ -323,7 +329,7 @@ def _divide(
         if inner is None:
             (mine if (topic, WHOLE_TOPIC) in struck else others).append(item)
             continue
-        first, second = _copy(item), _copy(item)
+        first, second = copy_row(item), copy_row(item)
         if topic is None:
             left = _divide(item, first, second, inner, struck, name_of)
         else:
@@ -343,9 +349,9 @@ def _divide(
 
 def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
     told = list(getattr(response, rows.told) or ())
-    known = {_key(row, rows, version): place for place, row in enumerate(told)}
+    known = {row_key(row, rows, version): place for place, row in enumerate(told)}
     for row in getattr(failure, rows.told) or ():
-        place = known.get(_key(row, rows, version))
+        place = known.get(row_key(row, rows, version))
         if place is None:
             told.append(row)
         elif rows.inner is None:
@@ -355,8 +361,9 @@ def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
     setattr(response, rows.told, told)
 
 
-def _key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
-    fields = (name for name, _ in rows.keys if _exists(type(row), name, version))
+def row_key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
+    """What a row of an answer is about."""
+    fields = (name for name, _ in rows.keys if field_exists(type(row), name, version))
     return tuple(getattr(row, name) for name in fields)
 
 

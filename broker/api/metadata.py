@@ -38,7 +38,12 @@ from kstore.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["cluster_operations", "handle_describe_topic_partitions", "handle_metadata"]
+__all__ = [
+    "JoinedMetadata",
+    "cluster_operations",
+    "handle_describe_topic_partitions",
+    "handle_metadata",
+]
 
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
@@ -86,6 +91,30 @@ class EncodedMetadata(NamedTuple):
             self.topics, self.errors, version, self.operations, self.alive, self.brokers
         )
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
+
+
+class JoinedMetadata:
+    """The answers to the pieces of a wide request, as one; what it tells beside topics is the first
+    one's, which knows the least.
+    """
+
+    def __init__(self) -> None:
+        self.response: EncodedMetadata | None = None
+
+    def add(self, answer: EncodedMetadata) -> bool:
+        """Put the next answer's topics behind the others."""
+        first = self.response
+        if first is None:
+            self.response = answer
+            return True
+        operations = first.operations
+        if isinstance(operations, list) and isinstance(answer.operations, list):
+            operations += answer.operations
+        self.response = first._replace(
+            topics=[*first.topics, *answer.topics],
+            errors=[*(first.errors or ()), *(answer.errors or ())],
+        )
+        return True
 
 
 def handle_metadata(

@@ -6,9 +6,17 @@ from posix.time cimport clock_gettime, timespec
 
 cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC_COARSE
+    int CLOCK_MONOTONIC
 
 
 cdef inline int64_t now_ms() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+# Microseconds, for the turns of connections: as exact as can be, at some 20 ns.
+cdef inline int64_t now_us() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000

@@ -1,6 +1,7 @@
-# Encodes and decodes Kafka protocol messages by plan: every primitive type, nullable, compact and
-# tagged forms. It knows no message by name and reads no schema; the plans come from schema.py.
-# Every reader compares the bytes it needs with the bytes left before it advances or allocates.
+# Decodes Kafka protocol messages by plan: every primitive type, nullable, compact and tagged forms
+# (encoder.pyx encodes them). It knows no message by name and reads no schema; the plans come from
+# schema.py. Every reader compares the bytes it needs with the bytes left before it advances or
+# allocates, and counts the elements of arrays: one of a byte or two becomes an object of a hundred.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -8,22 +9,18 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport (
-    INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
-)
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from uuid import UUID
 
 from kstore._fast.buffer cimport (
-    load_int16, load_int32, load_int64, load_uint16, load_uint32, read_uvarint, store_int16,
-    store_int32, store_int64, store_uint32, uvarint_size, write_uvarint,
+    load_int16, load_int32, load_int64, load_uint16, load_uint32, read_uvarint,
 )
 
 from kstore._fast.plan cimport (
-    KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64,
-    KIND_RECORDS, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Plan,
+    KIND_ARRAY, KIND_BOOL, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS, KIND_STRING,
+    KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Plan,
 )
 
 from kstore.errors import ProtocolError
@@ -31,10 +28,7 @@ from kstore.errors import ProtocolError
 cdef extern from "Python.h":
     int PyObject_SetAttr(object o, object name, object value) except -1
     int PyObject_GenericSetAttr(object o, object name, object value) except -1
-    object PyObject_GetAttr(object o, object name)
-    const char* PyUnicode_AsUTF8AndSize(object o, Py_ssize_t* size) except NULL
-    long long PyLong_AsLongLong(object o) except? -1
-    double PyFloat_AsDouble(object o) except? -1.0
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from *:
     """
@@ -53,38 +47,16 @@ cdef object IS_SAFE = ZERO_UUID.is_safe
 # Bytes of a fixed-size kind; 0 for the others.
 cdef Py_ssize_t[14] FIXED_SIZE
 FIXED_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0]
-cdef tuple KIND_NAMES = (
-    "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
-    "bytes", "records", "struct", "array",
-)
-cdef int64_t[7] INT_MIN
-cdef int64_t[7] INT_MAX
-INT_MIN[:] = [0, -128, -32768, 0, -2147483648, 0, INT64_MIN]
-INT_MAX[:] = [1, 127, 32767, 65535, 2147483647, 4294967295, 9223372036854775807]
 
 cdef enum:
-    LARGE_RECORDS = 8192             # below it a copy costs less than one more piece
+    MAX_STRING = 32767               # bytes; Kafka's, for compact strings too
 
 cdef struct Cursor:
     const uint8_t* p
     const uint8_t* end
     const uint8_t* base              # start of source, when source is an immutable bytes object
     PyObject* source                 # borrowed; NULL: records must be copied
-
-cdef struct Out:
-    uint8_t* data
-    Py_ssize_t size
-    Py_ssize_t capacity
-    PyObject* pieces                 # borrowed list that takes large records as they are, or NULL
-    Py_ssize_t total                 # bytes in pieces
-
-
-cdef void begin(Out* out, PyObject* pieces) noexcept:
-    out.data = NULL
-    out.size = 0
-    out.capacity = 0
-    out.pieces = pieces
-    out.total = 0
+    Py_ssize_t room                  # elements of arrays, and tagged fields, that may still come
 
 
 cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next):
@@ -93,15 +65,17 @@ cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const ui
     cursor.end = end
     cursor.base = p
     cursor.source = NULL
+    cursor.room = PY_SSIZE_T_MAX
     message = read_struct(plan, &cursor)
     if next != NULL:
         next[0] = cursor.p
     return message
 
 
-def decode_prefix(Plan plan, object buffer, Py_ssize_t offset=0):
+def decode_prefix(Plan plan, object buffer, Py_ssize_t offset=0, Py_ssize_t max_elements=-1):
     """Decode one message at offset; return it and the offset after it."""
     cdef Cursor cursor
+    cursor.room = PY_SSIZE_T_MAX if max_elements < 0 else max_elements
     cdef Py_buffer view
     cdef Py_ssize_t size
     if type(buffer) is bytes:
@@ -124,56 +98,6 @@ def decode_prefix(Plan plan, object buffer, Py_ssize_t offset=0):
         return message, cursor.p - cursor.base
     finally:
         PyBuffer_Release(&view)
-
-
-def encode(Plan plan, object message):
-    """The message's bytes."""
-    cdef Out out
-    begin(&out, NULL)
-    try:
-        write_struct(plan, message, &out)
-        return PyBytes_FromStringAndSize(<char*>out.data, out.size)
-    finally:
-        free(out.data)
-
-
-def encode_frame(Plan plan, object message, Plan header_plan, object header):
-    """Length prefix, header and message as one buffer, ready for a socket."""
-    cdef Out out
-    begin(&out, NULL)
-    try:
-        reserve(&out, 4)
-        out.size = 4
-        write_struct(header_plan, header, &out)
-        write_struct(plan, message, &out)
-        if out.size - 4 > 0x7FFFFFFF:
-            raise ProtocolError(f"{plan.cls.__name__}: {out.size} bytes do not fit in a frame")
-        store_int32(out.data, <int32_t>(out.size - 4))
-        return PyBytes_FromStringAndSize(<char*>out.data, out.size)
-    finally:
-        free(out.data)
-
-
-def encode_pieces(Plan plan, object message, Plan header_plan, object header):
-    """As encode_frame, in pieces: large records fields stand among them as the objects that they
-    are, not copied."""
-    cdef Out out
-    cdef list pieces = []
-    begin(&out, <PyObject*>pieces)
-    try:
-        reserve(&out, 4)
-        out.size = 4
-        write_struct(header_plan, header, &out)
-        write_struct(plan, message, &out)
-        pieces.append(PyBytes_FromStringAndSize(<char*>out.data, out.size))
-        out.total += out.size - 4
-        if out.total > 0x7FFFFFFF:
-            raise ProtocolError(f"{plan.cls.__name__}: {out.total} bytes do not fit in a frame")
-        # The first piece is new, and nobody else's yet.
-        store_int32(<uint8_t*>PyBytes_AS_STRING(pieces[0]), <int32_t>out.total)
-        return pieces
-    finally:
-        free(out.data)
 
 
 cdef int check_offset(Py_ssize_t offset, Py_ssize_t size) except -1:
@@ -225,6 +149,15 @@ cdef Py_ssize_t read_length(
     return <Py_ssize_t>length
 
 
+cdef int take(str where, Cursor* c, Py_ssize_t count) except -1:
+    if count > c.room:
+        raise ProtocolError(
+            f"{where}: {count} elements are more than the {c.room} that the message may still have "
+            "(kstore.request.max.elements)")
+    c.room -= count
+    return 0
+
+
 cdef object read_uuid(const uint8_t* p):
     cdef bytes raw
     if load_int64(p) == 0 and load_int64(p + 8) == 0:
@@ -246,6 +179,8 @@ cdef object read_blob(FieldPlan field, Cursor* c, int kind):
         return None
     c.p += length
     if kind == KIND_STRING:
+        if length > MAX_STRING:
+            raise ProtocolError(f"{field.where}: a string of {length} bytes; {MAX_STRING} may be")
         # As in Kafka: what is not UTF-8 becomes the replacement character.
         return PyUnicode_DecodeUTF8(<char*>p, length, "replace")
     if kind == KIND_RECORDS and c.source != NULL:
@@ -305,6 +240,7 @@ cdef object read_array(FieldPlan field, Cursor* c):
     count = read_length(field, c, 4, field.element_min_size, field.nullable)
     if count < 0:
         return None
+    take(field.where, c, count)
     items = PyList_New(count)
     for i in range(count):
         item = read_value(field, c, kind)
@@ -320,6 +256,14 @@ cdef object read_struct(Plan plan, Cursor* c):
     for i in range(PyList_GET_SIZE(plan.fields)):
         field = <FieldPlan>PyList_GET_ITEM(plan.fields, i)
         PyObject_SetAttr(message, field.name, read_value(field, c, field.kind))
+    end_struct(plan, message, c)
+    return message
+
+
+# What stands behind a struct's fields, and what does not stand on the wire at all.
+cdef int end_struct(Plan plan, object message, Cursor* c) except -1:
+    cdef FieldPlan field
+    cdef Py_ssize_t i
     for i in range(PyList_GET_SIZE(plan.absent)):
         field = <FieldPlan>PyList_GET_ITEM(plan.absent, i)
         PyObject_SetAttr(message, field.name, field.make_default())
@@ -332,7 +276,7 @@ cdef object read_struct(Plan plan, Cursor* c):
             c.p += 1
         else:
             read_tags(plan, message, c)
-    return message
+    return 0
 
 
 cdef uint32_t read_tag_number(Plan plan, Cursor* c) except? 0xFFFFFFFFU:
@@ -357,6 +301,7 @@ cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
         raise ProtocolError(
             f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes "
             "left")
+    take(plan.cls.__name__, c, max(count, 0))
     while count > 0:                        # a negative count is none, as in Kafka
         count -= 1
         tag = read_tag_number(plan, c)
@@ -374,6 +319,7 @@ cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
             unknown[tag] = PyBytes_FromStringAndSize(<char*>part.p, size)
             continue
         PyObject_SetAttr(message, field.name, read_value(field, &part, field.kind))
+        c.room = part.room
         if part.p != part.end:
             raise ProtocolError(f"{field.where}: tag {tag} has {part.end - part.p} bytes too many")
     if unknown is not None:
@@ -389,212 +335,85 @@ cdef FieldPlan find_tag(Plan plan, uint32_t tag):
     return None
 
 
-cdef int reserve(Out* out, Py_ssize_t extra) except -1:
-    cdef Py_ssize_t capacity = out.capacity
-    cdef uint8_t* data
-    if out.size + extra <= capacity:
-        return 0
-    capacity = max(out.size + extra, 256 if capacity == 0 else capacity * 2)
-    data = <uint8_t*>realloc(out.data, capacity)
-    if data == NULL:
-        raise MemoryError()
-    out.data = data
-    out.capacity = capacity
-    return 0
+cdef class Level:
+    """How far one struct, or one array, of a message is."""
 
-
-cdef int write_length(FieldPlan field, Out* out, int width, Py_ssize_t length) except -1:
-    cdef int64_t limit = 32767 if width == 2 else 2147483646
-    if length > limit:
-        raise ProtocolError(f"{field.where}: length {length} is more than {limit}")
-    reserve(out, 5)
-    if field.compact:
-        out.size += write_uvarint(out.data + out.size, <uint32_t>(length + 1))
-    elif width == 2:
-        store_int16(out.data + out.size, <int16_t>length)
-        out.size += 2
-    else:
-        store_int32(out.data + out.size, <int32_t>length)
-        out.size += 4
-    return 0
-
-
-cdef int write_bytes(Out* out, const void* data, Py_ssize_t size) except -1:
-    reserve(out, size)
-    if size:
-        memcpy(out.data + out.size, data, size)
-    out.size += size
-    return 0
-
-
-cdef int write_blob(FieldPlan field, object value, Out* out, int kind) except -1:
-    cdef Py_buffer view
-    cdef Py_ssize_t size
-    cdef const char* text
-    if value is None:
-        if not field.nullable or field.kind == KIND_ARRAY:
-            raise ProtocolError(f"{field.where}: None is not allowed in this version")
-        return write_length(field, out, 2 if kind == KIND_STRING else 4, -1)
-    if kind == KIND_STRING:
-        text = PyUnicode_AsUTF8AndSize(value, &size)
-        write_length(field, out, 2, size)
-        return write_bytes(out, text, size)
-    PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
-    try:
-        write_length(field, out, 4, view.len)
-        if out.pieces != NULL and kind == KIND_RECORDS and view.len >= LARGE_RECORDS:
-            (<list>out.pieces).append(PyBytes_FromStringAndSize(<char*>out.data, out.size))
-            (<list>out.pieces).append(value)
-            out.total += out.size + view.len
-            out.size = 0
-        else:
-            write_bytes(out, view.buf, view.len)
-    finally:
-        PyBuffer_Release(&view)
-    return 0
-
-
-cdef int write_fixed(FieldPlan field, object value, Out* out, int kind) except -1:
-    cdef int64_t number
-    cdef double real
-    cdef uint8_t* p
-    reserve(out, 16)
-    p = out.data + out.size
-    if kind == KIND_UUID:
-        write_bytes(out, PyBytes_AS_STRING(value.bytes), 16)
-        return 0
-    if kind == KIND_FLOAT64:
-        real = PyFloat_AsDouble(value)
-        memcpy(&number, &real, 8)
-        store_int64(p, number)
-        out.size += 8
-        return 0
-    if kind == KIND_BOOL:
-        p[0] = 1 if value else 0
-        out.size += 1
-        return 0
-    number = PyLong_AsLongLong(value)
-    if number < INT_MIN[kind] or number > INT_MAX[kind]:
-        raise ProtocolError(f"{field.where}: {number} does not fit in {KIND_NAMES[kind]}")
-    if kind == KIND_INT32 or kind == KIND_UINT32:
-        store_uint32(p, <uint32_t>number)
-    elif kind == KIND_INT64:
-        store_int64(p, number)
-    elif kind == KIND_INT8:
-        p[0] = <uint8_t>number
-    else:
-        store_int16(p, <int16_t>number)
-    out.size += FIXED_SIZE[kind]
-    return 0
-
-
-cdef int write_value(FieldPlan field, object value, Out* out, int kind) except -1:
-    if kind <= KIND_UUID:
-        return write_fixed(field, value, out, kind)
-    if kind <= KIND_RECORDS:
-        return write_blob(field, value, out, kind)
-    if kind == KIND_ARRAY:
-        return write_array(field, value, out)
-    if field.nullable and field.kind == KIND_STRUCT:
-        reserve(out, 1)
-        # Null is -1 as a byte in line, and 0 as a varint in a tag: Kafka's generator has it so.
-        out.data[out.size] = 1 if value is not None else 0 if field.tagged else 0xFF
-        out.size += 1
-        if value is None:
-            return 0
-    if type(value) is not field.child.cls:
-        raise TypeError(f"expected {field.child.cls.__name__}, got {type(value).__name__}")
-    return write_struct(field.child, value, out)
-
-
-cdef int write_array(FieldPlan field, object value, Out* out) except -1:
-    if value is None:
-        if not field.nullable:
-            raise ProtocolError(f"{field.where}: None is not allowed in this version")
-        return write_length(field, out, 4, -1)
-    if type(value) is not list:
-        if isinstance(value, (str, bytes)):
-            raise TypeError(f"expected a list, got {type(value).__name__}")
-        value = list(value)
-    write_length(field, out, 4, PyList_GET_SIZE(value))
-    for item in <list>value:
-        write_value(field, item, out, field.element)
-    return 0
-
-
-cdef int write_struct(Plan plan, object message, Out* out) except -1:
-    cdef FieldPlan field = None
-    cdef Py_ssize_t i
-    try:
-        for i in range(PyList_GET_SIZE(plan.strict)):
-            field = <FieldPlan>PyList_GET_ITEM(plan.strict, i)
-            value = PyObject_GetAttr(message, field.name)
-            if not field.is_default(value):
-                raise ProtocolError(
-                    f"{field.where}: version {plan.version} has no such field, so it must keep its "
-                    f"default, not {value!r}")
-        for i in range(PyList_GET_SIZE(plan.fields)):
-            field = <FieldPlan>PyList_GET_ITEM(plan.fields, i)
-            write_value(field, PyObject_GetAttr(message, field.name), out, field.kind)
-        if plan.flexible:
-            field = None
-            write_tags(plan, message, out)
-    except (TypeError, AttributeError, OverflowError, UnicodeEncodeError) as error:
-        where = plan.cls.__name__ if field is None else field.where
-        raise ProtocolError(f"{where}: cannot be encoded: {error}") from error
-    return 0
-
-
-cdef int write_tags(Plan plan, object message, Out* out) except -1:
+    cdef Plan plan                   # a struct's; None: it is an array, of this field
     cdef FieldPlan field
-    cdef list present = None
-    cdef uint32_t tag
-    cdef Py_ssize_t size
-    for field in plan.tagged:
-        value = PyObject_GetAttr(message, field.name)
-        if not field.is_default(value):
-            if present is None:
-                present = []
-            present.append((field.tag, field, value))
-    unknown = PyObject_GetAttr(message, "unknown_tags")
-    if unknown:
-        present = [] if present is None else present
-        present.extend([(number, None, raw) for number, raw in unknown.items()])
-        present.sort(key=first)
-    reserve(out, 5)
-    if present is None:
-        out.data[out.size] = 0
-        out.size += 1
+    cdef object filled               # the message, or the list
+    cdef Py_ssize_t place            # the next field, or element
+    cdef Py_ssize_t count
+
+
+cdef class Decoding:
+    """One large message, decoded in steps: whoever holds the event loop gives others their turn
+    between them."""
+
+    cdef bytes source
+    cdef Cursor cursor
+    cdef list levels                 # from the message down to what is being read
+    cdef readonly object message     # whole once `step` has said so
+
+    def __init__(self, Plan plan not None, bytes buffer not None, Py_ssize_t max_elements):
+        self.source = buffer
+        self.cursor.base = <const uint8_t*>PyBytes_AS_STRING(buffer)
+        self.cursor.source = <PyObject*>buffer
+        self.cursor.p = self.cursor.base
+        self.cursor.end = self.cursor.base + PyBytes_GET_SIZE(buffer)
+        self.cursor.room = max_elements
+        self.levels = []
+        self.message = self.enter(plan)
+
+    def step(self, Py_ssize_t elements):
+        """Decode about so many more elements; whether the message is whole."""
+        cdef Level level
+        while self.levels and elements > 0:
+            level = <Level>PyList_GET_ITEM(self.levels, PyList_GET_SIZE(self.levels) - 1)
+            if level.place == level.count:
+                self.levels.pop()
+                if level.plan is not None:
+                    end_struct(level.plan, level.filled, &self.cursor)
+            elif level.plan is not None:
+                self.read_field(level)
+            else:
+                self.read_element(level)
+                elements -= 1
+            level.place += 1
+        return not self.levels
+
+    cdef object enter(self, Plan plan):
+        cdef Level level = Level.__new__(Level)
+        level.plan = plan
+        level.filled = kstore_new(plan.cls, NO_ARGUMENTS)
+        level.count = PyList_GET_SIZE(plan.fields)
+        self.levels.append(level)
+        return level.filled
+
+    cdef int read_field(self, Level level) except -1:
+        cdef FieldPlan field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
+        cdef Level inner
+        cdef Py_ssize_t count
+        if field.kind != KIND_ARRAY:
+            PyObject_SetAttr(
+                level.filled, field.name, read_value(field, &self.cursor, field.kind))
+            return 0
+        count = read_length(field, &self.cursor, 4, field.element_min_size, field.nullable)
+        if count < 0:
+            PyObject_SetAttr(level.filled, field.name, None)
+            return 0
+        take(field.where, &self.cursor, count)
+        inner = Level.__new__(Level)
+        inner.field = field
+        inner.filled = []
+        inner.count = count
+        PyObject_SetAttr(level.filled, field.name, inner.filled)
+        self.levels.append(inner)
         return 0
-    out.size += write_uvarint(out.data + out.size, <uint32_t>PyList_GET_SIZE(present))
-    for number, known, value in present:
-        tag = number
-        reserve(out, 10)
-        out.size += write_uvarint(out.data + out.size, tag)
-        if known is None:
-            size = PyBytes_GET_SIZE(<bytes?>value)
-            out.size += write_uvarint(out.data + out.size, <uint32_t>size)
-            write_bytes(out, PyBytes_AS_STRING(value), size)
+
+    cdef int read_element(self, Level level) except -1:
+        cdef FieldPlan field = level.field
+        if field.element == KIND_STRUCT and field.child.has_arrays:
+            (<list>level.filled).append(self.enter(field.child))
         else:
-            write_tagged(<FieldPlan>known, value, out)
-    return 0
-
-
-cdef object first(tuple item):
-    return item[0]
-
-
-# The size of a tagged value stands in front of it and is a varint: the value is moved up when the
-# size is known.
-cdef int write_tagged(FieldPlan field, object value, Out* out) except -1:
-    cdef Py_ssize_t start = out.size
-    cdef Py_ssize_t size
-    cdef int width
-    write_value(field, value, out, field.kind)
-    size = out.size - start
-    width = uvarint_size(<uint32_t>size)
-    reserve(out, width)
-    memmove(out.data + start + width, out.data + start, size)
-    write_uvarint(out.data + start, <uint32_t>size)
-    out.size += width
-    return 0
+            (<list>level.filled).append(read_value(field, &self.cursor, field.element))
+        return 0

@@ -5,6 +5,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from kstore._fast.outbox cimport Outbox
 from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
 
+cdef enum:
+    OVER_QUOTA = 1                          # why a connection is muted: bits
+    NEXT_TURN = 4                           # 2 is the server's, for a wide request
+
 cdef struct RequestHead:
     int16_t api_key
     int16_t api_version
@@ -24,7 +28,7 @@ cdef class Connection(Outbox):
     cdef object rights_of                   # the principal
     cdef public int64_t max_frame_bytes
     cdef bint read_paused
-    cdef bint muted                         # no request is handled until unmute()
+    cdef int muted                          # no request is handled until unmute(); why, as bits
     cdef bint admission                     # nor until admitted(): the first one waits for it
     cdef object fate                        # of the first one, which a fault has struck; or None
     cdef public object quotas               # who charges clients (charge, begin, spent), or None

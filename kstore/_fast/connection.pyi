@@ -67,10 +67,12 @@ class Connection(Outbox):
     def send_frame(self, frame: bytes) -> None:
         """Send an answer that is whole, after those to earlier requests."""
 
-    def mute(self) -> None:
-        """Handle no request until `unmute`; what comes meanwhile waits."""
+    def mute(self, reason: int = 1) -> None:
+        """Handle no request until `unmute` for the same reason (1, 2, 4 ...: the client is over a
+        quota); what comes meanwhile waits.
+        """
 
-    def unmute(self) -> None:
+    def unmute(self, reason: int = 1) -> None:
         """Go on with what has come since `mute`."""
 
     def admitted(self) -> None:

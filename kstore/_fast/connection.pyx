@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from kstore._fast.buffer cimport load_int32, store_int32
-from kstore._fast.clock cimport now_ms
+from kstore._fast.clock cimport now_ms, now_us
 from kstore._fast.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.fetch_path cimport FetchRequest
 from kstore._fast.produce_path cimport (
@@ -149,13 +149,13 @@ cdef class Connection(Outbox):
         else:
             self.regulate()
 
-    def mute(self):
-        """Handle no request until `unmute`; what comes meanwhile waits."""
-        self.muted = True
+    def mute(self, int reason=OVER_QUOTA):
+        """Handle no request until `unmute` for the same reason; what comes meanwhile waits."""
+        self.muted |= reason
 
-    def unmute(self):
+    def unmute(self, int reason=OVER_QUOTA):
         """Go on with what has come since `mute`."""
-        self.muted = False
+        self.muted &= ~reason
         self.resume()
 
     def admitted(self):
@@ -223,7 +223,7 @@ cdef class Connection(Outbox):
         the bytes used.
         """
         cdef Py_ssize_t used = 0
-        cdef int64_t frame
+        cdef int64_t frame, turn_ends_us = now_us() + self.plane.turn_us
         self.plane.busy = True
         self.plane.produce.unpack_budget = TURN_BYTES
         try:
@@ -238,6 +238,9 @@ cdef class Connection(Outbox):
                 if self.closed or self.admission:
                     break
                 used += 4 + frame
+                if now_us() >= turn_ends_us and used < size:    # others have their turn first
+                    self.muted |= NEXT_TURN
+                    self.plane.server.call_soon(self.unmute, NEXT_TURN)
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
                     self.flush()
                     if self.closed:
@@ -377,7 +380,7 @@ cdef class Connection(Outbox):
         if wait_ms > 0:
             if out is not None:
                 store_int32(out.data + at, wait_ms)
-            self.muted = True
+            self.muted |= OVER_QUOTA
         return 0
 
     cdef object rights(self):

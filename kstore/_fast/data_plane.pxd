@@ -36,6 +36,7 @@ cdef class DataPlane:
     cdef readonly int64_t connections_made
     cdef readonly int64_t bytes_out
     cdef int max_parked                     # per connection
+    cdef public int64_t turn_us             # how long one connection's requests may go on
     cdef public object faults               # who strikes requests (broker/faults.py), or None
     cdef ApiEntry[128] apis
     cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all

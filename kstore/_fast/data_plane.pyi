@@ -20,6 +20,8 @@ class DataPlane:
     queued_bytes: int
     connections_made: int
     bytes_out: int
+    turn_us: int
+    """How long the requests of one connection are handled before others have their turn."""
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any

@@ -41,6 +41,7 @@ cdef class DataPlane:
         self.max_request_bytes = max_request_bytes
         self.max_queued_bytes = max_queued_bytes
         self.max_parked = max_parked
+        self.turn_us = 2000
         self.answers = {}
         self.out = AnswerBuffer(64 * 1024)
         self.connections = {}

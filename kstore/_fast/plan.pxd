@@ -47,3 +47,4 @@ cdef class Plan:
     cdef readonly list absent        # FieldPlans not in this version: decode gives their defaults
     cdef readonly list strict        # those of absent that encode refuses when not default
     cdef readonly Py_ssize_t min_size
+    cdef readonly bint has_arrays    # among fields

@@ -45,6 +45,7 @@ class Plan:
     absent: list[FieldPlan]
     strict: list[FieldPlan]
     min_size: int
+    has_arrays: bool
 
     def __init__(
         self,

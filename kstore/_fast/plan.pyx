@@ -67,8 +67,10 @@ cdef class Plan:
         self.absent = absent
         self.strict = strict
         self.min_size = 1 if flexible else 0
+        self.has_arrays = False
         for field in fields:
             self.min_size += field.min_size
+            self.has_arrays = self.has_arrays or field.kind == KIND_ARRAY
 
 
 def initialize(object message, list fields, dict values):

@@ -93,6 +93,13 @@ _SERVER = (
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
+        "kstore.request.max.elements", _INT, 100_000,
+        "The most elements (topics, partitions, groups, resources; of all arrays) of a request"
+        " whose rows are answered one by one; of another, 10,000 at most. A request with more ends"
+        " its connection: in memory an element of a few bytes takes a hundred.",
+        _MEDIUM, at_least(1000),
+    ),
+    ConfigDef(
         "socket.listen.backlog.size", _INT, 50,
         "How many connections may wait to be accepted.", _MEDIUM, at_least(1),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, TypeVar
 
-from kstore._fast.codec import encode_frame, encode_pieces
+from kstore._fast.encoder import encode_frame, encode_pieces
 from kstore._fast.plan import Plan
 from kstore.errors import ProtocolError
 from kstore.protocol.headers import RequestHeader, ResponseHeader

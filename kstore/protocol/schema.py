@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform, overload
 from uuid import UUID
 
-from kstore._fast import codec
+from kstore._fast import codec, encoder
 from kstore._fast.plan import FieldPlan, Plan, initialize, same_fields
 from kstore.errors import ProtocolError
 
@@ -159,6 +160,7 @@ def field(
     return FieldSpec(versions, default, default_factory, nullable, tag, tagged, ignorable, flexible)
 
 
+@cache
 def parse_versions(text: str) -> VersionRange:
     """The range that "3+", "0-12", "4" or "" (none) means, both ends included."""
     if not text:
@@ -267,13 +269,15 @@ class Message(Struct):
         *,
         offset: int = 0,
         allow_trailing: bool = False,
+        max_elements: int = -1,
     ) -> Self:
         """The message that begins at offset and, unless allow_trailing, ends with the buffer.
 
         Records fields are views into the buffer when it is a bytes object, else copies. Raises
-        ProtocolError, and allocates no more than the bytes present can hold.
+        ProtocolError, and allocates no more than the bytes present can hold, nor more than
+        ``max_elements`` elements of arrays (-1: as many as there are).
         """
-        message, end = codec.decode_prefix(cls.plan_for(version), buffer, offset)
+        message, end = codec.decode_prefix(cls.plan_for(version), buffer, offset, max_elements)
         if end != len(buffer) and not allow_trailing:
             raise ProtocolError(
                 f"{cls.__name__} version {version} ends at byte {end} of {len(buffer)}"
@@ -289,7 +293,7 @@ class Message(Struct):
 
     def encode(self, version: int) -> bytes:
         """The message's bytes; ProtocolError for a value that the version cannot carry."""
-        return codec.encode(self.plan_for(version), self)
+        return encoder.encode(self.plan_for(version), self)
 
 
 def _shown(value: Any) -> str:

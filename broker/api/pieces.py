@@ -1,0 +1,205 @@
+"""Wide requests in pieces: a request with many rows (topics, partitions, groups, resources) becomes
+several with few, which its handler answers one after the other, and their answers become one.
+
+Only for APIs each of whose rows is answered by itself. Who gives others their turn between the
+pieces is wide.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from kstore.broker.api.failing import ROWS, Rows, copy_row, field_exists, row_key
+
+__all__ = ["PIECES", "Joined", "Pieces", "is_wide", "pieces_of", "rows_for"]
+
+
+class Pieces(NamedTuple):
+    """How the rows of an API are divided."""
+
+    rows: int = 64
+    """In one piece: of the innermost ones (partitions of topics), where rows have rows."""
+    once: bool = False
+    """A row that is named again is answered once: it only asks, and asks the same."""
+    together: bool = False
+    """Rows of the same name stand in one piece, two of them at most: named twice is an error."""
+
+
+PIECES: dict[int, Pieces] = {
+    2: Pieces(together=True),
+    3: Pieces(rows=256),
+    8: Pieces(),
+    9: Pieces(),
+    10: Pieces(once=True),
+    15: Pieces(once=True),
+    19: Pieces(rows=16, together=True),
+    20: Pieces(rows=16, together=True),
+    21: Pieces(),
+    23: Pieces(),
+    27: Pieces(),
+    28: Pieces(),
+    32: Pieces(rows=8),
+    33: Pieces(rows=8, together=True),
+    37: Pieces(rows=16, together=True),
+    42: Pieces(once=True),
+    43: Pieces(),
+    44: Pieces(rows=8, together=True),
+    45: Pieces(),
+    47: Pieces(),
+    61: Pieces(),
+    65: Pieces(once=True),
+    69: Pieces(once=True),
+    89: Pieces(once=True),
+    25300: Pieces(),
+}
+"""API key to how its rows are divided."""
+
+
+Chain = tuple[Any, ...]
+"""An innermost row, behind those that it stands in."""
+
+
+def rows_for(request: Any, version: int) -> Rows | None:
+    """The rows of a request of this version that may be divided; None if there are none."""
+    if request.API_KEY not in PIECES:
+        return None
+    cls = type(request)
+    found = (rows for rows in ROWS[request.API_KEY] if field_exists(cls, rows.asked, version))
+    return next(found, None)
+
+
+def is_wide(request: Any, rows: Rows) -> bool:
+    """Whether there are more rows than a piece has."""
+    left = PIECES[request.API_KEY].rows
+    for item in getattr(request, rows.asked) or ():
+        left -= _count(item, rows.inner) if rows.inner is not None else 1
+        if left < 0:
+            return True
+    return False
+
+
+def _count(item: Any, rows: Rows) -> int:
+    inner = getattr(item, rows.asked) or ()
+    if rows.inner is None:
+        return max(len(inner), 1)
+    return sum(_count(each, rows.inner) for each in inner) or 1
+
+
+def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
+    """The request with its first rows, then with the next ones, and so on; None where it is time
+    for others.
+    """
+    how = PIECES[request.API_KEY]
+    counts: dict[Any, int] = {}
+    if how.together:
+        for number, chain in enumerate(_chains(request, rows)):
+            name = _name(chain, rows, version)
+            counts[name] = counts.get(name, 0) + 1
+            if number % 1024 == 1023:
+                yield None
+    part: list[Chain] = []
+    for number, chain in enumerate(_chains(request, rows)):
+        if number % 1024 == 1023:
+            yield None
+        if how.once or how.together:
+            name = _name(chain, rows, version)
+            count = counts.get(name, 1)
+            counts[name] = 0
+            part += [chain] * min(count, 2)
+        else:
+            part.append(chain)
+        if len(part) >= how.rows:
+            yield _with(request, rows, part)
+            part = []
+    if part:
+        yield _with(request, rows, part)
+
+
+def _chains(asked: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
+    """Every innermost row."""
+    for item in getattr(asked, rows.asked) or ():
+        inner = rows.inner
+        if inner is not None and getattr(item, inner.asked):
+            yield from _chains(item, inner, (*above, item))
+        else:
+            yield *above, item
+
+
+def _name(chain: Chain, rows: Rows | None, version: int) -> Chain:
+    """What an innermost row is about."""
+    name = []
+    for item in chain:
+        assert rows is not None
+        for _, field in rows.keys:
+            if not field:
+                name.append(item)
+            elif field_exists(type(item), field, version):
+                name.append(getattr(item, field))
+        rows = rows.inner
+    return tuple(name)
+
+
+def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
+    """The request, or the row, with these rows within it and no others."""
+    piece = copy_row(asked)
+    kept = []
+    for _, found in groupby(chains, lambda chain: id(chain[0])):
+        same = list(found)
+        if rows.inner is None or len(same[0]) == 1:
+            kept += [chain[0] for chain in same]
+        else:
+            kept.append(_with(same[0][0], rows.inner, [chain[1:] for chain in same]))
+    setattr(piece, rows.asked, kept)
+    return piece
+
+
+class Joined:
+    """The answers to the pieces, as one."""
+
+    def __init__(self, rows: Rows, version: int) -> None:
+        self.response: Any = None
+        self._rows = rows
+        self._version = version
+        self._tables: _Tables = {}
+
+    def add(self, answer: Any) -> bool:
+        """Put the next answer's rows behind the others; False if it has an error for all of the
+        request, so that nothing behind it is to be asked.
+        """
+        if self.response is None:
+            self.response = answer
+            told = getattr(answer, self._rows.told)
+            setattr(answer, self._rows.told, [])
+        else:
+            told = getattr(answer, self._rows.told)
+        _put(told, getattr(self.response, self._rows.told), self._rows, self._version, self._tables)
+        code = getattr(answer, "error_code", 0)
+        if code:
+            self.response.error_code = code
+        return not code
+
+
+_Tables = dict[Any, tuple[Any, "_Tables"]]
+"""Rows by what they are about, each with those within it."""
+
+
+def _put(items: Any, told: list[Any], rows: Rows, version: int, known: _Tables) -> None:
+    """Put rows behind others; where one goes on with an earlier one, its rows behind that one's."""
+    if rows.inner is None:
+        told += items
+        return
+    for item in items:
+        key = row_key(item, rows, version)
+        found = known.get(key)
+        if found is not None:
+            into = getattr(found[0], rows.inner.told)
+            _put(getattr(item, rows.inner.told), into, rows.inner, version, found[1])
+            continue
+        told.append(item)
+        table: _Tables = {}
+        known[key] = (item, table)
+        if rows.inner.inner is not None:
+            for each in getattr(item, rows.inner.told):
+                table[row_key(each, rows.inner, version)] = (each, {})

@@ -1,0 +1,170 @@
+"""Requests that are too large for one turn of the event loop: decoded in steps, carried out piece
+by piece (pieces.py) and their answers encoded in steps, while the connections of others have their
+turns. The connection that sent one waits with its next request, as with every request in Kafka.
+
+How large a request may become in memory is limited before: by the elements of its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.codec import Decoding
+from kstore._fast.encoder import Encoding
+from kstore.broker.api import API_TABLE, Handler, RequestContext
+from kstore.broker.api.failing import Rows
+from kstore.broker.api.metadata import JoinedMetadata
+from kstore.broker.api.pieces import PIECES, Joined, is_wide, pieces_of, rows_for
+from kstore.broker.runtime.slices import Turns
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kstore._fast.connection import Connection
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["WideRequests", "max_elements"]
+
+STEP_ELEMENTS = 2000
+"""Decoded, or encoded, in one turn."""
+MUTED_FOR_WIDE = 2
+"""`Connection.mute`: its wide request is being carried out."""
+WHOLE_ELEMENTS = 10_000
+"""In a request whose handler sees all of it in one turn."""
+PEER_ELEMENTS = 2_000_000
+"""In a message of the controller: about every partition there is."""
+METADATA = 3
+END = object()
+FEW: dict[int, int] = {}
+"""API key to how many elements its requests may have, where that is few."""
+
+
+def max_elements(broker: Broker, api_key: int) -> int:
+    """How many elements the arrays of a request may have together."""
+    limit: int = broker.config["kstore.request.max.elements"]
+    if API_TABLE[api_key].internal:
+        return max(limit, PEER_ELEMENTS)
+    return limit if api_key in PIECES else min(limit, FEW.get(api_key, WHOLE_ELEMENTS))
+
+
+class WideRequests:
+    """All wide requests of a broker, which share the turns that there are for such."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._turns = Turns(broker.loop)
+
+    def is_divided(self, request: Message, version: int) -> bool:
+        """Whether a request that is decoded has more rows than its handler is given at once. Where
+        the data plane keeps answers by their requests' bytes, such are not divided.
+        """
+        rows = rows_for(request, version)
+        return rows is not None and request.API_KEY != METADATA and is_wide(request, rows)
+
+    def begin(
+        self, handler: Handler, ctx: RequestContext, body: bytes, request: Any = None
+    ) -> Awaitable[bytes | None]:
+        """The encoded answer to come, None for no answer; ``request`` where it is decoded
+        already. From now on the connection waits.
+        """
+        assert ctx.connection is not None
+        return self._carry_out(handler, ctx, body, request, _Held(ctx.connection))
+
+    async def _carry_out(
+        self, handler: Handler, ctx: RequestContext, body: bytes, request: Any, held: _Held
+    ) -> bytes | None:
+        try:
+            if request is None:
+                request = await self._decode(ctx, body)
+            rows = rows_for(request, ctx.api_version)
+            if rows is not None:
+                response = await self._by_pieces(handler, request, rows, ctx)
+            else:
+                response = await self._whole(handler, request, ctx, held)
+            if response is None:
+                return None
+            if self._broker.throttles is not None and ctx.connection is not None:
+                self._broker.throttles.tell(ctx.connection, response, is_late=True)
+            return await self._encode(response, ctx)
+        except _GoneError:
+            return None
+        finally:
+            held.release()
+
+    async def _decode(self, ctx: RequestContext, body: bytes) -> Any:
+        """The request, in steps; ProtocolError where it is malformed, or has too many elements."""
+        plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
+        decoding = Decoding(plan, body, max_elements(self._broker, ctx.api_key))
+        while not await self._turn(ctx, lambda: decoding.step(STEP_ELEMENTS)):
+            pass
+        return decoding.message
+
+    async def _encode(self, response: Any, ctx: RequestContext) -> bytes:
+        if not isinstance(response, Message):
+            encoded: bytes = response.encode(ctx.api_version)
+            return encoded
+        encoding = Encoding(response.plan_for(ctx.api_version), response)
+        while not await self._turn(ctx, lambda: encoding.step(STEP_ELEMENTS)):
+            pass
+        return encoding.result()
+
+    async def _whole(self, handler: Handler, request: Any, ctx: RequestContext, held: _Held) -> Any:
+        response = await self._turn(ctx, lambda: handler(self._broker, request, ctx))
+        if isinstance(response, Awaitable):
+            held.release()  # it may wait for other members: what is behind it goes on
+            response = await response
+        return response
+
+    async def _by_pieces(
+        self, handler: Handler, request: Any, rows: Rows, ctx: RequestContext
+    ) -> Any:
+        joined = JoinedMetadata() if ctx.api_key == METADATA else Joined(rows, ctx.api_version)
+        pieces = pieces_of(request, rows, ctx.api_version)
+
+        def answer_next() -> Any:
+            piece = next(pieces, END)
+            return piece if piece is None or piece is END else handler(self._broker, piece, ctx)
+
+        while (answer := await self._turn(ctx, answer_next)) is not END:
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if answer is not None and not joined.add(answer):
+                break
+        if joined.response is None:  # it has no rows
+            answer = handler(self._broker, request, ctx)
+            return await answer if isinstance(answer, Awaitable) else answer
+        return joined.response
+
+    async def _turn(self, ctx: RequestContext, work: Callable[[], Any]) -> Any:
+        """What the work gives, when it is its turn; its time is charged to the client."""
+        await self._turns.next()
+        connection, throttles = ctx.connection, self._broker.throttles
+        assert connection is not None
+        if connection.is_closed:
+            raise _GoneError
+        if throttles is None:
+            return work()
+        began = throttles.begin()
+        try:
+            return work()
+        finally:
+            throttles.spent(connection, began)
+
+
+class _GoneError(Exception):
+    """The connection is closed: nobody waits for the answer."""
+
+
+class _Held:
+    """A connection that waits with its next request."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+        connection.mute(MUTED_FOR_WIDE)
+
+    def release(self) -> None:
+        """Let it go on, if it does not yet."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.unmute(MUTED_FOR_WIDE)
