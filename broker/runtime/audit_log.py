@@ -48,7 +48,8 @@ class AuditLog:
         """Tell of one denial, unless as much has been told as may be."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
-        kind = (host, operation, resource_type, name, api_key)
+        # What is remembered of a name is what is shown of it.
+        kind = (host, operation, resource_type, name[:MAX_SHOWN_CHARS], len(name), api_key)
         if not self._limit.admits(principal, kind):
             return
         kind_of = AclResourceType(resource_type)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kstore._fast.murmur2 import string_hash
 from kstore._fast.records import Record, decode
 from kstore.errors import ErrorCode, KafkaError, error_for
 
@@ -53,30 +53,12 @@ APPEND_ERRORS: dict[int, int] = {
 """What an append's error is for a client of the coordinator."""
 
 
-MAX_REMEMBERED_CHARS = 256
-"""Of a name, which comes from clients: of longer ones the place is worked out each time."""
-
-
 def partition_of(name: str, partitions: int) -> int:
     """Where Kafka keeps a group or a transactional id: Java's String.hashCode, made positive,
     modulo the partitions.
     """
-    if len(name) > MAX_REMEMBERED_CHARS:
-        return _place(name, partitions)
-    return _remembered_place(name, partitions)
-
-
-def _place(name: str, partitions: int) -> int:
-    units = name.encode("utf-16-be")
-    code = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        code = (code * 31 + (high << 8 | low)) & 0xFFFFFFFF
-    if code & 0x80000000:
-        code = (1 << 32) - code
-    return 0 if code == 0x80000000 else code % partitions
-
-
-_remembered_place = lru_cache(maxsize=4096)(_place)
+    code = abs(string_hash(name))
+    return 0 if code == 1 << 31 else code % partitions
 
 
 def log_of(broker: Broker, place: TopicPartition) -> Log:

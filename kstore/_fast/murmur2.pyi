@@ -6,6 +6,9 @@ from typing_extensions import Buffer
 def murmur2(data: Buffer) -> int:
     """The 32-bit hash, unsigned; equal to the Java client's."""
 
+def string_hash(text: str) -> int:
+    """Java's String.hashCode, signed: what decides where Kafka keeps a group."""
+
 def jump_partition(data: Buffer, partitions: int) -> int:
     """The partition of a key by jump consistent hash: with more partitions, keys only move to the
     new ones.

@@ -1,5 +1,6 @@
 # Murmur2: in 32 bits as Kafka's clients compute it over keys, in 64 bits over a column of values
-# for comparing copies. It only hashes; partitioners are in clients/core.
+# for comparing copies; and Java's hash of a string. It only hashes; partitioners are in
+# clients/core.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -48,6 +49,19 @@ def murmur2(object data):
     finally:
         PyBuffer_Release(&view)
     return h
+
+
+def string_hash(str text not None):
+    """Java's String.hashCode, signed."""
+    cdef Py_UCS4 character
+    cdef uint32_t unit, code = 0
+    for character in text:
+        unit = <uint32_t>character
+        if unit > 0xFFFF:                           # two units of UTF-16
+            code = code * 31 + 0xD7C0 + (unit >> 10)
+            unit = 0xDC00 | (unit & 0x3FF)
+        code = code * 31 + unit
+    return <int32_t>code
 
 
 def jump_partition(object data, int32_t partitions):
