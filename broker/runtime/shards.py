@@ -29,11 +29,14 @@ from kstore.broker.runtime.coordinator_log import (
 )
 from kstore.broker.runtime.regex_rights import RegexRights
 from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.runtime.topic_matches import TopicMatches
 from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
+from kstore.broker.state.consumer_group import ConsumerGroup
 from kstore.broker.state.group_result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
+    RegexesDue,
     Result,
     TimerEvent,
     TimerKey,
@@ -183,6 +186,28 @@ class GroupPartition(CoordinatorPartition):
     def _timer_fired(self, event: TimerEvent) -> None:
         key = self._timers.fired
         assert key is not None
+        if isinstance(event, RegexesDue) and self._unmatched(event):
+            self._coordinator.spawn(self._match(key, event))
+        else:
+            self._expire(key, event)
+
+    def _unmatched(self, event: RegexesDue) -> set[str]:
+        """A group's regular expressions that were not yet matched with the topics."""
+        group = self.shard.groups.get(event.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return set()
+        return self._coordinator.topic_matches.lacks(group.subscribed_regexes())
+
+    async def _match(self, key: TimerKey, event: RegexesDue) -> None:
+        """Match what is new in slices, each expression once, then go on."""
+        tried: set[str] = set()
+        while self.error_code == ErrorCode.NONE and (left := self._unmatched(event) - tried):
+            tried |= left
+            await self._coordinator.topic_matches.prepare(left, self.broker.image)
+        if self.error_code == ErrorCode.NONE:
+            self._expire(key, event)
+
+    def _expire(self, key: TimerKey, event: TimerEvent) -> None:
         result = self.shard.expire(event, self._coordinator.context())
         try:
             self._take(result)
@@ -276,6 +301,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self.commit_timeout_s: float = broker.config["offsets.commit.timeout.ms"] / 1000
         """How long an answer waits for the followers."""
         self.regex_rights = RegexRights(broker)
+        self.topic_matches = TopicMatches()
         self.internal_topics: Any = None
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
         self._gates: Any = None
@@ -383,6 +409,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             client_host=f"/{asked.client_host}" if asked is not None else "",
             image=self.broker.image,
             group_config=self._group_config,
+            matched=self.topic_matches.matched,
             describable=self.regex_rights.describable,
         )
 

@@ -32,7 +32,6 @@ from kstore.broker.state.group_result import (
     SessionExpired,
     Token,
 )
-from kstore.broker.state.linear_regex import LinearRegex
 from kstore.errors import ErrorCode
 from kstore.protocol.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -391,8 +390,7 @@ def resolve_regexes(
     for regex in sorted(group.subscribed_regexes()):
         last = group.regexes.get(regex)
         known = last.topics if last is not None else frozenset()
-        matched = LinearRegex(regex).filter(image.topics)
-        found = ctx.describable(group.group_id, regex, matched, known)
+        found = ctx.describable(group.group_id, regex, ctx.matched(regex, image), known)
         differs = differs or found != known
         topics |= found
         resolved = Resolved(found, image.version, ctx.now_ms)

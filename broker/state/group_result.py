@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kstore.broker.state.linear_regex import LinearRegex
 from kstore.config.group_configs import GROUP_CONFIGS
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def _default_group_config(group_id: str, name: str) -> Any:
     return GROUP_CONFIGS[name].default
 
 
+def _matched(regex: str, image: MetadataImage) -> frozenset[str]:
+    return LinearRegex(regex).filter(image.topics)
+
+
 def _all_describable(
     group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
 ) -> frozenset[str]:
@@ -90,6 +95,8 @@ class GroupContext(NamedTuple):
     """``group_config(group_id, name)``: a setting of a group (config resource GROUP), the broker's
     where it has none of its own.
     """
+    matched: Callable[[str, MetadataImage], frozenset[str]] = _matched
+    """``matched(regex, image)``: the topics that a regular expression matches."""
     describable: Callable[[str, str, frozenset[str], frozenset[str]], frozenset[str]] = (
         _all_describable
     )
