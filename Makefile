@@ -5,7 +5,8 @@
 #   make run FILE=path  load that file, one record per line
 #   make test           install what the tests need and run all of them
 #   make check          lint, types, house rules and the quick tests, in a few minutes
-#   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again
+#   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again,
+#                       RESUME=1 goes on where the last run was stopped
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
 #   make bench          measure, and write the table and the plots
 #   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
@@ -37,7 +38,7 @@ SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) se
 .PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit lock debug asan dist clean
 
 help:
-	@sed -n '3,12s/^# *//p' Makefile
+	@sed -n '3,13s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -116,7 +117,8 @@ SEED ?= $(shell date +%s)
 JOBS ?= $(shell nproc)
 
 sim: build-test
-	$(PY) -m tests.sim --brokers 3 --seconds 15 --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS)
+	$(PY) -m tests.sim --brokers 3 --seconds 15 --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS) \
+		--summary build/sim.json $(if $(RESUME),--resume) $(if $(SIM_MINUTES),--minutes $(SIM_MINUTES))
 
 MINUTES ?= 120
 

@@ -7,17 +7,19 @@ import json
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.sim.faults import FAULTS
+from tests.sim.faults import BY_DEFAULT, FAULTS
+from tests.sim.progress import Progress
 
 MOST_TOLD = 100
 """With more seeds than this, only those that fail are told, and how far the run is."""
 EXAMPLE = """example:
   python -m tests.sim --seed 7 --brokers 3 --faults kill,partition --trace
-  python -m tests.sim --seeds 1000 --jobs 2       many seeds, until one fails
+  python -m tests.sim --seeds 1000 --jobs 2       many seeds
 """
 
 
@@ -36,7 +38,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--brokers", type=int, default=1, help="brokers of the cluster")
     parser.add_argument("--seconds", type=float, default=20.0, help="virtual time with faults")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
+    parser.add_argument("--faults", default=",".join(BY_DEFAULT), help="kinds, all or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
     parser.add_argument(
         "--workloads",
@@ -46,6 +48,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no seed after so long")
+    parser.add_argument("--summary", default="", help="a JSON file that tells how far the run is")
+    parser.add_argument("--resume", action="store_true", help="go on with the run of that file")
     parser.add_argument("--json", action="store_true", help="a JSON object per seed")
     parser.add_argument("--trace", action="store_true", help="tell what happened, line by line")
     return parser.parse_args(arguments)
@@ -63,7 +68,8 @@ def main(arguments: list[str]) -> int:
 
     plant = MUTATIONS[options.mutation].plant if options.mutation else None
 
-    kinds = tuple(k for k in options.faults.split(",") if k and k != "none")
+    named = [*FAULTS] if options.faults == "all" else options.faults.split(",")
+    kinds = tuple(k for k in named if k and k != "none")
     settings = Options(
         brokers=options.brokers,
         faults=kinds,
@@ -72,27 +78,40 @@ def main(arguments: list[str]) -> int:
         workloads=tuple(options.workloads.split(",")) if options.workloads else (),
     )
     seeds = range(options.seed, options.seed + options.seeds)
-    failed = told = 0
-    for report in _reports(seeds, settings, plant, options.jobs):
+    command = " ".join(["python -m tests.sim", *_without_seeds(arguments)])
+    progress = Progress(options.summary, seeds, command, resume=options.resume)
+    ends = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
+    for report in _reports(progress.left, settings, plant, options.jobs):
+        progress.note(report)
         if options.trace:
             print("\n".join(report.trace))
         if options.json:
             print(json.dumps(report._asdict()), flush=True)
-        else:
-            told += 1
-            if report.violations or options.seeds <= MOST_TOLD:
-                _tell(report)
-            elif told % MOST_TOLD == 0:
-                print(f"{told} of {options.seeds} seeds, {failed} failed", flush=True)
-        failed += bool(report.violations)
+        elif report.violations or options.seeds <= MOST_TOLD:
+            _tell(report, command)
+        elif len(progress.left) % MOST_TOLD == 0:
+            print(progress.sentence(), flush=True)
         if options.until and any(v.startswith(options.until) for v in report.violations):
             break
+        if time.monotonic() > ends:
+            break
+    progress.write()
     if options.seeds > 1 and not options.json:
-        print(f"{options.seeds} seeds, {failed} failed")
-    return 1 if failed else 0
+        print(progress.sentence())
+    return 1 if progress.failed else 0
 
 
-def _reports(seeds: range, settings: Any, plant: Any, jobs: int) -> Iterator[Any]:
+def _without_seeds(arguments: list[str]) -> list[str]:
+    """The arguments that tell what a simulation is like."""
+    parser = argparse.ArgumentParser()
+    for name in ("--seed", "--seeds", "--jobs", "--summary", "--minutes", "--until"):
+        parser.add_argument(name)
+    for name in ("--json", "--trace", "--resume"):
+        parser.add_argument(name, action="store_true")
+    return parser.parse_known_args(arguments)[1]
+
+
+def _reports(seeds: list[int], settings: Any, plant: Any, jobs: int) -> Iterator[Any]:
     """A report per seed, as they are there."""
     from tests.sim.run import simulate
 
@@ -105,12 +124,14 @@ def _reports(seeds: range, settings: Any, plant: Any, jobs: int) -> Iterator[Any
         yield from pool.imap_unordered(partial(simulate, options=settings, plant=plant), seeds)
 
 
-def _tell(report: Any) -> None:
+def _tell(report: Any, command: str) -> None:
     verdict = "FAILED" if report.violations else "ok"
     counts = ", ".join(f"{name} {count}" for name, count in sorted(report.counts.items()))
     print(f"seed {report.seed}: {verdict}, {report.digest}, {counts}", flush=True)
     for violation in report.violations:
-        print(f"  {violation}")
+        print(f"  {violation}", flush=True)
+    if report.violations:
+        print(f"  again: {command} --seed {report.seed} --trace", flush=True)
 
 
 if __name__ == "__main__":

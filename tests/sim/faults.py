@@ -11,9 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from tests.sim.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
+from tests.sim.history import Place
 from tests.sim.world import Node, World
 
-__all__ = ["FAULTS", "Faults"]
+__all__ = ["BY_DEFAULT", "DAMAGES", "FAULTS", "Faults"]
 
 MOST_SKEW_MS = 3_500_000
 """Brokers refuse records of more than an hour after their own time, for good."""
@@ -37,20 +39,25 @@ class Faults:
         self.world = world
         self.random = Random(f"{world.seed}/faults")
         self.clients: list[str] = []
+        self.damaged_topic = ""
+        self.damaged: set[Place] = set()
+        """Partitions that have a damaged segment."""
+        self.bad_disk: Node | None = None
+        """The one whose files are damaged: what is on the others has to be enough."""
         self.stopping = False
         self.struck: dict[str, int] = {}
         many = len(world.nodes) > 1
         self._pause_s = pause_s
-        self._kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
+        self.kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
 
     async def run(self) -> None:
         """Strike until stopped."""
-        while not self.stopping and self._kinds:
+        while not self.stopping and self.kinds:
             await asyncio.sleep(self.random.uniform(*self._pause_s))
             if self.stopping:
                 return
-            weights = [FAULTS[kind].weight for kind in self._kinds]
-            kind = self.random.choices(self._kinds, weights)[0]
+            weights = [FAULTS[kind].weight for kind in self.kinds]
+            kind = self.random.choices(self.kinds, weights)[0]
             self.struck[kind] = self.struck.get(kind, 0) + 1
             FAULTS[kind].strike(self)
 
@@ -257,6 +264,60 @@ def _no_majority(faults: Faults) -> None:
     faults.later(0.5, 10.0, world.store.heal)
 
 
+def _damage(faults: Faults, node: Node, damage: Damage) -> None:
+    done = damage(node, faults.random, faults.damaged_topic)
+    if done is not None:
+        sentence, place = done
+        faults.world.note(f"on {node.host} {sentence}")
+        if place.topic:
+            faults.damaged.add(place)
+
+
+def _one_bad_disk(faults: Faults) -> Node | None:
+    node = faults.victim()
+    if node is not None and faults.bad_disk in (None, node):
+        faults.bad_disk = node
+        return node
+    return None
+
+
+def _damage_while_down(faults: Faults, damages: dict[str, Damage]) -> None:
+    """Kill or stop the broker with the bad disk; its files change before it starts again."""
+    node = _one_bad_disk(faults)
+    if node is None:
+        return
+    damage = damages[faults.random.choice(sorted(damages))]
+    life = node.life
+    if faults.random.random() < 0.5:
+        node.kill()
+    else:
+        node.terminate()
+
+    def when_down() -> None:
+        if node.life is None:
+            _damage(faults, node, damage)
+            faults.start_again(node)
+        elif node.life is life:
+            faults.later(0.1, 0.1, when_down)
+
+    when_down()
+
+
+def _damage_segments(faults: Faults) -> None:
+    _damage_while_down(faults, SEGMENT_DAMAGES)
+
+
+def _damage_index(faults: Faults) -> None:
+    _damage_while_down(faults, INDEX_DAMAGES)
+
+
+def _bit_rot(faults: Faults) -> None:
+    node = _one_bad_disk(faults)
+    if node is not None:
+        for _ in range(faults.random.randint(1, 4)):
+            _damage(faults, node, flip_bit)
+
+
 FAULTS: dict[str, Fault] = {
     "kill": Fault(_kill, 4, False, "SIGKILL: what was written stays"),
     "power": Fault(_power_loss, 2, False, "the machine stops: what was not synced may be lost"),
@@ -273,5 +334,12 @@ FAULTS: dict[str, Fault] = {
     "session": Fault(_expire, 2, True, "the store ends a living broker's session"),
     "store": Fault(_no_store, 1, True, "a broker can't reach the store"),
     "majority": Fault(_no_majority, 1, True, "no broker can reach the store, which ends nothing"),
+    "index": Fault(_damage_index, 1, True, "the index is not what was written, after a stop"),
+    "files": Fault(_damage_segments, 2, True, "segments are cut, gone or rotten, after a stop"),
+    "rot": Fault(_bit_rot, 2, True, "a bit of a segment turns while its broker runs"),
 }
 """Every kind of fault by its name."""
+DAMAGES = ("files", "rot")
+"""Those that damage what is in the log. They keep company with few workloads."""
+BY_DEFAULT = tuple(kind for kind in FAULTS if kind not in DAMAGES)
+"""Those that a run has if it is not told which."""

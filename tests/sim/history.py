@@ -7,7 +7,7 @@ violation as a sentence; `Violation` names its rule.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ RULES = {
     "one_owner": "a partition has one owner in a group at a time",
     "commits": "an acknowledged commit of a group's offset is not lost",
     "topics": "what was answered about a topic holds, on every broker",
+    "wrong_record": "a reader is never given a record that nobody sent",
+    "silent_loss": "what a damaged disk has lost is repaired from another replica, or told",
     "liveness": "once the faults are over, everything goes on",
     "crash": "no task of a broker ends with an exception that nobody expects",
 }
@@ -81,6 +83,11 @@ class History:
         self._commits: dict[tuple[str, Place], tuple[int, int]] = {}
         self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
         self._epochs: dict[tuple[Place, int], bytes] = {}
+        self.all_sent: dict[Place, set[bytes]] = defaultdict(set)
+        self.damaged: set[Place] = set()
+        """Partitions that have a damaged segment on one broker."""
+        self.is_told: Callable[[Place], bool] = lambda place: False
+        """Whether a broker told its operator of trouble with a partition."""
 
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
@@ -92,7 +99,9 @@ class History:
 
     def sent(self, place: Place, producer: str, values: Iterable[bytes]) -> None:
         """An idempotent producer sends new records, in this order."""
-        self._sent[place, producer] += values
+        rows = list(values)
+        self._sent[place, producer] += rows
+        self.all_sent[place].update(rows)
 
     def was_acknowledged(self, place: Place, base_offset: int, values: list[bytes]) -> None:
         """A broker said that the records are there, on all in-sync replicas."""
@@ -106,7 +115,20 @@ class History:
     def was_read(self, place: Place, offset: int, value: bytes) -> None:
         """A consumer was given a record."""
         self.counts["read"] += 1
+        if place in self.all_sent and value not in self.all_sent[place]:
+            self.break_rule("wrong_record", f"{place} has {value!r} at {offset}; nobody sent it")
+            return
         self._saw(place, offset, value, "read")
+
+    def was_skipped(self, place: Place, offset: int, found: int) -> None:
+        """A reader of a partition without holes asked for an offset and was given a later one."""
+        if not (place in self.damaged and self.is_told(place)):
+            self.break_rule("silent_loss", f"{place}: {found} came after {offset - 1}, and no word")
+
+    def not_read(self, place: Place, offset: int, problem: object) -> None:
+        """At the end the rest of a partition can't be read."""
+        if not (place in self.damaged and self.is_told(place)):
+            self.break_rule("silent_loss", f"{place} can't be read at {offset}: {problem}")
 
     def was_processed(self, group: str, values: Iterable[bytes]) -> None:
         """A member of a group has read records of a partition that it owns; it may do so again."""
@@ -218,8 +240,13 @@ class History:
         """The partitions as they are at the end."""
         for place, rows in logs.items():
             at = {row.offset: row.value for row in rows}
+            for row in rows:
+                if place in self.all_sent and row.value not in self.all_sent[place]:
+                    self.break_rule("wrong_record", f"{place}: nobody sent {row.value!r}")
             for offset, value in self.acknowledged[place].items():
-                if at.get(offset) != value:
+                if offset not in at and place in self.damaged and self.is_told(place):
+                    self.counts["losses told"] += 1
+                elif at.get(offset) != value:
                     self.break_rule(
                         "acknowledged",
                         f"{place.topic}-{place.partition} offset {offset} was acknowledged as "
@@ -267,6 +294,9 @@ class History:
     def check_replicas(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
         """Batches below the high watermarks of a partition's replicas: (base offset, bytes)."""
         names = sorted(replicas)
+        if place in self.damaged:
+            self._check_damaged(place, replicas)
+            return
         for name, other in pairwise(names):
             for one, two in zip(replicas[name], replicas[other], strict=False):
                 if one != two:
@@ -274,6 +304,17 @@ class History:
                         "prefixes",
                         f"{place}: {name} has a batch at {one[0]} where {other} has another at "
                         f"{two[0]}",
+                    )
+                    break
+
+    def _check_damaged(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
+        """Of a damaged replica batches may be missing; those that are there are the others'."""
+        for (name, ones), (other, twos) in pairwise(sorted(replicas.items())):
+            there = dict(ones)
+            for offset, batch in twos:
+                if there.get(offset, batch) != batch:
+                    self.break_rule(
+                        "prefixes", f"{place}: {name} and {other} have other batches at {offset}"
                     )
                     break
 

@@ -4,6 +4,8 @@ A checker that does not notice its bug is worth nothing; test_mutations.py runs 
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -26,6 +28,7 @@ import kstore.log.recovery as recovery
 from kstore.broker.runtime.cluster_topics import ClusterTopics
 from kstore.broker.runtime.controller import Controller
 from kstore.broker.runtime.fetchers import Fetchers
+from tests.sim import reading
 from tests.sim.loop import current_life
 
 __all__ = ["MUTATIONS", "Mutation"]
@@ -64,6 +67,15 @@ def _unsynced_is_seen(put: Put) -> None:
             self.core.shows_durable = False
 
     put(log_dir, "Log", Careless)
+
+
+def _unchecked(put: Put) -> None:
+    put(reading, "decode", functools.partial(reading.decode, verify=False))
+
+
+def _nothing_is_told(put: Put) -> None:
+    put(logging.Logger, "error", lambda *told, **more: None)
+    put(logging.Logger, "exception", lambda *told, **more: None)
 
 
 def _any_replica_leads(put: Put) -> None:
@@ -275,6 +287,16 @@ MUTATIONS: dict[str, Mutation] = {
         "--flush always --faults power,slow-disk --workloads produce,read",
         "readers see records that are not on the disk",
     ),
+    "unchecked": Mutation(
+        _unchecked, "wrong_record",
+        "--brokers 3 --faults rot,restart --workloads produce,read",
+        "consumers do not look at checksums",
+    ),
+    "nothing-is-told": Mutation(
+        _nothing_is_told, "silent_loss",
+        "--brokers 3 --faults rot,files,restart --workloads produce,read",
+        "brokers do not tell what is damaged",
+    ),
     "forgotten-producers": Mutation(
         _forgotten_producers, "duplicate",
         "--faults kill,delay,slow-disk --flush always --workloads produce",
@@ -301,7 +323,8 @@ MUTATIONS: dict[str, Mutation] = {
         "a task is given away before its owner has let it go",
     ),
     "open-gates": Mutation(
-        _open_gates, "key_order", "--brokers 3 --faults reset --workloads produce,expand",
+        _open_gates, "key_order",
+        "--brokers 3 --faults partition,isolate --workloads produce,expand",
         "a group may read new partitions before what was written to the others until then",
     ),
     "epochs-again": Mutation(

@@ -48,7 +48,14 @@ class IdempotentProducer:
     """Writes numbered records to one partition, acks=all, until it is told to stop."""
 
     def __init__(
-        self, client: Client, history: History, place: Place, records: int, *, may_lose: bool
+        self,
+        client: Client,
+        history: History,
+        place: Place,
+        records: int,
+        *,
+        may_lose: bool,
+        rest_s: float,
     ) -> None:
         self.client = client
         self.history = history
@@ -56,6 +63,7 @@ class IdempotentProducer:
         self.done = False
         self.stopping = False
         self._may_lose = may_lose
+        self._rest_s = rest_s
         self._records = records
         self._unacknowledged: deque[_Batch] = deque()
         self._next_number = 0
@@ -77,7 +85,7 @@ class IdempotentProducer:
             if not await self._send_window():
                 await self.client.pause()
             elif self.client.random.random() < 0.7:
-                await self.client.pause(0.0, 0.2)
+                await self.client.pause(0.0, self._rest_s)
         self.done = True
 
     async def _begin(self) -> None:

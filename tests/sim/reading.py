@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.errors import ErrorCode
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.log import CorruptLogError
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
 from tests.sim.client import Client, UnansweredError
@@ -14,6 +15,8 @@ from tests.sim.world import Node
 __all__ = ["Reader", "fetch", "local_batches", "read_partition"]
 
 READ_COMMITTED = 1
+MOST_TRIES = 50
+"""How often the end of a damaged partition is asked for."""
 
 
 async def fetch(
@@ -61,15 +64,28 @@ def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
 
 
 class Reader:
-    """Reads one partition from the beginning, over and over where it left off."""
+    """Reads one partition from the beginning to the end and what comes then; or ``again`` from the
+    beginning.
+    """
 
-    def __init__(self, client: Client, history: History, place: Place, isolation: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        place: Place,
+        isolation: int,
+        *,
+        again: bool = False,
+    ) -> None:
         self.client = client
         self.history = history
         self.place = place
         self.offset = 0
         self.stopping = False
+        self.whole = True
+        """Every offset of the partition has a record: nobody writes transactions to it."""
         self._isolation = isolation
+        self._again = again
 
     async def run(self) -> None:
         """Read until told to stop."""
@@ -85,26 +101,48 @@ class Reader:
                 # Behind the leader's high watermark for a moment, after an election.
                 await self.client.pause()
                 continue
-            rows, self.offset = rows_of(answer, self.offset)
+            before = self.offset
+            try:
+                rows, self.offset = rows_of(answer, before)
+            except (KafkaError, ValueError):
+                # It is damaged; other leaders have it whole.
+                self.history.counts["damaged answers"] += 1
+                await self.client.pause()
+                continue
+            if rows and rows[0].offset != before and self.whole:
+                self.history.was_skipped(self.place, before, rows[0].offset)
+            if self._again and not rows:
+                self.offset = 0
             for row in rows:
                 self.history.was_read(self.place, row.offset, row.value)
 
 
-async def read_partition(client: Client, place: Place, *, committed: bool) -> list[Row]:
-    """Everything that a consumer can read of a partition now."""
+async def read_partition(
+    client: Client, place: Place, *, committed: bool, history: History | None = None
+) -> list[Row]:
+    """Everything that a consumer can read of a partition now. With ``history`` it may be damaged,
+    which is told there.
+    """
     found: list[Row] = []
-    offset = 0
+    offset = tries = 0
     while True:
         try:
             answer = await fetch(client, place, offset, isolation=int(committed), wait_ms=0)
         except UnansweredError:
             await client.pause()
             continue
-        if answer.error_code != ErrorCode.NONE:
+        end = answer.last_stable_offset if committed else answer.high_watermark
+        try:
+            if answer.error_code != ErrorCode.NONE:
+                raise error_for(answer.error_code)
+            rows, offset = rows_of(answer, offset)
+        except (KafkaError, ValueError) as problem:
+            tries += 1
+            if history is not None and tries > MOST_TRIES:
+                history.not_read(place, offset, problem)
+                return found
             await client.pause()
             continue
-        end = answer.last_stable_offset if committed else answer.high_watermark
-        rows, offset = rows_of(answer, offset)
         found += rows
         if offset >= end:
             return found
@@ -112,7 +150,7 @@ async def read_partition(client: Client, place: Place, *, committed: bool) -> li
 
 def local_batches(node: Node, place: Place) -> list[tuple[int, bytes]]:
     """The batches of a running broker's replica below its high watermark: base offset and bytes,
-    without the fields that replicas may have apart (none).
+    without the fields that replicas may have apart (none); up to where it says that it is damaged.
     """
     assert node.broker is not None
     partition = node.broker.table.partition(place.topic.encode(), place.partition)
@@ -122,7 +160,10 @@ def local_batches(node: Node, place: Place) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        data = log.read_batches(offset)
+        try:
+            data = log.read_batches(offset)
+        except CorruptLogError:
+            break
         if not data:
             break
         for batch in batches(data):

@@ -46,6 +46,8 @@ class World:
         self.lives: list[Life] = []
         self.trace: list[str] = []
         """What happened, in words; equal seeds give equal traces."""
+        self.complaints: list[str] = []
+        """What brokers told their operators at ERROR."""
 
     def note(self, sentence: str) -> None:
         """Add a line to the trace."""
@@ -83,6 +85,8 @@ class _TraceLog(logging.Handler):
             told += f": {problem!r}" + "".join(traceback.format_tb(problem.__traceback__)[-3:])
             if not isinstance(problem, KafkaError | OSError):
                 self._world.loop.problems.append(f"{name} says: {told}")
+        if record.levelno >= logging.ERROR:
+            self._world.complaints.append(told)
         self._world.note(f"{name} says: {told}")
 
 

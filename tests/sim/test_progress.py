@@ -1,0 +1,34 @@
+"""A run over many seeds tells what failed at once, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.sim.progress import Progress
+from tests.sim.run import Report
+
+
+def report(seed: int, *violations: str) -> Report:
+    return Report(seed, violations, (), "digest", {"records": 2}, 0.5)
+
+
+def test_a_stopped_run_goes_on_with_the_seeds_that_are_left(tmp_path: Path) -> None:
+    path = str(tmp_path / "build" / "sim.json")
+    first = Progress(path, range(7, 12), "sim", resume=False)
+    first.note(report(8))
+    first.note(report(7, "liveness: it stood still"))
+    told = json.loads(Path(path).read_text())
+    assert (told["run"], told["done"]) == (2, [[7, 8]])
+    assert told["failed"] == [
+        {"seed": 7, "violations": ["liveness: it stood still"], "again": "sim --seed 7 --trace"}
+    ]
+    again = Progress(path, range(1), "sim", resume=True)
+    assert again.left == [9, 10, 11]
+    for seed in again.left:
+        again.note(report(seed))
+    again.write()
+    told = json.loads(Path(path).read_text())
+    assert (told["run"], len(told["failed"]), told["cpu_s"]) == (5, 1, 2.5)
+    assert told["counts"] == {"records": 10}
+    assert again.sentence().startswith("5 of 5 seeds, 1 failed, 120 per CPU minute")
