@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from kstore.log.index import ENVIRONMENT_NAME, IndexStore
+from kstore.log.lmdb_check import find_damage
 from kstore.log.scan import Damage, ScannedBatch, SegmentPath, scan_segment, segment_paths
 from kstore.record import BatchView, InvalidBatchError, decode, validate
 from kstore.types import TopicPartition
@@ -22,6 +23,7 @@ __all__ = ["ExitStatus", "PartitionReport", "Problem", "VerifyReport", "verify"]
 
 # An index entry as log_segment packs it: offset delta, position, newest timestamp before it.
 _ENTRY = struct.Struct("=IIq")
+_MADE_ANEW = "delete it, opening the log makes it anew"
 # What compaction leaves behind and a producer may not send: these are looked at record by record.
 _ALLOWED_AFTER_COMPACTION = {"BAD_COUNT", "BAD_OFFSET_DELTA", "BAD_TIMESTAMP"}
 
@@ -104,13 +106,19 @@ def verify(
     report = VerifyReport()
     check: _PartitionCheck | None = None
     stores: dict[Path, IndexStore | None] = {}
+    damages: dict[Path, str] = {}
     for segment in segment_paths(path):
         folder = segment.path.parent
         if check is None or check.folder != folder:
             log_dir = folder.parent
             if index and log_dir not in stores:
-                stores[log_dir] = _index_of(log_dir)
+                problem = find_damage(str(log_dir / ENVIRONMENT_NAME))
+                if problem is not None:
+                    damages[log_dir] = f"{problem}: {_MADE_ANEW}"
+                stores[log_dir] = _index_of(log_dir) if problem is None else None
             check = _PartitionCheck(segment, records, max_problems, stores.get(log_dir))
+            if log_dir in damages:
+                check.problem(segment, 0, "INDEX_DAMAGED", damages.pop(log_dir))
             report.partitions.append(check.report)
         check.walk(segment)
     for store in stores.values():
@@ -169,12 +177,15 @@ class _PartitionCheck:
         """The index's entries of a segment: position to (offset delta, newest time before it)."""
         if self.store is None:
             return {}
+        known = self.store.damaged_values
         packed = self.store.pages(self.folder.name, segment.base_offset)
+        if self.store.damaged_values > known:
+            self.problem(segment, 0, "INDEX_DAMAGED", f"a page is damaged: {_MADE_ANEW}")
         return {position: (delta, newest) for delta, position, newest in _ENTRY.iter_unpack(packed)}
 
     def index_problem(self, segment: SegmentPath, position: int) -> None:
         """Count an index entry that points elsewhere."""
-        detail = "the index has another batch here: delete it, opening the log makes it anew"
+        detail = f"the index has another batch here: {_MADE_ANEW}"
         self.problem(segment, position, "INDEX_MISMATCH", detail)
 
     def damage(self, segment: SegmentPath, item: Damage) -> None:

@@ -25,6 +25,7 @@ from kstore.log.index import ENVIRONMENT_NAME, LogState
 from kstore.log.lmdb_check import find_damage, move_aside
 from kstore.log.settings import LogConfig
 from kstore.log.start_offset import START_OFFSET_NAME
+from kstore.log.verify import verify
 from kstore.record import decode
 from kstore.types import TopicPartition
 from tests.log.damaged_dirs import DAMAGES, PAGE, build
@@ -410,3 +411,15 @@ def test_a_state_of_another_version_is_no_damage(tmp_path: Path) -> None:
     with small_log_dir(tmp_path) as log_dir:
         assert_all_there(indexed_log(log_dir))
         assert log_dir.index_damages == 0
+
+
+def test_verify_tells_a_damaged_index_and_a_damaged_page_of_it(tmp_path: Path) -> None:
+    with small_log_dir(tmp_path) as log_dir:
+        indexed_log(log_dir)
+    assert verify(tmp_path).problem_count == 0
+    change_values(tmp_path, b"P", flipped)
+    (report,) = verify(tmp_path).partitions
+    assert {each.kind for each in report.problems} == {"INDEX_DAMAGED"}
+    os.truncate(tmp_path / ENVIRONMENT_NAME, 3 * PAGE)
+    (report,) = verify(tmp_path).partitions
+    assert [each.kind for each in report.problems] == ["INDEX_DAMAGED"]
