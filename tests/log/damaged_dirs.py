@@ -1,6 +1,6 @@
 """Log directories with damage of a kind, each examined in a process of its own, so that a process
-that dies by a signal is seen. ``python -m tests.log.damaged_dirs FOLDER KIND SEED...`` writes one
-JSON line for each seed.
+that dies by a signal is seen. ``python -m tests.log.damaged_dirs FOLDER FILES KIND
+SEED...`` writes one JSON line for each seed.
 
 The rule: a wrong record is never returned, and a loss is never silent.
 """
@@ -62,24 +62,27 @@ def flip_bits(data: bytearray, chance: random.Random) -> None:
 
 def flip_in_header(data: bytearray, chance: random.Random) -> None:
     """A bit in the first bytes of a page: its number, kind, bounds or first pointers."""
-    page = chance.randrange(len(data) // PAGE)
-    data[page * PAGE + chance.randrange(48)] ^= 1 << chance.randrange(8)
+    page = chance.randrange(max(len(data) // PAGE, 1))
+    data[min(page * PAGE + chance.randrange(48), len(data) - 1)] ^= 1 << chance.randrange(8)
 
 
 def flip_in_meta(data: bytearray, chance: random.Random) -> None:
     """A bit in one of the two pages that say where the trees begin."""
-    data[chance.randrange(2) * PAGE + chance.randrange(160)] ^= 1 << chance.randrange(8)
+    data[min(chance.randrange(2) * PAGE + chance.randrange(160), len(data) - 1)] ^= (
+        1 << chance.randrange(8)
+    )
 
 
 def zero_page(data: bytearray, chance: random.Random) -> None:
     """A page of zeros."""
-    page = chance.randrange(len(data) // PAGE)
-    data[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
+    page = chance.randrange(max(len(data) // PAGE, 1))
+    size = len(data[page * PAGE : (page + 1) * PAGE])
+    data[page * PAGE : page * PAGE + size] = bytes(size)
 
 
 def swap_pages(data: bytearray, chance: random.Random) -> None:
     """Two pages, each in the other's place."""
-    one, two = (chance.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    one, two = (chance.randrange(max(len(data) // PAGE, 1)) * PAGE for _ in range(2))
     data[one : one + PAGE], data[two : two + PAGE] = (
         data[two : two + PAGE],
         data[one : one + PAGE],
@@ -88,7 +91,7 @@ def swap_pages(data: bytearray, chance: random.Random) -> None:
 
 def copy_page(data: bytearray, chance: random.Random) -> None:
     """A page that was written to another's place."""
-    one, two = (chance.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    one, two = (chance.randrange(max(len(data) // PAGE, 1)) * PAGE for _ in range(2))
     data[one : one + PAGE] = data[two : two + PAGE]
 
 
@@ -170,19 +173,22 @@ def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
     return found
 
 
-def _main(folder: Path, kind: str, seeds: list[int]) -> None:
+def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
+    """``files``: a pattern; one of the files that match is damaged."""
     original = folder / "original"
     for seed in seeds:
+        chance = random.Random(seed)
         path = folder / f"{kind}-{seed}"
         shutil.copytree(original, path)
-        index = path / INDEX
-        data = bytearray(index.read_bytes())
-        DAMAGES[kind](data, random.Random(seed))
-        index.write_bytes(data)
+        file = chance.choice(sorted(path.glob(files)))
+        data = bytearray(file.read_bytes())
+        DAMAGES[kind](data, chance)
+        file.write_bytes(data)
         wrong = _in_a_child(examine_index, path)
-        print(json.dumps({"seed": seed, "wrong": wrong[:5]}), flush=True)
+        row = {"seed": seed, "file": file.name, "wrong": wrong[:5]}
+        print(json.dumps(row), flush=True)
         shutil.rmtree(path)
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), sys.argv[2], [int(seed) for seed in sys.argv[3:]])
+    _main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(seed) for seed in sys.argv[4:]])

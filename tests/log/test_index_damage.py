@@ -37,8 +37,19 @@ SEEDS = 12
 def test_whatever_befalls_the_index_every_record_is_found_by_offset_and_time(
     tmp_path: Path, kind: str
 ) -> None:
-    build(tmp_path / "original")
-    command = [sys.executable, "-m", "tests.log.damaged_dirs", str(tmp_path), kind]
+    assert_rule(tmp_path, ENVIRONMENT_NAME, kind)
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", START_OFFSET_NAME])
+@pytest.mark.parametrize("kind", ["bits", "cut", "noise"])
+def test_damage_of_a_small_file_costs_no_record(tmp_path: Path, name: str, kind: str) -> None:
+    assert_rule(tmp_path, f"*/{name}", kind)
+
+
+def assert_rule(folder: Path, files: str, kind: str) -> None:
+    """Damage some files, each in a directory of its own; all of them go by the rule."""
+    build(folder / "original")
+    command = [sys.executable, "-m", "tests.log.damaged_dirs", str(folder), files, kind]
     done = subprocess.run(
         [*command, *map(str, range(SEEDS))], capture_output=True, text=True, check=False
     )
