@@ -116,7 +116,11 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
 def _log_counters(broker: Broker) -> dict[str, int]:
     """What was found damaged or lost in the logs of this broker since it started."""
     dirs = broker.replicas.dirs
-    return {"log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs)}
+    return {
+        "log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs),
+        "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),
+        "log_lost_offsets_total": sum(log_dir.lost_offsets for log_dir in dirs),
+    }
 
 
 def _cluster_gauges(broker: Broker) -> dict[str, int]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kstore._fast.batch import find_disorder
 from kstore._fast.columns import ColumnReader
+from kstore.log.damage import Bounds, Damage, survey
 from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.ranges import OffsetRange
@@ -36,6 +38,8 @@ class SegmentSlice:
     first_offset: int
     """The base offset of its first batch; in a segment's first slice it may be later."""
     size_bytes: int = -1
+    next_offset: int = 2**63 - 1
+    """The offsets of its batches are below it."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,38 @@ class _SegmentReader:
                 continue
             try:
                 self._check_size(part, os.fstat(descriptor).st_size)
-                yield from self._slice(part, descriptor)
+                for stretch in self._ordered(part, descriptor):
+                    yield from self._slice(stretch, descriptor)
             finally:
                 os.close(descriptor)
+
+    def _ordered(self, part: SegmentSlice, descriptor: int) -> Iterator[SegmentSlice]:
+        """The bytes of a slice, but for batches whose offsets do not fit between their neighbours':
+        checksums do not cover them.
+        """
+        position, expected = part.start, part.first_offset
+        damages: list[Damage] = []
+        while position < part.end:
+            piece = self._piece(descriptor, position, part.end)
+            wrong, expected, size = find_disorder(piece, least=expected, limit=part.next_offset)
+            if wrong >= 0:
+
+                def read(count: int, at: int) -> bytes:
+                    return os.pread(descriptor, count, at)
+
+                bounds = Bounds(part.first_offset, part.next_offset)
+                damages = survey(part.path, read, part.start, part.end, bounds)
+                break
+            if not size:
+                break  # what is no batch is told where it is read
+            position += size
+        left = part
+        for damage in damages:
+            if damage.is_whole:
+                yield replace(left, end=damage.position)
+                self._lose(f"{damage}", part, _DAMAGED, damage.first_offset)
+                left = replace(left, start=damage.end_position, first_offset=damage.next_offset)
+        yield left
 
     def _slice(self, part: SegmentSlice, descriptor: int) -> Iterator[Any]:
         """The records of one slice."""

@@ -168,8 +168,9 @@ class LogDirTopics(TopicClient):
             last = bisect_left(offsets, wanted.end)
             end = positions[last] if last < len(positions) else segment.size_bytes
             size = segment.size_bytes if segment.sealed else -1
+            bound = offsets[last] if last < len(positions) else segment.next_offset
             path = os.path.abspath(segment.path)
-            found.append(SegmentSlice(path, positions[first], end, offsets[first], size))
+            found.append(SegmentSlice(path, positions[first], end, offsets[first], size, bound))
         return found
 
     def _cut(self, log: Log, whole: SegmentSlice, most: int) -> Iterator[SegmentSlice]:
@@ -183,7 +184,7 @@ class LogDirTopics(TopicClient):
             at = max(bisect_right(positions, left.start + most) - 1, next_one)
             if at >= len(positions) or positions[at] >= left.end:
                 break
-            yield replace(left, end=positions[at])
+            yield replace(left, end=positions[at], next_offset=offsets[at])
             left = replace(left, start=positions[at], first_offset=offsets[at])
         yield left
 

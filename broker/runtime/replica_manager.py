@@ -24,6 +24,7 @@ from kstore.broker.state.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
+from kstore.log.recovery import skip_lost
 from kstore.protocol.cluster_control import (
     FULL,
     LeaderAndIsrPartition,
@@ -225,6 +226,8 @@ class ReplicaManager:
             return ErrorCode.NONE
         try:
             partition = self._open(entry, topic, state.partition_index, config)
+            if state.leader == broker.node_id:
+                skip_lost(partition.log)
         except (LogError, OSError) as problem:
             broker.report(f"{place} can't be opened: {problem}")
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -12,6 +12,17 @@ STATUSES: tuple[tuple[str, str, int], ...]
 STATUS_NAMES: tuple[str, ...]
 """The names of ``STATUSES``, by status number."""
 
+def find_batch(buffer: Buffer, *, start: int, stop: int, least: int, limit: int) -> int:
+    """The first position in [start, stop) where a batch may begin whose offsets are in
+    [least, limit), by its header alone (the checksum is the caller's to check), or -1.
+    """
+
+def find_disorder(buffer: Buffer, *, least: int, limit: int) -> tuple[int, int, int]:
+    """Where the first batch begins that does not follow the ones before it, in offsets
+    [least, limit), or -1; which offset is expected next; and how many bytes the batches that do
+    have.
+    """
+
 class InvalidBatchError(ValueError):
     """A batch that is not good: which check failed, where, and what to do."""
 

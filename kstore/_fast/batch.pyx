@@ -416,6 +416,47 @@ def batches(buffer, *, bint verify=False, Py_ssize_t position=0):
         position += info.size_bytes
 
 
+def find_batch(buffer, *, Py_ssize_t start, Py_ssize_t stop, int64_t least, int64_t limit):
+    cdef MemoryView given = view_of(buffer)
+    cdef const uint8_t* data = given.data
+    cdef Py_ssize_t size = given.size
+    cdef BatchInfo info
+    cdef int status
+    if start < 0:
+        raise ValueError(f"start is {start}: pass 0 or more")
+    with nogil:
+        while start < stop and start + BATCH_HEADER_SIZE <= size:
+            if data[start + BATCH_MAGIC_AT] == MAGIC_V2:
+                status = read_batch_header(data + start, data + size, &info)
+                if (status == BATCH_OK or status == BATCH_TRUNCATED) \
+                        and least <= info.base_offset < limit and info.last_offset_delta >= 0 \
+                        and info.last_offset_delta < limit - info.base_offset:
+                    break
+            start += 1
+    return start if start < stop and start + BATCH_HEADER_SIZE <= size else -1
+
+
+def find_disorder(buffer, *, int64_t least, int64_t limit):
+    cdef MemoryView given = view_of(buffer)
+    cdef const uint8_t* data = given.data
+    cdef Py_ssize_t size = given.size
+    cdef Py_ssize_t position = 0
+    cdef BatchInfo info
+    cdef int status = BATCH_OK
+    with nogil:
+        while True:
+            status = read_batch_header(data + position, data + size, &info)
+            if status != BATCH_OK:
+                break
+            if info.base_offset < least or info.base_offset >= limit \
+                    or info.last_offset_delta < 0 \
+                    or info.last_offset_delta >= limit - info.base_offset:
+                break
+            least = info.base_offset + info.last_offset_delta + 1
+            position += info.size_bytes
+    return (position if status == BATCH_OK else -1), least, position
+
+
 cdef class BatchView:
     def __init__(self):
         raise TypeError("batch views are made by batches() and validate()")

@@ -4,8 +4,13 @@ asked the wrong broker are sent (KIP-951).
 What is read, and for whom, is fetch_path's.
 """
 
-from kstore._fast.error_codes cimport FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER
+from kstore._fast.error_codes cimport (
+    CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE)
+from kstore._fast.log_core cimport LogCore
+from kstore._fast.log_view cimport Slice
 from kstore._fast.node_hints cimport put_leader, write_endpoints
+from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int32, put_int64, put_no_tags, put_unsigned, room)
 
@@ -27,10 +32,59 @@ cdef Py_ssize_t count_topics(list parts) except -1:
     return count
 
 
-cdef Py_ssize_t read_slice(FetchPart part, AnswerBuffer out) except -1:
-    """Read the part's bytes to the buffer's end, which stays; returns how many there were."""
-    room(out, part.slice.size_bytes + 64)
-    return part.file.read_into(out.data + out.size, part.slice.size_bytes, part.slice.position)
+cdef int find_slice(
+    FetchPart part, int64_t end, int64_t limit, bint min_one, report
+) except -1:
+    """Find the batches below `end` that the part's answer has room for, or the error that it gets.
+    """
+    cdef Partition partition = part.partition
+    cdef bint out_of_range = False
+    part.file = None
+    try:
+        part.file = partition.core.locate(
+            part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
+    except OSError as problem:
+        if getattr(problem, "error_code", NONE) == CORRUPT_MESSAGE:
+            part.error = CORRUPT_MESSAGE    # the log has told it
+        else:                               # no descriptor is left, or the disk fails
+            where = str(partition.log.topic_partition)
+            report(f"{where} can't be read: {problem}", f"{where} can't be read")
+            part.error = KAFKA_STORAGE_ERROR
+    if part.file is None:
+        part.slice.size_bytes = 0
+    if out_of_range:
+        part.error = OFFSET_OUT_OF_RANGE
+    return 0
+
+
+cdef bint put_slice(FetchPart part, AnswerBuffer out, report) except -1:
+    """Put the part's records to the buffer's end. False: the file has not what its log knows, and
+    the part was looked for anew.
+    """
+    cdef LogCore core = part.partition.core
+    cdef Slice told = part.slice
+    cdef int64_t size = told.size_bytes
+    if add_slice(out, part.file, told.position, size):
+        if core.is_ordered_in_file(part.file, &told):
+            return True
+        out.slices.pop()
+        out.slice_bytes -= size
+    else:
+        room(out, size + 64)
+        if part.file.read_into(out.data + out.size, size, told.position) != size:
+            report(f"{part.file.path} ends before the {size} bytes at {told.position} "
+                   "that its log has", f"{part.file.path} ends too early")
+            part.error = KAFKA_STORAGE_ERROR
+            part.slice.size_bytes = 0
+            return False
+        if core.is_ordered(out.data + out.size, &told):
+            out.size += size
+            return True
+    find_slice(part, told.next_offset, size, True, report)
+    if part.slice.position == told.position and part.slice.size_bytes == size:
+        part.error = CORRUPT_MESSAGE
+        part.slice.size_bytes = 0
+    return False
 
 
 cdef int write_aborted(FetchPart part, bint committed, bint flexible, AnswerBuffer out) except -1:

@@ -8,16 +8,15 @@ is given; who leads a partition, by the partition table.
 from kstore._fast.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
-    INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.fetch_answer cimport (
-    count_topics, read_slice, write_answer_tags, write_aborted, write_part_tags)
+    count_topics, find_slice, put_slice, write_answer_tags, write_aborted, write_part_tags)
 from kstore._fast.fetch_topics cimport parse_forgotten, parse_topics
 from kstore._fast.log_core cimport LogCore
 from kstore._fast.replica_state cimport Follower
 from kstore._fast.rights cimport MAY_ACT_IN_CLUSTER
-from kstore._fast.sending cimport add_slice
 from kstore._fast.wire cimport (
     WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
     put_string, read_int8, read_int16, read_int32, read_int64, read_raw,
@@ -287,7 +286,6 @@ cdef class FetchPath:
     ) except -1:
         cdef Partition partition
         cdef int64_t end
-        cdef bint out_of_range = False
         part.file = None
         part.follower = None
         part.slice.size_bytes = 0
@@ -327,18 +325,7 @@ cdef class FetchPath:
         if self.throttle is not None and request.replica_id >= 0 \
                 and not self.throttle.may_send(partition, request.replica_id):
             return 0
-        try:
-            part.file = partition.core.locate(
-                part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
-        except OSError as problem:          # no descriptor is left, or the disk fails
-            where = str(partition.log.topic_partition)
-            self.report(f"{where} can't be read: {problem}", f"{where} can't be read")
-            part.error = KAFKA_STORAGE_ERROR
-        if part.file is None:
-            part.slice.size_bytes = 0
-        if out_of_range:
-            part.error = OFFSET_OUT_OF_RANGE
-        return 0
+        return find_slice(part, end, limit, min_one, self.report)
 
     cdef int16_t check_offset(self, FetchPart part) except -1:
         """Whether the log has the offset, and the same records before it."""
@@ -493,18 +480,9 @@ cdef class FetchPath:
         if version >= FIRST_RACK:
             put_int32(out, part.preferred_replica)
         put_count(out, size, flexible)
-        if size > 0 and add_slice(out, part.file, part.slice.position, size):
-            size = 0
-        elif size > 0 and read_slice(part, out) != size:
-            self.report(
-                f"{part.file.path} ends before the {size} bytes at {part.slice.position} "
-                "that its log has",
-                f"{part.file.path} ends too early")
-            part.error = KAFKA_STORAGE_ERROR
-            part.slice.size_bytes = 0
+        if size > 0 and not put_slice(part, out, self.report):
             out.size = start
             return self.write_part(request, part, out)
-        out.size += size
         self.bytes_out += part.slice.size_bytes
         part.file = None
         if flexible:

@@ -21,7 +21,7 @@ from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.log_segment cimport LogSegment
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
-from kstore._fast.log_view cimport has_keys, least_timestamp, read_end_marker
+from kstore._fast.batch_facts cimport has_keys, least_timestamp, read_end_marker
 
 cdef enum:
     NONE = 0
@@ -324,6 +324,7 @@ cdef class LogCore(LogView):
     # Which offsets the batches get, or whether those that they bring fit.
     cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept:
         cdef int64_t offset = self.log_end_offset
+        cdef int32_t epoch = self.epoch_before(offset) if origin == ORIGIN_REPLICA else -1
         cdef BatchInfo* info
         cdef int i
         for i in range(self.planned):
@@ -334,6 +335,9 @@ cdef class LogCore(LogView):
                 return INVALID_PRODUCE_OFFSET
             if origin != ORIGIN_REPLICA:
                 info.partition_leader_epoch = leader_epoch
+            elif info.partition_leader_epoch < epoch and info.partition_leader_epoch != -1:
+                return CORRUPT_MESSAGE                  # epochs never fall along a log
+            epoch = max(epoch, info.partition_leader_epoch)
             offset = info.base_offset + info.last_offset_delta + 1
         if offset - 1 - self.plan[0].base_offset > LARGEST_OFFSET_DELTA:
             return RECORD_LIST_TOO_LARGE                # does not fit in one segment

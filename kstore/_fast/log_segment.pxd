@@ -19,8 +19,10 @@ cdef class LogSegment:
     cdef public int64_t created_ms
     cdef public bint sealed
     cdef public bint complete               # LMDB has the whole index; in memory is a part, if any
-    cdef public bint corrupt                # a damaged part was found in it
+    cdef public tuple damages               # the damaged parts known, ascending; or None
     cdef object opener                      # callable(path) -> SegmentFile
+    # from here on this process has written; all before it is checked when it is read
+    cdef public int64_t own_position
     cdef SegmentFile handle
     cdef IndexEntry* entries                # the entries from number first_entry on
     cdef public int64_t first_entry

@@ -1,6 +1,7 @@
 """One segment of a log: its file, its bounds, and the part of its index that is in memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 from kstore._fast.segment_file import SegmentFile
 
@@ -25,14 +26,16 @@ class LogSegment:
     """A later segment exists."""
     complete: bool
     """LMDB has the whole index; what is in memory is a window into it, if anything."""
-    corrupt: bool
-    """A damaged part was found in it."""
+    damages: tuple[Any, ...] | None
+    """The damaged parts that are known (kstore.log.damage), ascending; None: there are none."""
     first_entry: int
     """Number of the first index entry in memory."""
     persisted: int
     """How many index entries LMDB has."""
     bytes_since_entry: int
     """Bytes behind the last index entry."""
+    own_position: int
+    """From here on this process has written; what lies before is checked when it is read."""
     window_end: int
     """Offset from which on index entries may be missing in memory; a huge number for none."""
     @property
@@ -74,6 +77,10 @@ class LogSegment:
     def rewind(self, position: int) -> int:
         """Goes back to the last index entry at or before ``position``, to scan from there; returns
         where that is. All entries have to be in memory."""
+    def mark(self) -> tuple[int, int, int, int, int, int]:
+        """Its bounds and its number of entries, for ``go_back``."""
+    def go_back(self, mark: tuple[int, int, int, int, int, int]) -> None:
+        """Forgets what was taken in since ``mark``."""
     def drop_entries(self, upto: int) -> None:
         """Frees the entries below number ``upto``: LMDB has them."""
     def offset_before_timestamp(self, timestamp_ms: int) -> int:

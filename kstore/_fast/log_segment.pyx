@@ -25,6 +25,7 @@ cdef class LogSegment:
         self.first_timestamp = first_timestamp
         self.created_ms = created_ms
         self.window_end = NO_WINDOW
+        self.own_position = NO_WINDOW
 
     def __dealloc__(self):
         PyMem_Free(self.entries)
@@ -175,6 +176,15 @@ cdef class LogSegment:
         self.persisted = min(self.persisted, self.first_entry + self.count)
         self.window_end = NO_WINDOW
         return self.size_bytes
+
+    def mark(self):
+        return (self.count, self.size_bytes, self.next_offset, self.max_timestamp,
+                self.first_timestamp, self.bytes_since_entry)
+
+    def go_back(self, tuple mark not None):
+        """Forgets what was taken in since the mark."""
+        (self.count, self.size_bytes, self.next_offset, self.max_timestamp,
+         self.first_timestamp, self.bytes_since_entry) = mark
 
     def drop_entries(self, int64_t upto):
         """Frees the entries below number upto: LMDB has them."""

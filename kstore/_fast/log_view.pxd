@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kstore._fast.batch cimport BatchInfo
 from kstore._fast.epoch_cache cimport EpochCache
 from kstore._fast.log_segment cimport LogSegment
-from kstore._fast.producer_table cimport EndMarker, ProducerTable
+from kstore._fast.producer_table cimport ProducerTable
 from kstore._fast.segment_file cimport SegmentFile
 
 cdef enum:
@@ -24,6 +24,14 @@ cdef struct Slice:
     # of the first batch in it (the offset asked for, where that is known cheaply)
     int64_t base_offset
     int64_t next_offset             # where to read on: after the last batch in it
+
+# What the header of the next batch has to agree with: its CRC covers neither its base offset nor
+# its leader epoch.
+cdef struct Order:
+    int64_t expected                # its base offset is not below it
+    int64_t limit                   # its last offset is
+    int32_t epoch                   # its leader epoch; -1: any
+    int64_t epoch_until             # for batches that begin below this offset
 
 # Where a reader left off: its next offset lies at this position of that segment.
 cdef struct Hint:
@@ -48,6 +56,7 @@ cdef class LogView:
     cdef int64_t index_interval_bytes
     cdef Hint[HINTS] hints
     cdef int next_hint
+    cdef public int damages_found           # how often a damaged part became known
 
     # The longest run of whole batches from the one that holds offset, in one segment, below
     # max_offset, of at most max_bytes (at least one whole batch when min_one). Returns the file,
@@ -56,29 +65,37 @@ cdef class LogView:
     cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                             bint min_one,
                             Slice* out, bint* out_of_range)
+    cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
+                                 bint min_one, Slice* out)
     cdef LogSegment segment_of(self, int64_t offset)
     cdef Py_ssize_t segment_index(self, int64_t offset) noexcept
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset)
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
                           int64_t max_bytes,
-                          bint min_one, int64_t* next_offset) except -1
+                          bint min_one, Slice* out) except -1
     cdef int64_t indexed_position(self, LogSegment segment, int64_t offset) except -1
     cdef int64_t indexed_batch(self, LogSegment segment, int64_t position) except -1
+    cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1
+    cdef int turn_epoch(self, int64_t offset, Order* order) except -1
+    cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil
+    # Whether the batches of a slice follow one another; what does not is made known as damage.
+    cdef bint is_ordered(self, const uint8_t* p, const Slice* slice) except -1
+    cdef bint is_ordered_in_file(self, SegmentFile file, const Slice* slice) except -1
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
                       BatchInfo* info) except -1
+    cdef int64_t behind_damage(self, LogSegment segment, int64_t position,
+                               int64_t offset) except -1
     cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
                         bint epochs) except -1 nogil
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1
     cdef int64_t visible_end(self) noexcept
     cdef int note_end(self) except -1
+    cdef int32_t epoch_before(self, int64_t offset) noexcept
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
-    cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1
+    cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size, Order* order) except -1
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
                         int64_t position,
-                        int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil
-
-cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil
-cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil
-cdef bint has_keys(const uint8_t* p, const BatchInfo* info) except -1
+                        int64_t producers_from, int mode, int64_t limit, int32_t* epoch,
+                        Py_ssize_t* used) except -1 nogil

@@ -1,5 +1,7 @@
 """What one log holds and how an offset is found in it; LogCore adds the appending."""
 
+from typing import Any
+
 from kstore._fast.epoch_cache import EpochCache
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.producer_table import ProducerTable
@@ -38,10 +40,11 @@ class LogView:
         *,
         producers_from: int = 0,
         into: str = "all",
+        limit: int = -1,
     ) -> tuple[int, int]:
         """Takes the whole, valid batches of [position, end) into segment and index, epochs and,
         from an offset on, producers ("all"); or into the first two ("index"), or the last
-        ("producers").
+        ("producers"). Batches that reach ``limit``, or do not follow the one before, end it.
 
         Returns the position after the last good one and the BatchStatus that stopped it (0 at
         the end).
@@ -68,10 +71,11 @@ class LogView:
         max_offset: int,
         max_bytes: int,
         min_one: bool = True,
-        verify: bool = True,
     ) -> tuple[bytes, int]:
         """The whole batches at ``offset`` and where to read on."""
-    def mark_entry(self, segment: LogSegment, position: int) -> None:
+    damages_found: int
+    """How often a damaged part became known."""
+    def note_damages(self, segment: LogSegment, damages: tuple[Any, ...]) -> None:
+        """These parts of a segment (kstore.log.damage) are damaged: reads go round them."""
+    def mark_entry(self, segment: LogSegment) -> None:
         """Has the next batch begin an index entry: damage lies before it."""
-    def find_batch(self, segment: LogSegment, position: int, stop: int, end: int) -> int:
-        """The first position in [position, stop) where a whole, valid batch begins, or -1."""

@@ -2,109 +2,26 @@
 # look-up of a slice of whole batches, and the scan that rebuilds all that from a segment's bytes.
 # It appends nothing (log_core.pyx) and decides nothing about which files there are (kstore.log).
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore._fast.batch cimport (
-    BATCH_BAD_LENGTH, BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo,
-    COMPRESSION_MASK, check_batch, is_compressed, is_control, read_batch_header)
-from kstore._fast.buffer cimport load_int16, load_int32, read_varint, read_varlong
-from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES, decompress_memory
+    BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch,
+    is_control, read_batch_header)
+from kstore._fast.batch_facts cimport read_end_marker
+from kstore._fast.producer_table cimport EndMarker
 
 cdef enum:
     SCAN_CHUNK = 262144
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
     SCAN_ALL = 0
     SCAN_INDEX = 1
     SCAN_PRODUCERS = 2
 
 SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 
-cdef int64_t LARGEST_DELTA = 0xFFFFFFFFLL
-
-
-# A transaction's end marker: the only record of a control batch of that kind.
-cdef bint read_end_marker(const uint8_t* p, const BatchInfo* info, EndMarker* out) noexcept nogil:
-    cdef const uint8_t* end = p + info.size_bytes
-    cdef int32_t number
-    cdef int64_t long_number
-    cdef int16_t kind
-    cdef int n, i
-    p += BATCH_HEADER_SIZE
-    n = read_varint(p, end, &number)
-    if n == 0 or end - p - n < 1:
-        return False
-    p += n + 1
-    n = read_varlong(p, end, &long_number)
-    if n == 0:
-        return False
-    p += n
-    n = read_varint(p, end, &number)
-    if n == 0:
-        return False
-    p += n
-    n = read_varint(p, end, &number)
-    if n == 0 or number < 4 or number > end - p - n:
-        return False
-    p += n
-    kind = load_int16(p + 2)
-    p += number
-    n = read_varint(p, end, &number)
-    if n == 0 or number < 6 or number > end - p - n or kind < MARKER_ABORT or kind > MARKER_COMMIT:
-        return False
-    out.commit = kind == MARKER_COMMIT
-    out.coordinator_epoch = load_int32(p + n + 2)
-    return True
-
-
-# The least timestamp of an uncompressed batch's records, which were walked before.
-cdef int64_t least_timestamp(const uint8_t* p, const BatchInfo* info) noexcept nogil:
-    cdef const uint8_t* end = p + info.size_bytes
-    cdef int64_t least = 0
-    cdef int64_t delta = 0
-    cdef int32_t length = 0
-    cdef int32_t i
-    p += BATCH_HEADER_SIZE
-    for i in range(info.records_count):
-        p += read_varint(p, end, &length)
-        read_varlong(p + 1, end, &delta)
-        if i == 0 or delta < least:
-            least = delta
-        p += length
-    return info.base_timestamp + least
-
-
-# Whether each record of a validated batch has a key.
-cdef bint has_keys(const uint8_t* p, const BatchInfo* info) except -1:
-    cdef bytearray plain
-    if not is_compressed(info):
-        return payload_has_keys(p + BATCH_HEADER_SIZE, p + info.size_bytes, info.records_count)
-    plain = decompress_memory(info.attributes & COMPRESSION_MASK, p + BATCH_HEADER_SIZE,
-                              info.size_bytes - BATCH_HEADER_SIZE, MAX_DECOMPRESSED_BYTES)
-    p = <const uint8_t*>PyByteArray_AS_STRING(plain)
-    return payload_has_keys(p, p + PyByteArray_GET_SIZE(plain), info.records_count)
-
-
-cdef bint payload_has_keys(const uint8_t* p, const uint8_t* end, int32_t records) noexcept nogil:
-    cdef int32_t length = 0
-    cdef int32_t offset_delta = 0
-    cdef int32_t key_size = 0
-    cdef int64_t time_delta = 0
-    cdef const uint8_t* field
-    cdef int32_t i
-    for i in range(records):
-        p += read_varint(p, end, &length)
-        field = p + 1
-        field += read_varlong(field, end, &time_delta)
-        field += read_varint(field, end, &offset_delta)
-        read_varint(field, end, &key_size)
-        if key_size < 0:
-            return False
-        p += length
-    return True
+cdef int64_t LARGEST_DELTA = 0x7FFFFFFFLL         # of a record's offset from its segment's
+cdef int64_t NO_END = 0x7FFFFFFFFFFFFFFFLL
 
 
 cdef class LogView:
@@ -139,10 +56,9 @@ cdef class LogView:
         return <LogSegment>self.segments[at] if at >= 0 else None
 
     cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
-                            bint min_one,
-                            Slice* out, bint* out_of_range):
-        cdef LogSegment segment
-        cdef int64_t position, end
+                            bint min_one, Slice* out, bint* out_of_range):
+        cdef SegmentFile file
+        cdef int known
         out.size_bytes = 0
         out_of_range[0] = offset < self.log_start_offset or offset > self.log_end_offset
         if out_of_range[0]:
@@ -150,10 +66,22 @@ cdef class LogView:
         max_offset = min(max_offset, self.log_end_offset)
         if offset >= max_offset:
             return None
-        segment = self.find_start(offset, &position, &out.base_offset)
+        while True:
+            known = self.damages_found      # grows only by what was not known
+            try:
+                return self.locate_good(offset, max_offset, max_bytes, min_one, out)
+            except OSError:
+                out.size_bytes = 0
+                if self.damages_found == known:
+                    raise               # else: what was found is gone round now, or named
+
+    cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
+                                 bint min_one, Slice* out):
+        cdef int64_t position, end
+        cdef LogSegment segment = self.find_start(offset, &position, &out.base_offset)
         if segment is None or out.base_offset >= max_offset:
             return None
-        end = self.find_end(segment, position, max_offset, max_bytes, min_one, &out.next_offset)
+        end = self.find_end(segment, position, max_offset, max_bytes, min_one, out)
         if end <= position:
             return None
         out.position = position
@@ -170,7 +98,8 @@ cdef class LogView:
         for i in range(HINTS):
             if self.hints[i].offset == offset:
                 segment = self.segment_of(offset)
-                if segment is not None and segment.base_offset == self.hints[i].segment_base \
+                if segment is not None and segment.damages is None \
+                        and segment.base_offset == self.hints[i].segment_base \
                         and self.hints[i].position < segment.size_bytes:
                     position[0] = self.hints[i].position
                     base_offset[0] = offset
@@ -179,6 +108,8 @@ cdef class LogView:
         while at < len(self.segments):
             segment = <LogSegment>self.segments[at]
             position[0] = self.indexed_position(segment, offset)
+            if segment.damages is not None:
+                position[0] = self.behind_damage(segment, position[0], offset)
             if self.skip_to(segment, position, offset, &info):
                 base_offset[0] = info.base_offset
                 return segment
@@ -217,6 +148,90 @@ cdef class LogView:
             return -2
         return offset
 
+    # Where the look for an offset begins in a segment with damage: not before what lies before the
+    # offset. What hides the offset is raised.
+    cdef int64_t behind_damage(self, LogSegment segment, int64_t position,
+                               int64_t offset) except -1:
+        for damage in segment.damages:
+            if damage.first_offset <= offset < damage.next_offset:
+                raise damage.error()
+            if damage.next_offset <= offset:
+                position = max(position, <int64_t>damage.end_position)
+        return position
+
+    # -- order: what the CRC does not cover is checked against the neighbours
+
+    cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1:
+        order.expected = expected
+        order.limit = limit
+        return self.turn_epoch(expected, order)
+
+    # The leader epoch of the records from an offset on, and how far it goes. Before the log start
+    # offset it is not known any more.
+    cdef int turn_epoch(self, int64_t offset, Order* order) except -1:
+        cdef EpochCache epochs = self.epochs
+        cdef int at = epochs.count - 1
+        order.epoch = -1
+        order.epoch_until = NO_END
+        while at >= 0 and epochs.entries[at].start_offset > offset:
+            order.epoch_until = epochs.entries[at].start_offset
+            at -= 1
+        if at >= 0:
+            order.epoch = epochs.entries[at].epoch
+        return 0
+
+    # Whether a batch follows the one before it; if so, the next one is expected behind it.
+    cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil:
+        if info.base_offset < order.expected or info.base_offset >= order.limit \
+                or info.last_offset_delta < 0 \
+                or info.last_offset_delta >= order.limit - info.base_offset:
+            return False
+        if info.base_offset >= order.epoch_until:
+            with gil:
+                self.turn_epoch(info.base_offset, order)
+        if info.partition_leader_epoch != order.epoch and order.epoch >= 0 \
+                and info.partition_leader_epoch != -1:
+            return False
+        order.expected = info.base_offset + info.last_offset_delta + 1
+        return True
+
+    cdef bint is_ordered(self, const uint8_t* p, const Slice* slice) except -1:
+        cdef BatchInfo info
+        cdef Order order
+        cdef int64_t at = 0
+        self.begin_order(slice.base_offset, slice.next_offset, &order)
+        while at < slice.size_bytes:
+            if read_batch_header(p + at, p + slice.size_bytes, &info) != BATCH_OK \
+                    or not self.fits(&info, &order):
+                self.owner.corrupt(self.segment_of(slice.base_offset), slice.position + at)
+                return False
+            at += info.size_bytes
+        return True
+
+    # For bytes that are sent without being read: their headers are.
+    cdef bint is_ordered_in_file(self, SegmentFile file, const Slice* slice) except -1:
+        cdef LogSegment segment = self.segment_of(slice.base_offset)
+        cdef HeaderWindow window
+        cdef BatchInfo info
+        cdef Order order
+        cdef int64_t at = slice.position
+        cdef int64_t end = at + slice.size_bytes
+        if segment is None or segment.handle is not file or at >= segment.own_position:
+            return True         # written anew meanwhile; or by this process, which has the order
+        window.start = window.size = 0
+        self.begin_order(slice.base_offset, slice.next_offset, &order)
+        try:
+            while at < end and self.peek(segment, at, &window, &info):
+                if not self.fits(&info, &order):
+                    self.owner.corrupt(segment, at)
+                    return False
+                at += info.size_bytes
+        except OSError:
+            if segment.damages is None:
+                raise
+            return False
+        return True
+
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1:
@@ -241,8 +256,14 @@ cdef class LogView:
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
                       BatchInfo* info) except -1:
         cdef HeaderWindow window
+        cdef Order order
+        cdef int64_t known
         window.start = window.size = 0
+        segment.floor_below(position[0], &known)
+        self.begin_order(known, segment.next_offset, &order)
         while self.peek(segment, position[0], &window, info):
+            if not self.fits(info, &order):
+                raise self.owner.corrupt(segment, position[0])
             if info.base_offset + info.last_offset_delta >= offset:
                 return True
             position[0] += info.size_bytes
@@ -251,36 +272,47 @@ cdef class LogView:
     # The end of the whole batches from position that fit; position itself where not even one does.
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
                           int64_t max_bytes,
-                          bint min_one, int64_t* next_offset) except -1:
+                          bint min_one, Slice* out) except -1:
         cdef BatchInfo info
+        cdef Order order
         cdef int64_t limit = position + max_bytes
+        cdef int64_t damaged = -1           # where the next damaged part begins
         cdef int64_t at, offset
         cdef HeaderWindow window
         window.start = window.size = 0
+        if segment.damages is not None:
+            for damage in segment.damages:
+                if damage.position >= position:
+                    damaged = damage.position
+                    limit = min(limit, damaged)
+                    max_offset = min(max_offset, <int64_t>damage.first_offset)
+                    break
         if max_offset >= segment.next_offset and limit >= segment.size_bytes:
-            next_offset[0] = segment.next_offset
+            out.next_offset = segment.next_offset
             return segment.size_bytes
         # Begin behind what the index says must fit, so that only a stretch between two entries is
         # read.
         at = segment.floor_below(limit, &offset)
         if offset > max_offset:
-            at = segment.floor_position(max_offset)
-            offset = max_offset
-        if at > position and self.indexed_batch(segment, at) < 0:
+            at = segment.floor_below(segment.floor_position(max_offset), &offset)
+        if at > position and at != damaged and self.indexed_batch(segment, at) < 0:
             self.owner.load_index(segment, offset, True)
             at = position
         if at <= position:
             at = position
-        next_offset[0] = offset
-        while self.peek(segment, at, &window, &info):
-            if at > position:
-                next_offset[0] = info.base_offset
+            offset = out.base_offset
+        out.next_offset = offset
+        self.begin_order(offset, segment.next_offset, &order)
+        while at != damaged and self.peek(segment, at, &window, &info):
+            # Also the one that is not taken: its offset tells whether those before it are right.
+            if not self.fits(&info, &order):
+                raise self.owner.corrupt(segment, at)
             if info.base_offset + info.last_offset_delta >= max_offset:
                 break
             if at + info.size_bytes > limit and not (min_one and at == position):
                 break
             at += info.size_bytes
-            next_offset[0] = info.base_offset + info.last_offset_delta + 1
+            out.next_offset = info.base_offset + info.last_offset_delta + 1
         return at
 
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept:
@@ -308,8 +340,9 @@ cdef class LogView:
             segment.max_timestamp = info.max_timestamp
         if position == 0:
             segment.first_timestamp = info.max_timestamp
-        segment.size_bytes = position + info.size_bytes
+        # In this order: who reads meanwhile has a bound for all the bytes that it sees.
         segment.next_offset = info.base_offset + info.last_offset_delta + 1
+        segment.size_bytes = position + info.size_bytes
         if epochs and info.partition_leader_epoch != self.epochs.latest_epoch \
                 and info.partition_leader_epoch >= 0:
             with gil:
@@ -349,8 +382,8 @@ cdef class LogView:
         return 0
 
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
-                        int64_t position,
-                        int64_t producers_from, int mode, Py_ssize_t* used) except -1 nogil:
+                        int64_t position, int64_t producers_from, int mode, int64_t limit,
+                        int32_t* epoch, Py_ssize_t* used) except -1 nogil:
         cdef const uint8_t* end = p + size
         cdef BatchInfo info
         cdef int status = BATCH_OK
@@ -366,9 +399,13 @@ cdef class LogView:
                 used[0] += info.size_bytes
                 p += info.size_bytes
                 continue
-            if info.base_offset < segment.next_offset or info.last_offset_delta < 0 \
-                    or info.base_offset - segment.base_offset > LARGEST_DELTA:
+            if info.base_offset < segment.next_offset or info.base_offset >= limit \
+                    or info.last_offset_delta < 0 \
+                    or info.last_offset_delta >= limit - info.base_offset:
                 return BATCH_NOT_MONOTONIC
+            if info.partition_leader_epoch < epoch[0] and info.partition_leader_epoch != -1:
+                return BATCH_NOT_MONOTONIC
+            epoch[0] = max(epoch[0], info.partition_leader_epoch)
             self.note_batch(segment, &info, position + used[0], mode == SCAN_ALL)
             if mode == SCAN_ALL and info.producer_id >= 0 and info.base_offset >= producers_from:
                 with gil:
@@ -380,21 +417,18 @@ cdef class LogView:
     # -- for kstore.log
 
     def scan(self, LogSegment segment not None, int64_t position, int64_t end, *,
-             int64_t producers_from=0,
-             str into="all"):
-        """Takes the whole, valid batches of [position, end) into the segment, its index,
-        the epochs and
-        the producers; into="index": the first two alone,
-        "producers": the last alone. Returns (position
-        after the last good one, BatchStatus that stopped it)."""
+             int64_t producers_from=0, str into="all", int64_t limit=-1):
         cdef int mode = SCAN_MODES[into]
         cdef Py_ssize_t room = SCAN_CHUNK
         cdef uint8_t* chunk = <uint8_t*>PyMem_RawMalloc(room)
         cdef Py_ssize_t size, used
         cdef BatchInfo info
         cdef int status = BATCH_OK
+        cdef int32_t epoch = self.epoch_before(segment.next_offset)
         if chunk == NULL:
             raise MemoryError
+        if limit < 0:
+            limit = segment.base_offset + LARGEST_DELTA + 1
         try:
             while position < end:
                 size = segment.file().read_into(chunk, min(<int64_t>room, end - position), position)
@@ -402,7 +436,7 @@ cdef class LogView:
                     return position, BATCH_TRUNCATED
                 with nogil:
                     status = self.scan_chunk(segment, chunk, size, position, producers_from,
-                                             mode, &used)
+                                             mode, limit, &epoch, &used)
                 position += used
                 if status == BATCH_TRUNCATED and used == 0:
                     read_batch_header(chunk, chunk + size, &info)
@@ -418,6 +452,13 @@ cdef class LogView:
             return position, BATCH_OK
         finally:
             PyMem_RawFree(chunk)
+
+    # The leader epoch of the record before an offset. An epoch that begins there has no record yet.
+    cdef int32_t epoch_before(self, int64_t offset) noexcept:
+        cdef int at = self.epochs.count - 1
+        while at >= 0 and self.epochs.entries[at].start_offset >= offset:
+            at -= 1
+        return self.epochs.entries[at].epoch if at >= 0 else -1
 
     def set_offsets(self, int64_t log_start_offset, int64_t log_end_offset, int64_t high_watermark):
         self.log_start_offset = log_start_offset
@@ -460,8 +501,7 @@ cdef class LogView:
             return None
         return file.path, out.position, out.size_bytes, out.base_offset, out.next_offset
 
-    def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True,
-             bint verify=True):
+    def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True):
         """The bytes of the slice at offset, and where to read on; b"" where there is nothing."""
         cdef Slice out
         cdef bint out_of_range
@@ -475,60 +515,34 @@ cdef class LogView:
         data = PyBytes_FromStringAndSize(NULL, out.size_bytes)
         cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(data)
         cdef Py_ssize_t good = file.read_into(p, out.size_bytes, out.position)
-        if verify:
-            good = self.count_good(p, good)
-        if good < out.size_bytes:
-            return self.cut_at_damage(data, good, file, out.position)
-        return data, out.next_offset
+        cdef int known = self.damages_found
+        cdef Order order
+        self.begin_order(out.base_offset, out.next_offset, &order)
+        good = self.count_good(p, good, &order)
+        if good == out.size_bytes:
+            return data, out.next_offset
+        # What lies before the damage is handed out; the read that begins at it raises.
+        error = self.owner.corrupt(self.segment_of(out.base_offset), out.position + good)
+        if self.damages_found == known:
+            raise error
+        return self.read(offset, max_offset, max_bytes, min_one)
 
-    cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size) except -1:
+    # How many bytes are whole, valid batches that follow one another.
+    cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size, Order* order) except -1:
         cdef Py_ssize_t good = 0
         cdef BatchInfo info
         with nogil:
-            while good < size and check_batch(p + good, p + size, &info) == BATCH_OK:
+            while good < size and check_batch(p + good, p + size, &info) == BATCH_OK \
+                    and self.fits(&info, order):
                 good += info.size_bytes
         return good
 
-    # What lies before the damage is handed out; the read that begins at it raises.
-    def cut_at_damage(self, bytes data, Py_ssize_t good, SegmentFile file, int64_t position):
-        cdef BatchInfo info
-        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0
-        if good == 0:
-            raise self.owner.corrupt_file(file.path, position)
-        while at < good:
-            read_batch_header(p + at, p + good, &info)
-            at += info.size_bytes
-        return data[:good], info.base_offset + info.last_offset_delta + 1
+    def note_damages(self, LogSegment segment not None, tuple damages not None):
+        """These parts of a segment are damaged; reads go round them from now on."""
+        segment.damages = damages or None
+        self.damages_found += 1
+        self.forget_hints()
 
-    def mark_entry(self, LogSegment segment not None, int64_t position):
-        """Has the next batch, at this position, begin an index entry: damage lies before it."""
+    def mark_entry(self, LogSegment segment not None):
+        """Has the next batch begin an index entry: damage lies before it."""
         segment.bytes_since_entry = self.index_interval_bytes + 1
-
-    def find_batch(self, LogSegment segment not None, int64_t position, int64_t stop, int64_t end):
-        """The first position in [position, stop) where a whole,
-        valid batch begins that fits behind the
-        segment's last one, or -1. For looking behind damage; it tries every byte."""
-        cdef bytes data = segment.file().read(stop - position + BATCH_HEADER_SIZE, position)
-        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
-        cdef Py_ssize_t size = len(data)
-        cdef Py_ssize_t at = 0
-        cdef BatchInfo info
-        cdef int status
-        while True:
-            with nogil:
-                while at + BATCH_HEADER_SIZE <= size and at < stop - position:
-                    status = read_batch_header(p + at, p + size, &info)
-                    if (status == BATCH_OK or status == BATCH_TRUNCATED) \
-                            and info.base_offset >= segment.next_offset \
-                            and info.last_offset_delta >= 0 \
-                            and info.base_offset - segment.next_offset <= LARGEST_DELTA \
-                            and position + at + info.size_bytes <= end:
-                        break
-                    at += 1
-            if at + BATCH_HEADER_SIZE > size or at >= stop - position:
-                return -1
-            whole = segment.file().read(info.size_bytes, position + at)
-            if self.count_good(<const uint8_t*>PyBytes_AS_STRING(whole), len(whole)):
-                return position + at
-            at += 1

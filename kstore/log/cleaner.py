@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kstore._fast.batch import find_disorder
 from kstore._fast.compaction import BatchCleaner, index_batches
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.offset_map import OffsetMap
@@ -185,11 +186,17 @@ class _Cleaning:
         """A segment's bytes; the caller sets how many of each piece were whole batches."""
         file = segment.handle_or_open()
         position, wanted = 0, _READ_BYTES
+        expected, limit = segment.base_offset, segment.next_offset
         while position < segment.size_bytes:
             self.reading = (segment.path, position)
             data = file.read(min(wanted, segment.size_bytes - position), position)
+            wrong, _, _ = find_disorder(data, least=expected, limit=limit)
+            if wrong >= 0:
+                raise self.log.corrupt(segment, position + wrong)
             piece = _Piece(data)
             yield piece
+            used = memoryview(data)[: piece.used]
+            _, expected, _ = find_disorder(used, least=expected, limit=limit)
             position += piece.used
             if piece.used == 0 and len(data) < wanted:
                 raise CorruptLogError(segment.path, position, "a partial batch")

@@ -119,16 +119,34 @@ class DiskFullError(LogStorageError):
 
 
 class CorruptLogError(LogStorageError):
-    """A stored batch is damaged; what lies before it in the log can be read."""
+    """A part of a segment is damaged; what lies before and behind it can be read.
 
-    def __init__(self, segment: str, position: int, reason: str = "a damaged batch") -> None:
-        super().__init__(
-            errno.EIO,
-            f"{reason} lies at byte {position} of {segment}: records before it can be read; "
-            "read on behind it, or truncate the log there",
-        )
+    ``first_offset`` to before ``next_offset`` are the offsets that it hides: read on at
+    ``next_offset``. Both are -1 where they are not known.
+    """
+
+    error_code = 2
+
+    def __init__(
+        self,
+        segment: str,
+        position: int,
+        reason: str = "the batch is damaged",
+        *,
+        first_offset: int = -1,
+        next_offset: int = -1,
+    ) -> None:
+        advice = "records before it can be read"
+        if next_offset >= 0:
+            advice = (
+                f"offsets {first_offset} to {next_offset - 1} cannot be read; read on at "
+                f"{next_offset}, and see `kstore log verify --repair`"
+            )
+        super().__init__(errno.EIO, f"{segment} is damaged at byte {position}: {reason}; {advice}")
         self.segment = segment
         self.position = position
+        self.first_offset = first_offset
+        self.next_offset = next_offset
 
 
 _SENTENCES: dict[int, tuple[type[LogError], str]] = {

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections.abc import Callable
 from itertools import takewhile
 from typing import IO, TYPE_CHECKING
 
@@ -76,6 +77,12 @@ class LogDir:
         """Whether logs opened from now on have their high watermark from whoever replicates them:
         it begins at the last one that was written down, not at the log's end.
         """
+        self.damages = 0
+        """Damaged parts of segments that became known."""
+        self.lost_offsets = 0
+        """Offsets that were in logs and were found lost."""
+        self.on_damage: Callable[[Log], object] | None = None
+        """Called, in any thread, with a log of which a damaged part became known."""
         self.closed = False
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
@@ -239,12 +246,13 @@ class LogDir:
         return self.index.state(name) if self.index is not None else None
 
     def _load(self, log: Log, state: LogState | None) -> None:
-        log.recovery = recovery.load(log, state)
+        log.recovery = report = recovery.load(log, state)
         if self.read_only:
             durability.take_published(log)
             return
-        if log.recovery.scanned_bytes or log.recovery.truncated_bytes:
+        if report.scanned_bytes or report.truncated_bytes or report.losses:
             log.note_dirty()
+        recovery.tell_recovery(log)
         durability.begin(log)
 
     def open_logs(self) -> tuple[Log, ...]:
@@ -392,6 +400,11 @@ class LogDir:
         """Write a log's state to the index environment, durably, now."""
         if self.index is not None:
             checkpoint.write(self.index, [checkpoint.capture(log)])
+
+    def note_damage(self, log: Log) -> None:
+        """A damaged part of a log became known."""
+        if self.on_damage is not None:
+            self.on_damage(log)
 
     def forget_segments(self, log: Log, segments: list[LogSegment]) -> None:
         """Remove segments that a log no longer has; their files stay a while for readers."""

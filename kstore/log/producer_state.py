@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kstore._fast.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = ["restore_producers"]
@@ -34,4 +35,20 @@ def restore_producers(log: Log, offset: int) -> None:
     for segment in core.segments:
         if segment.next_offset > start and segment.base_offset < offset:
             # A segment ends at or before ``offset``, as far as it is taken in here.
-            core.scan(segment, 0, segment.size_bytes, producers_from=start, into="producers")
+            _take_in(log, segment, start)
+
+
+def _take_in(log: Log, segment: LogSegment, start: int) -> None:
+    """The producers of a segment from an offset on, over damaged parts."""
+    position = 0
+    while position < segment.size_bytes:
+        position, _status = log.core.scan(
+            segment, position, segment.size_bytes, producers_from=start, into="producers"
+        )
+        if position < segment.size_bytes:
+            log.corrupt(segment, position)
+            damages = segment.damages or ()
+            ends = [d.end_position for d in damages if d.position <= position < d.end_position]
+            if not ends:
+                return  # the file is shorter than the log knows: reads tell
+            position = ends[0]

@@ -57,16 +57,23 @@ def reindex(log: Log, segment: LogSegment) -> None:
     core = log.core
     file = segment.handle_or_open()
     scratch = LogSegment(segment.base_offset, segment.path, log.opener, file=file)
-    scan_segment(core, scratch, 0, RecoveryReport(), "index")
+    scan_segment(log, scratch, 0, RecoveryReport(), "index", limit=_limit(segment))
     with core:
         if scratch.size_bytes < segment.size_bytes:
             core.scan(scratch, scratch.size_bytes, segment.size_bytes, into="index")
         segment.load(_below(scratch.all_entries(), segment.size_bytes), 0)
+        if scratch.damages != segment.damages:
+            core.note_damages(segment, scratch.damages or ())
         segment.persisted = 0
         segment.complete = False
         if not log.read_only:
             log.pending_forgotten.append(segment.base_offset)
             log.note_dirty()
+
+
+def _limit(segment: LogSegment) -> int | None:
+    """Where the offsets of a segment end that is not appended to any more."""
+    return segment.next_offset if segment.sealed else None
 
 
 def _below(entries: bytes, position: int) -> bytes:

@@ -155,6 +155,24 @@ def test_damage_is_left_out_if_data_may_be_lost(
     assert "is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("at", "bit"), [(4, 0), (7, 1), (7, 0), (6, 0)])
+def test_a_moved_base_offset_is_named_or_left_out(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], at: int, bit: int
+) -> None:
+    segment = _segments(log_dir)[1]
+    offset, place = _damage(segment)
+    _damage(segment)  # and back
+    data = bytearray(segment.read_bytes())
+    data[place + at] ^= 1 << bit
+    segment.write_bytes(data)
+    with pytest.raises(PipelineError, match=f"hide offsets {offset} to {offset + 4}: base offset"):
+        _rows(_reader(log_dir))
+    found = _offsets(_reader(log_dir, failOnDataLoss="false"))
+    assert sorted(set(range(ROWS)) - set(found)) == list(range(offset, offset + 5))
+    assert len(found) == ROWS - 5
+    assert "base offset" in capsys.readouterr().err
+
+
 def _damage(segment: Path) -> tuple[int, int]:
     """Flip a bit in the third batch; its base offset and its place."""
     data = bytearray(segment.read_bytes())

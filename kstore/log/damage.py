@@ -1,0 +1,441 @@
+"""Damage in segments: which bytes are no good batch, what is wrong with them, and which offsets
+they hide.
+
+A batch's checksum does not cover its base offset, length, leader epoch and magic. What it does not
+cover is checked against the neighbours: offsets and epochs rise along a log. Where batches
+disagree, those are believed that most others agree with. Nothing is changed here.
+
+Not seen is a base offset that moved within a gap (which compaction and given offsets, KIP-391,
+leave), and, in the last batch, an offset or epoch that became larger while the index is lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kstore._fast.batch import find_batch
+from kstore.log.errors import CorruptLogError
+from kstore.record import InvalidBatchError, batches
+
+if TYPE_CHECKING:
+    from kstore._fast.log_segment import LogSegment
+    from kstore.log.log import Log
+
+__all__ = [
+    "Bad", "Bounds", "Damage", "Good", "examine", "restored_header", "survey", "tell", "walk",
+]  # fmt: skip
+
+Read = Callable[[int, int], bytes]
+"""``read(size, position)`` gives a file's bytes, fewer only at its end."""
+
+NO_LIMIT = 2**63 - 1
+_HEADER_BYTES = 61
+_PREFIX_BYTES = 12
+_LENGTH = slice(8, 12)
+_MAGIC = 16
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of a segment that is no good batch, and the offsets that it hides."""
+
+    segment: str
+    position: int
+    end_position: int
+    first_offset: int = -1
+    next_offset: int = -1
+    """It hides ``first_offset`` to before ``next_offset``; -1: that is not known."""
+    reason: str = "no whole, valid batch"
+    is_whole: bool = False
+    """A batch with the right checksum, of which only the offset or the epoch is wrong."""
+    is_cut: bool = False
+    """The beginning of a batch at the end of the file: the rest is gone."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are damaged."""
+        return self.end_position - self.position
+
+    def __str__(self) -> str:
+        return (
+            f"{self.size_bytes} damaged bytes at {self.position} of {self.segment} hide offsets "
+            f"{self.first_offset} to {self.next_offset - 1}: {self.reason}"
+        )
+
+    def error(self) -> CorruptLogError:
+        """The exception for who reads one of its offsets."""
+        return CorruptLogError(
+            self.segment,
+            self.position,
+            self.reason,
+            first_offset=self.first_offset,
+            next_offset=self.next_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """A batch with the right checksum; ``span``: how many offsets it has."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    span: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Bytes that are no batch with the right checksum."""
+
+    position: int
+    end_position: int
+    reason: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the batches of a stretch have to agree with."""
+
+    expected: int
+    """The first one's base offset is not below it."""
+    limit: int = NO_LIMIT
+    """The last one's last offset is."""
+    limit_is_end: bool = True
+    """Offsets are known to go on at the limit. Else: they may end before it."""
+    epoch: int = -1
+    """The first one's epoch is not below it."""
+    epochs: Sequence[tuple[int, int]] = ()
+    """(epoch, its first offset) where they are known for all of the stretch."""
+    epoch_after: int = -1
+    """The epoch that the batch behind the stretch says it has; -1: there is none."""
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The known epoch of an offset."""
+        at = bisect_right(self.epochs, offset, key=lambda entry: entry[1])
+        return self.epochs[at - 1][0] if at else None
+
+
+# -- walking
+
+
+def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Bad]:
+    """What [start, end) of a file holds. Behind bytes that are no batch it goes on where the next
+    whole one begins; a Bad at the end reaches to the end.
+    """
+    position = start
+    while position < end:
+        piece = _piece(read, position, end)
+        done = 0
+        reason = f"only {end - position} bytes are left" if len(piece) < _HEADER_BYTES else ""
+        try:
+            for view in batches(piece, verify=True):
+                yield Good(
+                    position + view.position,
+                    view.size_bytes,
+                    view.base_offset,
+                    view.next_offset - view.base_offset,
+                    view.leader_epoch,
+                )
+                done = view.position + view.size_bytes
+        except InvalidBatchError as error:
+            reason = reason or error.status
+        position += done
+        if done and not reason:
+            continue
+        if position >= end:
+            return
+        found = _next_batch(read, position + 1, end, bounds)
+        yield _bad(read, position, found, end)
+        position = found
+
+
+def _piece(read: Read, position: int, end: int) -> bytes:
+    """A megabyte from ``position``, or more where one batch needs it and the file has it."""
+    piece = read(min(_PIECE_BYTES, end - position), position)
+    if len(piece) < _PREFIX_BYTES:
+        return piece
+    wanted = int.from_bytes(piece[_LENGTH], "big", signed=True) + _PREFIX_BYTES
+    if len(piece) < wanted <= end - position:
+        piece = read(wanted, position)
+    return piece
+
+
+def _next_batch(read: Read, position: int, end: int, bounds: Bounds) -> int:
+    """Where the next batch with the right checksum begins that has possible offsets, or ``end``."""
+    while position < end:
+        piece = read(min(_PIECE_BYTES + _HEADER_BYTES, end - position), position)
+        at = -1
+        while True:
+            at = find_batch(
+                piece, start=at + 1, stop=_PIECE_BYTES, least=bounds.expected, limit=bounds.limit
+            )
+            if at < 0:
+                break
+            wanted = int.from_bytes(piece[at : at + _PREFIX_BYTES][_LENGTH], "big") + _PREFIX_BYTES
+            if position + at + wanted <= end and _is_whole(read(wanted, position + at)):
+                return position + at
+        position += _PIECE_BYTES
+    return end
+
+
+def _is_whole(data: bytes | bytearray) -> bool:
+    """Whether these bytes are one batch with the right checksum."""
+    try:
+        return sum(view.size_bytes for view in batches(data, verify=True)) == len(data)
+    except InvalidBatchError:
+        return False
+
+
+def restored_header(data: bytes) -> bytes | None:
+    """The bytes with the length and the magic that a batch of their size has, if its checksum is
+    right then: nothing else was damaged.
+    """
+    if len(data) < _HEADER_BYTES:
+        return None
+    restored = bytearray(data)
+    restored[_LENGTH] = (len(data) - _PREFIX_BYTES).to_bytes(4, "big")
+    restored[_MAGIC] = 2
+    return bytes(restored) if _is_whole(restored) else None
+
+
+def _bad(read: Read, position: int, end_position: int, file_end: int) -> Bad:
+    """What is wrong with bytes that are no batch."""
+    size = end_position - position
+    head = read(min(size, _HEADER_BYTES), position)
+    if len(head) < _HEADER_BYTES:
+        why = f"{size} bytes are too few for a batch"
+        return Bad(position, end_position, why, is_cut=end_position == file_end)
+    length = int.from_bytes(head[_LENGTH], "big", signed=True)
+    sized = f"batch length {length} in bytes {position + 8} to {position + 11}"
+    magic = f"magic {head[_MAGIC]} in byte {position + _MAGIC}, expected 2"
+    wrong = [sized + f", expected {size - _PREFIX_BYTES}"] * (length != size - _PREFIX_BYTES)
+    wrong += [magic] * (head[_MAGIC] != 2)
+    if size <= _PIECE_BYTES * 64 and wrong and restored_header(read(size, position)) is not None:
+        return Bad(position, end_position, "; ".join(wrong))
+    left = file_end - position
+    if head[_MAGIC] == 2 and _HEADER_BYTES <= length + _PREFIX_BYTES <= left:
+        last = position + length + 11
+        why = f"the checksum of bytes {position + 21} to {last} does not match"
+    else:
+        why = magic if head[_MAGIC] != 2 else f"{sized}, of {left} bytes that are left"
+    fits = head[_MAGIC] == 2 and length == size - _PREFIX_BYTES
+    return Bad(position, end_position, why, is_cut=end_position == file_end and not fits)
+
+
+# -- judging
+
+
+def survey(segment: str, read: Read, start: int, end: int, bounds: Bounds) -> list[Damage]:
+    """The damaged parts of [start, end) of a segment file, ascending."""
+    rows = list(walk(read, start, end, bounds))
+    believed = _believed(rows, bounds)
+    found: list[Damage] = []
+    before = bounds.expected
+    at = 0
+    while at < len(rows):
+        if believed[at]:
+            row = rows[at]
+            assert isinstance(row, Good)
+            before = row.base_offset + row.span
+            at += 1
+            continue
+        stop = at + 1
+        while stop < len(rows) and not believed[stop] and type(rows[stop]) is type(rows[at]):
+            stop += 1
+        found.append(_damage(segment, rows, believed, at, stop, before, bounds, end))
+        before = max(before, found[-1].next_offset)
+        at = stop
+    return found
+
+
+def _damage(
+    segment: str,
+    rows: list[Good | Bad],
+    believed: list[bool],
+    first: int,
+    stop: int,
+    before: int,
+    bounds: Bounds,
+    end: int,
+) -> Damage:
+    """The damage that rows[first:stop] are."""
+    span = sum(row.span for row in rows[first:stop] if isinstance(row, Good))
+    end_position = rows[stop].position if stop < len(rows) else end
+    following = next((rows[at] for at in range(stop, len(rows)) if believed[at]), None)
+    if isinstance(following, Good):
+        behind, after = following.base_offset, following.epoch
+    else:
+        behind = bounds.limit if bounds.limit_is_end else before + span
+        after = bounds.epoch_after if bounds.epoch_after >= 0 else NO_LIMIT
+    epoch = next((r.epoch for r in reversed(rows[:first]) if isinstance(r, Good)), bounds.epoch)
+    reasons = [
+        row.reason
+        if isinstance(row, Bad)
+        else _explain_order(row, before, behind - span, bounds.epoch_of(before), epoch, after)
+        for row in rows[first:stop]
+    ]
+    more = [f"and {len(reasons) - 3} batches more"] * (len(reasons) > 3)
+    return Damage(
+        segment,
+        rows[first].position,
+        end_position,
+        before,
+        max(before, behind),
+        "; ".join(reasons[:3] + more),
+        is_whole=all(isinstance(row, Good) for row in rows[first:stop]),
+        is_cut=any(isinstance(row, Bad) and row.is_cut for row in rows[first:stop]),
+    )
+
+
+def _explain_order(
+    row: Good, least: int, most: int, known_epoch: int | None, before: int, after: int
+) -> str:
+    if not least <= row.base_offset <= most or row.base_offset < 0:
+        expected = f"{least}" if most <= least else f"{least} to {most}"
+        return (
+            f"base offset {row.base_offset} in bytes {row.position} to {row.position + 7}, "
+            f"expected {expected}"
+        )
+    if known_epoch is not None:
+        before = after = known_epoch
+    expected = f"{before}" if after <= before else f"{before} to {after}"
+    if after == NO_LIMIT:
+        expected = f"at least {before}"
+    return (
+        f"leader epoch {row.epoch} in bytes {row.position + 12} to {row.position + 15}, "
+        f"expected {expected}"
+    )
+
+
+def _believed(rows: list[Good | Bad], bounds: Bounds) -> list[bool]:
+    """Which batches are right: the most that leave room for each other's offsets and for those of
+    the batches between them, and whose epochs rise.
+
+    Of each batch its own offset is taken less the number of offsets in the batches before it: right
+    ones never fall.
+    """
+    spans, total = [], 0
+    for row in rows:
+        spans.append(total)
+        total += row.span if isinstance(row, Good) else 0
+    places = {
+        at: row.base_offset - spans[at]
+        for at, row in enumerate(rows)
+        if isinstance(row, Good) and row.span > 0
+    }
+    kept = _longest_rising(places, bounds.expected, bounds.limit - total)
+    epochs: dict[int, int] = {}
+    for at in kept:
+        row = rows[at]
+        assert isinstance(row, Good)
+        known = bounds.epoch_of(row.base_offset)
+        if known is None or row.epoch in {known, -1}:
+            epochs[at] = row.epoch
+    if bounds.epochs:
+        kept = list(epochs)
+    else:
+        if bounds.epoch_after >= 0:
+            epochs[len(rows)] = bounds.epoch_after
+        kept = [at for at in _longest_rising(epochs, bounds.epoch, NO_LIMIT) if at < len(rows)]
+    believed = [False] * len(rows)
+    for at in kept:
+        believed[at] = True
+    return believed
+
+
+def _longest_rising(values: dict[int, int], least: int, most: int) -> list[int]:
+    """The keys of the longest part of ``values`` that never falls, within [least, most]; of several
+    the one that ends lowest.
+    """
+    ends: list[int] = []
+    last: list[int] = []
+    previous: dict[int, int] = {}
+    for key, value in values.items():
+        if not least <= value <= most:
+            continue
+        at = bisect_right(ends, value)
+        if at:
+            previous[key] = last[at - 1]
+        if at == len(ends):
+            ends.append(value)
+            last.append(key)
+        else:
+            ends[at] = value
+            last[at] = key
+    found = []
+    key = last[-1] if last else -1
+    while key >= 0:
+        found.append(key)
+        key = previous.get(key, -1)
+    return found[::-1]
+
+
+# -- a log that is being read
+
+
+def examine(log: Log, segment: LogSegment, position: int) -> CorruptLogError:
+    """Find what is damaged near a position at which reading stopped, and have reads go round it.
+    The segment's index is in memory.
+
+    Returns the exception for who can't be helped by that.
+    """
+    core = log.core
+    with core:
+        start, end = _stretch(segment, position)
+        bounds = Bounds(start[1], end[1], epochs=core.epochs.as_list())
+        read = segment.handle_or_open().read
+        known = segment.damages or ()
+        found = [
+            damage
+            for damage in survey(segment.path, read, start[0], end[0], bounds)
+            if damage.next_offset > core.log_start_offset
+        ]
+        for damage in found:
+            if damage.position <= position < damage.end_position and damage in known:
+                return damage.error()  # it was known
+        new = [damage for damage in found if damage not in known]
+        if not new:
+            return CorruptLogError(segment.path, position, "what lies there does not fit the index")
+        kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
+        core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
+    tell(log, new)
+    return min(new, key=lambda damage: abs(damage.position - position)).error()
+
+
+def _stretch(segment: LogSegment, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(position, offset) before and behind a position that are right by index and batch."""
+    places = [(at, offset) for offset, at, _ in segment.index_entries()]
+    places += [(d.end_position, d.next_offset) for d in segment.damages or ()]
+    below = sorted(place for place in places if place[0] < position)
+    above = sorted(place for place in places if place[0] > position)
+    read = segment.handle_or_open().read
+    start = next((p for p in reversed(below) if _begins(read, p)), (0, segment.base_offset))
+    end = (segment.size_bytes, segment.next_offset)
+    return start, next((p for p in above if _begins(read, p)), end)
+
+
+def _begins(read: Read, place: tuple[int, int]) -> bool:
+    """Whether a whole batch with this offset begins at this position."""
+    position, offset = place
+    head = read(_HEADER_BYTES, position)
+    if len(head) < _HEADER_BYTES or int.from_bytes(head[:8], "big", signed=True) != offset:
+        return False
+    return _is_whole(read(int.from_bytes(head[_LENGTH], "big") + _PREFIX_BYTES, position))
+
+
+def tell(log: Log, damages: Sequence[Damage]) -> None:
+    """Log damage that became known, and count it. A reader beside the writer leaves that to it."""
+    if log.read_only or not damages:
+        return
+    import logging
+
+    log.log_dir.damages += len(damages)
+    for damage in damages:
+        logging.getLogger("kstore.log").error("%s: %s", log.topic_partition, damage)
+    log.log_dir.note_damage(log)

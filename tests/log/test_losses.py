@@ -1,0 +1,154 @@
+"""Files that are shorter than the index knows, or gone: the loss is told, and no offset is given a
+second time.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.log import Log, open_log_dir
+from kstore.log.recovery import Loss, skip_lost
+
+
+def make(path: Path, *, close: bool = True) -> tuple[list[Path], list[int]]:
+    """A log of three segments with ten one-record batches each, and the sizes of one batch."""
+    with kstore.open_log(path, index_interval_bytes=200) as log:
+        for number in range(30):
+            if number in {10, 20}:
+                log.roll()
+            log.append(b"value %03d" % number)
+        files = [Path(segment.path) for segment in log.segments]
+    return files, [file.stat().st_size // 10 for file in files]
+
+
+def numbers(log: Log) -> list[int]:
+    """The numbers in the records, which are their offsets."""
+    for record in log.records():
+        assert record.value == b"value %03d" % record.offset
+    return [record.offset for record in log.records()]
+
+
+def cut(file: Path, size: int) -> None:
+    """Cut a file."""
+    with file.open("r+b") as opened:
+        opened.truncate(size)
+
+
+@pytest.mark.parametrize("extra", [0, 30])
+def test_a_sealed_segment_that_was_cut_is_a_loss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, extra: int
+) -> None:
+    files, sizes = make(tmp_path)
+    cut(files[1], 6 * sizes[1] + extra)
+    with caplog.at_level(logging.ERROR, "kstore.log"), kstore.open_log(tmp_path) as log:
+        assert log.recovery.losses == [Loss(str(files[1]), 16, 20)]
+        assert log.recovery.lost_offsets == log.log_dir.lost_offsets == 4
+        assert numbers(log) == [*range(16), *range(20, 30)]
+        assert log.append(b"value 030") == 30
+    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert f"log-0: offsets 16 to 19 are lost from {files[1]}" in record.getMessage()
+
+
+@pytest.mark.parametrize("left", [0, 4, 9])
+@pytest.mark.parametrize("extra", [0, 7])
+def test_offsets_of_an_active_segment_that_was_cut_are_not_given_again(
+    tmp_path: Path, left: int, extra: int
+) -> None:
+    files, sizes = make(tmp_path)
+    cut(files[2], left * sizes[2] + extra)
+    with kstore.open_log(tmp_path) as log:
+        assert log.recovery.losses == [Loss(str(files[2]), 20 + left, 30)]
+        assert numbers(log) == list(range(20 + left))
+        assert log.log_end_offset == 30
+        assert log.append(b"value 030") == 30
+    with kstore.open_log(tmp_path) as log:
+        assert numbers(log) == [*range(20 + left), 30]
+        assert log.recovery.losses == []
+
+
+@pytest.mark.parametrize("gone", [{2}, {1}, {0}, {1, 2}, {0, 1, 2}])
+def test_segments_that_are_gone_are_losses(tmp_path: Path, gone: set[int]) -> None:
+    files, _ = make(tmp_path)
+    for number in gone:
+        files[number].unlink()
+    with kstore.open_log(tmp_path) as log:
+        expected = [Loss(str(files[n]), 10 * n, 10 * n + 10) for n in sorted(gone)]
+        assert log.recovery.losses == expected
+        kept = [n for n in range(30) if n // 10 not in gone]
+        assert numbers(log) == kept
+        assert log.append(b"value 030") == 30
+        assert numbers(log) == [*kept, 30]
+    with kstore.open_log(tmp_path) as log:
+        assert numbers(log) == [*kept, 30]
+        assert log.append(b"value 031") == 31
+
+
+def test_what_retention_and_a_truncation_removed_is_no_loss(tmp_path: Path) -> None:
+    make(tmp_path / "log")
+    with kstore.open_log(tmp_path / "log", index_interval_bytes=200) as log:
+        log.delete_before(12)
+        log.truncate(25)
+        shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    for path in ("log", "killed"):
+        with kstore.open_log(tmp_path / path) as log:
+            assert log.recovery.losses == []
+            assert numbers(log) == list(range(12, 25))
+            assert log.append(b"value 025") == 25
+
+
+def test_segments_deleted_just_before_a_kill_are_no_loss(tmp_path: Path) -> None:
+    make(tmp_path / "log")
+    with kstore.open_log(tmp_path / "log", retention_ms=1) as log:
+        log.log_dir.maintenance.stop()  # no checkpoint comes any more
+        log.enforce_retention(2**50)
+        shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    with kstore.open_log(tmp_path / "killed") as log:
+        assert log.recovery.losses == []
+        assert log.log_start_offset == log.log_end_offset == 30
+
+
+def test_a_replica_reports_its_real_end_and_leaves_out_what_it_lost_when_it_leads(
+    tmp_path: Path,
+) -> None:
+    with open_log_dir(tmp_path) as directory:
+        log = directory.log("t")
+        for _ in range(10):
+            log.append(b"x")
+        file, size = Path(log.segments[-1].path), log.size_bytes // 10
+    cut(file, 6 * size)
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.recovery.losses == [Loss(str(file), 6, 10)]
+        assert log.log_end_offset == 6  # its leader has the rest
+        skip_lost(log)
+        assert log.log_end_offset == 10
+        assert log.append(b"next") == 10
+        skip_lost(log)
+        assert log.log_end_offset == 11
+
+
+def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -> None:
+    with open_log_dir(tmp_path) as directory:
+        log = directory.log("t")
+        log.append_many([b"x"] * 10)
+        file = Path(log.segments[-1].path)
+    cut(file, 0)
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.log_end_offset == 0
+        log.append_many([b"x"] * 10)
+        skip_lost(log)
+        assert (log.log_end_offset, len(log.segments)) == (10, 1)
+
+
+def test_a_clean_log_has_nothing_to_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make(tmp_path)
+    with caplog.at_level(logging.INFO, "kstore.log"), kstore.open_log(tmp_path):
+        assert caplog.records == []
