@@ -225,6 +225,9 @@ class SystemFileSystem:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
             if durable:
                 os.fsync(descriptor)
+        except OSError:
+            os.unlink(temporary)
+            raise
         finally:
             os.close(descriptor)
         os.replace(temporary, path)

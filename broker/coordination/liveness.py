@@ -51,6 +51,12 @@ class SessionFiles:
             self.remove(session_id)
             os.close(descriptor)
 
+    def after_fork(self) -> None:
+        """In a child process: it holds no session, or they would outlive the process that does."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
     def remove(self, session_id: int) -> None:
         """Remove the file of a session that is over."""
         with suppress(FileNotFoundError):

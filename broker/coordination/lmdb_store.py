@@ -17,6 +17,7 @@ import os
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ import lmdb
 from kstore._fast.crc32c import checksum as crc32c
 from kstore.broker.coordination.liveness import SessionFiles
 from kstore.broker.coordination.store import (
+    StoreClosedError,
     StoreDamagedError,
     StoreError,
     StoreLockedError,
@@ -204,6 +206,7 @@ class _LmdbBackend(Backend):
         """``shared_timeout_ms``: 0 for a store that this process has to itself."""
         shared = shared_timeout_ms > 0
         self._path = path
+        self._process = os.getpid()
         with self._told():
             _keep_private(path)
             self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -226,6 +229,7 @@ class _LmdbBackend(Backend):
         except BaseException:
             os.close(self._lock_file)
             raise
+        _open_backends.add(self)
 
     @contextmanager
     def read(self) -> Iterator[_LmdbTransaction]:
@@ -248,6 +252,11 @@ class _LmdbBackend(Backend):
         """What LMDB can't do (the disk is full, say) is told as the store's own error, and so are
         files that others may change.
         """
+        if os.getpid() != self._process:
+            raise StoreClosedError(
+                f"the coordination store {self._path} was opened by process {self._process}, and "
+                "a child that it forks does not share it: open it here"
+            )
         try:
             yield
         except UnsafeFileError as error:
@@ -294,8 +303,18 @@ class _LmdbBackend(Backend):
         """See Backend."""
         return self.files is not None and self.files.is_dead(session_id)
 
+    def after_fork(self) -> None:
+        """In a child process: it keeps no lock of its parent's, and may open the store anew."""
+        self._env.close()
+        os.close(self._lock_file)
+        if self.files is not None:
+            self.files.after_fork()
+
     def close(self) -> None:
         """See Backend."""
+        if os.getpid() != self._process:
+            return
+        _open_backends.discard(self)
         if self.on_close is not None:
             self.on_close()
         if self.peers is not None:
@@ -339,8 +358,21 @@ class LmdbStore(TreeStore):
             super().__init__(tree)
 
 
+_open_backends: weakref.WeakSet[_LmdbBackend] = weakref.WeakSet()
 _SHARED_TREES: dict[str, SharedTree] = {}
 _SHARED_LOCK = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _SHARED_LOCK
+    _SHARED_LOCK = threading.RLock()
+    _SHARED_TREES.clear()
+    for backend in tuple(_open_backends):
+        backend.after_fork()
+    _open_backends.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _opened(backend: _LmdbBackend) -> SharedTree:

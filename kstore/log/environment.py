@@ -92,15 +92,28 @@ class SharedEnvironment:
             shared.users += 1
             return shared
 
+    @classmethod
+    def after_fork(cls) -> None:
+        """In a child process: LMDB's environments are the parent's, and can't be used here. They
+        are closed, which the parent's do not notice, so that the child may open its own.
+        """
+        cls.guard = threading.Lock()
+        for shared in cls.open.values():
+            shared._close()
+        cls.open.clear()
+
     def release(self) -> None:
         """Let it go; the last user closes it."""
         with self.guard:
             self.users -= 1
             if self.users == 0:
                 del self.open[self.path]
-                for env in (self.env, *self._retired):
-                    if env is not None:
-                        env.close()
+                self._close()
+
+    def _close(self) -> None:
+        for env in (self.env, *self._retired):
+            if env is not None:
+                env.close()
 
     def _refuse_links(self, *, create: bool) -> None:
         for each in (self.path, self.path + "-lock"):

@@ -4,7 +4,10 @@ except that a closed one stays closed. Each message says what was wrong, and wha
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+from collections.abc import Iterator
 
 from kstore.private_files import UnsafeFileError
 
@@ -12,7 +15,7 @@ __all__ = [
     "CorruptBatchError", "CorruptLogError", "DiskFullError", "InvalidProduceOffsetError",
     "InvalidTimestampError", "LogClosedError", "LogDirLockedError", "LogError", "LogNotFoundError",
     "LogStorageError", "OffsetOutOfRangeError", "ProducerStateError", "ReadOnlyLogError",
-    "RecordTooLargeError", "append_error", "lost_sync", "storage_error",
+    "RecordTooLargeError", "append_error", "closed_error", "lost_sync", "storage_error", "told",
 ]  # fmt: skip
 
 
@@ -196,6 +199,27 @@ def lost_sync(error: OSError, name: str) -> LogStorageError:
         f"flushing {name} failed ({error.strerror}): what was acknowledged before is on the disk, "
         "nothing is acknowledged any more; look after the disk, close the log and open it again",
         error.filename,
+    )
+
+
+@contextlib.contextmanager
+def told(doing: str) -> Iterator[None]:
+    """Have every OSError in this block say what was being done, as a LogStorageError."""
+    try:
+        yield
+    except LogStorageError:
+        raise
+    except OSError as error:
+        raise storage_error(error, doing) from error
+
+
+def closed_error(name: str, opened_by: int) -> LogClosedError:
+    """The LogClosedError of a log or directory, which process ``opened_by`` has opened."""
+    if opened_by == os.getpid():
+        return LogClosedError(f"{name} is closed: open it again")
+    return LogClosedError(
+        f"{name} was opened by process {opened_by}, and a child that it forks does not share it: "
+        "open it here once it is closed there, or read_only=True"
     )
 
 

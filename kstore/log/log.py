@@ -256,7 +256,7 @@ class Log:
 
     def _read(self, offset: int, max_bytes: int, isolation: str) -> tuple[bytes, int]:
         if self.closed:
-            raise errors.LogClosedError(f"{self.topic_partition} is closed: open it again")
+            raise errors.closed_error(str(self.topic_partition), self.log_dir.opened_by)
         if self.read_only and offset >= self.core.high_watermark:
             self.refresh()
         try:
@@ -498,7 +498,7 @@ class Log:
 
     def _check_writable(self) -> None:
         if self.closed:
-            raise errors.LogClosedError(f"{self.topic_partition} is closed: open it again")
+            raise errors.closed_error(str(self.topic_partition), self.log_dir.opened_by)
         if self.read_only:
             raise errors.ReadOnlyLogError(
                 f"{self.topic_partition} is open for reading only: open it without read_only"
@@ -531,6 +531,8 @@ class Log:
             return errors.ReadOnlyLogError(
                 f"{self.topic_partition} is open for reading only: open it without read_only"
             )
+        if code == 56:
+            return errors.closed_error(str(self.topic_partition), self.log_dir.opened_by)
         limit = self.core.max_message_bytes
         return errors.append_error(
             code, str(self.topic_partition), size_bytes, limit, log_end_offset

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 from kstore._fast.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
 from kstore.log import checkpoint, durability, errors, recovery, segment_index
+from kstore.log.environment import SharedEnvironment
 from kstore.log.index import STAMP_NS, IndexStore, LogState, boot_id
 from kstore.log.log import Log
 from kstore.log.maintenance import Maintenance
@@ -84,6 +85,7 @@ class LogDir:
         self.on_damage: Callable[[Log], object] | None = None
         """Called, in any thread, with a log of which a damaged part became known."""
         self.closed = False
+        self.opened_by = os.getpid()
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
         self._lock_file: IO[str] | None = None
@@ -137,11 +139,15 @@ class LogDir:
             raise errors.LogDirLockedError(self.path, holder) from None
         file.seek(0)
         self._was_closed = not file.read(1)  # who is killed leaves the name behind
-        file.truncate(0)
         # Not what follows an option: that may be a password.
         words = takewhile(lambda word: not word.startswith("-"), sys.argv)
-        file.write(f"pid {os.getpid()} ({' '.join(words) or 'python'})\n")
-        file.flush()
+        holder = f"pid {os.getpid()} ({' '.join(words) or 'python'})\n"
+        try:
+            file.truncate(0)
+            os.write(file.fileno(), os.fsencode(holder))
+        except OSError as error:
+            file.close()
+            raise errors.storage_error(error, f"writing to {path}") from error
         self._lock_file = file
 
     def _give_lock_back(self) -> None:
@@ -188,7 +194,8 @@ class LogDir:
             self._check_open()
             log = self._logs.get(key)
             if log is None:
-                log = self._open_log(key, create, config or self.config, topic_id)
+                with errors.told(f"opening {key}"):
+                    log = self._open_log(key, create, config or self.config, topic_id)
                 self._logs[key] = log
             elif config is not None:
                 log.configure(config)
@@ -208,9 +215,7 @@ class LogDir:
                     f"{self.path} has no log of {key}: create it, or look at partitions()"
                 ) from None
             topic_id = topic_id or self.env.random.uuid()
-            fs.mkdir(path)
-            self._unsynced_names = True
-            write_topic_id(fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS)
+            self._make_folder(path, topic_id)
         else:
             if state is not None and state.listed_ns == stamp and any(state.topic_id):
                 topic_id = uuid.UUID(bytes=state.topic_id)
@@ -218,11 +223,22 @@ class LogDir:
                 topic_id = self._found_topic_id(path, topic_id)
         log = Log(self, key, path, config, topic_id)
         log.core.follows_end = not self.replicated
-        try:
-            self._load(log, state)
-        except OSError as error:
-            raise errors.storage_error(error, f"opening {key}") from error
+        self._load(log, state)
         return log
+
+    def _make_folder(self, path: str, topic_id: uuid.UUID) -> None:
+        """A folder with the topic's id, or none at all: the next try would take a folder without
+        an id as it is.
+        """
+        fs = self.env.fs
+        self._unsynced_names = True
+        try:
+            fs.mkdir(path)
+            write_topic_id(fs, path, topic_id, durable=self.flush_policy is FlushPolicy.ALWAYS)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove_taken(path)
+            raise
 
     def sync_names(self) -> None:
         """Make the names of new partitions durable."""
@@ -261,12 +277,15 @@ class LogDir:
 
     def partitions(self) -> list[TopicPartition]:
         """The topic-partitions that have a log here."""
-        found = map(parse_directory_name, self.env.fs.listdir(self.path))
+        self._check_open()
+        with errors.told(f"listing {self.path}"):
+            found = map(parse_directory_name, self.env.fs.listdir(self.path))
         return sorted(key for key in found if key is not None)
 
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic id in the partition's metadata file, None where none was written."""
-        return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
+        with errors.told(f"reading the topic id of {key}"):
+            return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
 
     def delete(self, key: TopicPartition) -> None:
         """Delete a partition's log with all its files; nothing happens where there is none."""
@@ -372,8 +391,14 @@ class LogDir:
                 self._give_lock_back()
 
     def after_fork(self) -> None:
-        """In a child process: this directory is the parent's, nothing of it may be used here."""
+        """In a child process: this directory is the parent's, nothing of it may be used here. The
+        lock's file is closed, or the lock would be held as long as the child lives.
+        """
         self.closed = True
+        self._mutex = threading.RLock()
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
         self.maintenance.after_fork()
         for log in self.open_logs():
             log.core.after_fork()
@@ -387,7 +412,7 @@ class LogDir:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise errors.LogClosedError(f"the log directory {self.path} is closed: open it again")
+            raise errors.closed_error(f"the log directory {self.path}", self.opened_by)
 
     # -- what logs ask of their directory
 
@@ -514,6 +539,7 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
+    SharedEnvironment.after_fork()
     for log_dir in tuple(_open_dirs):
         log_dir.after_fork()
 

@@ -289,3 +289,40 @@ def test_a_node_that_a_version_without_checksums_wrote_since_is_no_damage(tmp_pa
     store = LmdbStore(tmp_path)
     assert store.get("/topics/t7") == (b"x" * 299 + b"y", 0)
     store.close()
+
+
+FORKED = """
+import os, sys, time
+from kstore.broker.coordination.lmdb_store import LmdbStore
+from kstore.broker.coordination.store import StoreClosedError
+store = LmdbStore(sys.argv[1], shared=sys.argv[2] == "shared")
+store.create("/ids", b"")
+store.create("/ids/1", b"alive", ephemeral=True)
+if os.fork() == 0:
+    try:
+        store.get("/ids/1")
+    except StoreClosedError:
+        print(os.getpid(), flush=True)
+    time.sleep(600)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("kind", ["alone", "shared"])
+def test_a_forked_child_keeps_no_lock_and_no_session_of_a_killed_process(
+    tmp_path: Path, kind: str
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(tmp_path), kind], stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        parent.kill()
+        parent.wait()
+        store = LmdbStore(tmp_path, shared=kind == "shared")
+        assert store.children("/ids") == [], "its ephemeral nodes went with it"
+        store.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.stdout.close()

@@ -1,0 +1,86 @@
+"""A disk that is full when logs are made: a sentence in place of a bare OSError, nothing half made,
+and the next try works.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.env import SystemEnv, SystemFileSystem
+from kstore.log.cursor import OFFSETS_TOPIC
+from kstore.log.errors import DiskFullError
+
+CALLS = ("mkdir", "write_file", "open_segment")
+
+
+class FullDisk(SystemFileSystem):
+    """Full from the given call on, for what is made of a topic."""
+
+    def __init__(self, call: str, after: int, topic: str) -> None:
+        self.call, self.after, self.topic = call, after, topic
+
+    def _check(self, call: str, path: str) -> None:
+        if call == self.call and self.topic in path:
+            self.after -= 1
+            if self.after < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        self._check("mkdir", path)
+        super().mkdir(path, mode)
+
+    def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        if self.after == 0:
+            Path(path + ".tmp").touch()  # a full disk makes files, and writes nothing to them
+        self._check("write_file", path)
+        super().write_file(path, content, durable=durable)
+
+    def open_segment(
+        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
+    ) -> Any:
+        if create:
+            self._check("open_segment", path)
+        return super().open_segment(factory, path, writable=writable, create=create)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("after", [0, 1, 30])
+def test_the_first_commit_of_a_cursor_is_tried_again(tmp_path: Path, call: str, after: int) -> None:
+    fs = FullDisk(call, after, OFFSETS_TOPIC)
+    with kstore.open_log(tmp_path, env=SystemEnv(fs=fs)) as log:
+        log.append(b"x")
+        log.append(b"y")
+        cursor = log.cursor("mine")
+        assert [record.value for record in cursor.poll()] == [b"x", b"y"]
+        for _ in range(2):
+            with pytest.raises(DiskFullError, match="free some space and try again"):
+                cursor.commit(1)
+            assert cursor.committed is None
+        fs.call = "none"
+        assert cursor.commit(1) == 1
+        assert cursor.committed == 1
+        made = [tp for tp in log.log_dir.partitions() if tp.topic == OFFSETS_TOPIC]
+        assert len(made) == 50
+        assert None not in [log.log_dir.topic_id(tp) for tp in made]
+    with kstore.open_log(tmp_path) as log:
+        assert log.cursor("mine").committed == 1
+        assert [record.value for record in log.records()] == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_log_that_could_not_be_made_leaves_nothing_behind(tmp_path: Path, call: str) -> None:
+    fs = FullDisk(call, 0, "orders")
+    with kstore.open_log_dir(tmp_path, env=SystemEnv(fs=fs)) as log_dir:
+        with pytest.raises(DiskFullError, match="orders-0 failed"):
+            log_dir.log("orders")
+        assert not list(tmp_path.glob("orders-0/*.tmp"))
+        fs.call = "none"
+        assert log_dir.log("orders").append(b"x") == 0
+        assert log_dir.topic_id(log_dir.partitions()[0]) is not None
