@@ -11,12 +11,14 @@ the segments then is on the disk.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.log import errors
 
 if TYPE_CHECKING:
+    from kstore._fast.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = ["begin", "publish", "sync", "sync_sealed", "take_published"]
@@ -39,6 +41,7 @@ def sync(log: Log) -> None:
         generation = log.index_generation
         behind = [s for s in core.segments if s.next_offset > durable and s.size_bytes]
         files = [segment.handle_or_open() for segment in behind]
+        newest = _newest(behind)
     try:
         for file in files:
             file.sync()
@@ -52,6 +55,7 @@ def sync(log: Log) -> None:
     with log.core as core:
         if generation == log.index_generation:  # nothing was cut meanwhile
             log.durable = reached
+            log.durable_timestamp = max(log.durable_timestamp, newest)
             core.set_durable_offset(target)
             publish(log, core.durable_offset)
     log.note_dirty()
@@ -77,9 +81,14 @@ def sync_sealed(log: Log) -> None:
         if generation == log.index_generation and behind[-1].next_offset > core.durable_offset:
             last = behind[-1]
             log.durable = (last.base_offset, last.size_bytes, last.next_offset)
+            log.durable_timestamp = max(log.durable_timestamp, _newest(behind))
             core.set_durable_offset(last.next_offset)
             publish(log, core.durable_offset)
     log.show_durable()
+
+
+def _newest(segments: Iterable[LogSegment]) -> int:
+    return max((segment.max_timestamp for segment in segments), default=-1)
 
 
 def _sync_names(log: Log) -> None:
@@ -107,6 +116,7 @@ def begin(log: Log) -> None:
         return
     if log.core.durable_offset < log.core.log_end_offset:
         log.sync_until(log.core.log_end_offset)
+    log.durable_timestamp = _newest(log.core.segments)
     content = _content(log, log.core.durable_offset)
     try:
         fs.overwrite(path, content)

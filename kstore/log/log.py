@@ -65,6 +65,8 @@ class Log:
         # For checkpoint.py: up to where the disk has everything; what a checkpoint has to bring or
         # forget; how often the index of what is written already was taken back.
         self.durable = (0, 0, 0)
+        self.durable_timestamp = -1
+        """With flush="always": the largest timestamp of what is on the disk."""
         self.pending_snapshots: dict[int, bytes] = {}
         self.pending_forgotten: list[int] = []
         self.index_generation = 0

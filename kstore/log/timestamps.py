@@ -34,6 +34,8 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
 def largest_timestamp(log: Log) -> tuple[int, int] | None:
     """The first record with the largest timestamp: (offset, timestamp)."""
     largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
+    if log.core.shows_durable and not log.read_only:
+        largest = min(largest, log.durable_timestamp)  # not of what nobody may see yet
     return offset_for_timestamp(log, largest) if largest >= 0 else None
 
 

@@ -95,6 +95,17 @@ def test_a_record_that_waits_for_the_disk_is_seen_by_nobody(disk: HeldDisk, log:
     assert [r.value for r in cursor.poll()] == [b"unsafe"]
 
 
+def test_the_largest_timestamp_is_one_that_may_be_seen(disk: HeldDisk, log: Log) -> None:
+    safe = next(log.records()).timestamp
+    disk.hold()
+    threading.Thread(target=log.append, args=(b"later", None, safe + 1000), daemon=True).start()
+    assert disk.asked.wait(30)
+    assert log.largest_timestamp() == (0, safe)
+    disk.free.set()
+    assert log.wait(1, 30)
+    assert log.largest_timestamp() == (1, safe + 1000)
+
+
 def test_no_cursor_goes_past_what_is_on_the_disk(disk: HeldDisk, log: Log) -> None:
     cursor = log.cursor("reader")
     disk.hold()
