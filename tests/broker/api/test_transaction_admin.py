@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,22 @@ def test_a_pattern_meets_only_ids_that_who_asks_may_see(monkeypatch: pytest.Monk
     found = broker(monkeypatch, shard("mine-1", "theirs-1", "mine ü"), "mine-1", "mine ü")
     assert asyncio.run(listed(found, "mine .*")) == ["mine ü"]
     assert met == ["mine-1", "mine ü"]
+
+
+def test_a_long_id_is_matched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[int, threading.Thread] = {}
+    matches = LinearRegex.matches
+
+    def noting(regex: LinearRegex, text: str) -> bool:
+        threads[len(text)] = threading.current_thread()
+        return matches(regex, text)
+
+    monkeypatch.setattr(LinearRegex, "matches", noting)
+    ids = ["ü" * 30_000, "ü" * 100]
+    found = broker(monkeypatch, shard(*ids), *ids)
+    assert asyncio.run(listed(found, "(ü?){200}ü*")) == ids
+    assert threads[30_000] is not threading.main_thread()
+    assert threads[100] is threading.main_thread()
 
 
 def test_others_have_their_turn_between_matches(monkeypatch: pytest.MonkeyPatch) -> None:
