@@ -107,9 +107,24 @@ def _text(data: bytes | None) -> str:
 def verify(
     path: Files,
     records: Annotated[bool, typer.Option(help="Walk every record, not only the batches.")] = True,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put damage right; copies of what it was stay.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: only say what would be done.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage."""
+    """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage.
+
+    --repair restores header fields that the neighbours leave no doubt about, and cuts out
+    everything else that is damaged. Stop the broker first.
+    """
+    if repair:
+        _repair(path, dry_run=dry_run, json=json)
+        return
+    if dry_run:
+        raise SystemExit(fail("--dry-run belongs to --repair: add it"))
     from kstore.log.verify import verify as check
 
     try:
@@ -124,6 +139,27 @@ def verify(
     sys.stdout.flush()
     if report.exit_status:
         raise SystemExit(fail(f"{path} is damaged: {report.problem_count} problems"))
+
+
+def _repair(path: Path, *, dry_run: bool, json: bool) -> None:
+    from kstore.log import open_log_dir
+    from kstore.log.errors import LogDirLockedError
+    from kstore.log.repair import repair as put_right
+
+    try:
+        done = put_right(path, dry_run=dry_run, open_dir=open_log_dir)
+    except (ValueError, LogDirLockedError) as error:
+        raise SystemExit(fail(str(error))) from None
+    for each in done:
+        row = {key: value for key, value in asdict(each).items() if key != "restored"}
+        if json:
+            print(json_text.dumps(row | {"dry_run": dry_run}))
+            continue
+        would = "would " if dry_run else ""
+        print(f"{each.segment} at byte {each.position}: {each.reason}")
+        print(f"  {would}{each.action}: {each.detail}; as it was: {each.copy}")
+    if not json:
+        print(f"{len(done)} repairs{' would be made' if dry_run else ' made'}")
 
 
 def _plain(partition: PartitionReport) -> dict[str, Any]:

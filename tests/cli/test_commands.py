@@ -194,6 +194,22 @@ def test_segment_files_are_dumped_and_verified_offline(
     assert b"damaged" in kstore("log", "verify", str(damaged), code=1)
     assert b"damage" in kstore("log", "dump", str(damaged), code=1)
     assert b"No such file" in kstore("log", "verify", str(tmp_path / "none"), code=1)
+    assert b"belongs to --repair" in kstore("log", "verify", str(folder), "--dry-run", code=1)
+    assert b"in use by" in kstore("log", "verify", str(folder), "--repair", code=1)
+    assert b"0 repairs would be made" in kstore(
+        "log", "verify", str(folder), "--repair", "--dry-run"
+    )
+    copied = tmp_path / "copied" / folder.name / segment.name
+    copied.parent.mkdir(parents=True)
+    content = bytearray(segment.read_bytes())
+    content[16] ^= 1
+    copied.write_bytes(content)
+    copied.with_name(f"{2:020}.log").touch()  # the damaged batch is not a torn tail
+    said = kstore("log", "verify", str(copied.parent), "--repair", "--json")
+    assert (json.loads(said)["action"], json.loads(said)["detail"]) == (
+        "restore", "magic 3 becomes 2",
+    )  # fmt: skip
+    assert copied.read_bytes() == segment.read_bytes()
     (tmp_path / "empty").mkdir()
     assert b"no segment files" in kstore("log", "dump", str(tmp_path / "empty"), code=1)
 

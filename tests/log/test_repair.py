@@ -1,0 +1,88 @@
+"""Repair at the operator's word: what is certain is put back, the rest is cut out, a copy stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.log import LogDirLockedError, open_log_dir
+from kstore.log.repair import repair
+from tests.log.test_damage import COUNT, flip, make, read_all, remove_index
+
+EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("number", [0, 2, 5, 7])
+@pytest.mark.parametrize(
+    ("at", "bit", "says"),
+    [
+        (4, 0, "base offset"), (7, 0, "base offset"), (7, 1, "base offset"),
+        (8, 2, "batch length"), (11, 1, "batch length"), (16, 0, "magic"), (15, 3, "leader epoch"),
+    ],
+)  # fmt: skip
+def test_a_header_is_put_back(
+    tmp_path: Path, at: int, bit: int, says: str, number: int, indexed: bool
+) -> None:
+    path = tmp_path / "log"
+    file, start, end = make(path)[number]
+    whole = file.read_bytes()
+    flip(file, start + at, bit)
+    damaged = file.read_bytes()
+    if not indexed:
+        remove_index(path)
+    [planned] = repair(path, dry_run=True, open_dir=open_log_dir)
+    assert file.read_bytes() == damaged
+    [done] = repair(path, open_dir=open_log_dir)
+    assert done == planned
+    assert (done.action, done.position, done.end_position) == ("restore", start, end)
+    assert done.detail.startswith(says)
+    assert file.read_bytes() == whole
+    assert Path(done.copy).read_bytes() == damaged[start:end]
+    with kstore.open_log(path) as log:
+        assert read_all(log) == (EVERY, [])
+    assert repair(path, open_dir=open_log_dir) == []
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("number", [0, 2, 5, 7])
+def test_what_cannot_be_put_back_is_cut_out_and_kept_as_a_copy(
+    tmp_path: Path, number: int, indexed: bool
+) -> None:
+    path = tmp_path / "log"
+    file, start, end = make(path)[number]
+    flip(file, end - 3, 2)
+    damaged = file.read_bytes()
+    if not indexed:
+        remove_index(path)
+    [done] = repair(path / "log-0", open_dir=open_log_dir)
+    assert (done.action, done.first_offset, done.next_offset) == (
+        "remove",
+        2 * number,
+        2 * number + 2,
+    )
+    assert Path(done.copy).read_bytes() == damaged[start:end]
+    assert file.read_bytes() == damaged[:start] + damaged[end:]
+    with kstore.open_log(path) as log:
+        kept = {n: v for n, v in EVERY.items() if n // 2 != number}
+        assert read_all(log)[0] == kept
+        assert log.recovery.damages == []
+        assert log.append(b"next") == COUNT * 2
+
+
+def test_a_log_dir_that_is_in_use_is_not_repaired(tmp_path: Path) -> None:
+    file, start, _ = make(tmp_path)[2]
+    flip(file, start + 4, 0)
+    with kstore.open_log(tmp_path), pytest.raises(LogDirLockedError):
+        repair(tmp_path, open_dir=open_log_dir)
+
+
+def test_a_good_log_and_a_torn_tail_are_left_alone(tmp_path: Path) -> None:
+    file, start, _ = make(tmp_path)[COUNT - 1]
+    with file.open("r+b") as opened:
+        opened.truncate(start + 20)
+    before = file.read_bytes()
+    assert repair(tmp_path, open_dir=open_log_dir) == []
+    assert file.read_bytes() == before
