@@ -40,7 +40,8 @@ EXPLAINED = (
     Explanation(r"topic \S+ is gone: no marker of ", "a topic was deleted within a transaction"),
     Explanation(r".* is not completed here", "the coordinator moved"),
     Explanation(
-        r"\S+: opening it found \d+ segments, \d+ bytes scanned(; \d+ bytes of a torn tail cut off)?$",
+        r"\S+: opening it found \d+ segments, \d+ bytes scanned"
+        r"(; \d+ bytes of a torn tail cut off)?$",
         "the broker was killed: its logs' ends were checked, and nothing was lost",
     ),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
