@@ -23,7 +23,7 @@ from kstore.broker.api.configs import (
 from kstore.broker.state import config_rules
 from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
 from kstore.broker.state.topic_rules import TopicError, check_configs, check_name, topic_row
-from kstore.config import ConfigType
+from kstore.config import ConfigError, ConfigType
 from kstore.errors import ErrorCode
 from kstore.protocol import config_resources as replacing
 from kstore.protocol import configs as incremental
@@ -165,9 +165,16 @@ async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_o
     config_rules.check_broker(made, configs, now, cluster=not name)
     if not name:
         config_rules.check_cluster_default(configs)
+    elif broker.security is not None:
+        try:
+            broker.security.check(configs)
+        except ConfigError as problem:
+            raise _invalid(str(problem)) from None
     if validate_only:
         return
     await broker.configs.set_broker(name, configs)
+    if broker.security is not None:
+        broker.security.users_changed()
     for change in made:
         if change.operation != Operation.DELETE:
             row = config_rules.broker_row(change.name)

@@ -41,6 +41,10 @@ DENIED: dict[int, int] = {
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error of who lacks a right, by the type of the resource."""
+WAIT_FOR_OTHERS = frozenset({11, 14})
+"""APIs whose answers may wait for other members for as long as a client likes: JoinGroup and
+SyncGroup.
+"""
 CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
 """Config resource types and whose rights they are under; all others are the cluster's."""
 
@@ -182,6 +186,9 @@ def guarded(api_key: int, handler: Handler) -> Handler:
         return handler
     checks: dict[int, Callable[[Rights, Any], bool]] = {}
 
+    if api_key in WAIT_FOR_OTHERS:
+        handler = _with_a_second_look(handler, rights)
+
     def check(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         authorizer = broker.authorizer
         if authorizer is None:
@@ -195,6 +202,24 @@ def guarded(api_key: int, handler: Handler) -> Handler:
         return _judge(broker, request, ctx, rights, handler)
 
     return check
+
+
+def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
+    """The handler, whose answer is refused if the right is gone when it has come at last."""
+
+    def handle(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+        response = handler(broker, request, ctx)
+        if isinstance(response, Awaitable):
+            return look_again(broker, request, ctx, response)
+        return response
+
+    async def look_again(
+        broker: Broker, request: Any, ctx: RequestContext, answer: Awaitable[Any]
+    ) -> Any:
+        response = await answer
+        return _judge(broker, request, ctx, rights, lambda *_: response)
+
+    return handle
 
 
 def _quick_check(

@@ -109,6 +109,8 @@ async def handle_alter_user_scram_credentials(
                 scram.reload({user_path(user) for user in users})
 
     problems = await broker.run_blocking(run)
+    if broker.security is not None:
+        broker.security.users_changed()
     results = []
     for user in dict.fromkeys(users):
         code, words = problems.get(user, (ErrorCode.NONE, None))

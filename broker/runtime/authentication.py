@@ -8,7 +8,7 @@ What clients see (answers, errors, what closes a connection and when) is Kafka's
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,7 @@ class Authentications:
         }
         for listener in self.listeners.values():
             counts.begin(listener.name, listener.mechanisms)
+        self._broker = broker
         self._sessions: dict[Connection, Authentication] = {}
 
     def close(self) -> None:
@@ -95,6 +96,26 @@ class Authentications:
         session = self._sessions.pop(connection, None)
         if session is not None:
             session.forget()
+
+    async def end_changed(self, peer: tuple[str, str | None]) -> None:
+        """Close the connections whose user has another password by now, or is gone; not that of
+        ``peer``: the listener of brokers, and as whom they log in there.
+        """
+        if not self._broker.config["kstore.end.sessions.of.changed.users"]:
+            return
+        for listener in self.listeners.values():
+            listener.refresh()
+        anyone = next(iter(self.listeners.values()))
+        asked = {claim for session in self._sessions.values() for claim in session.claims()}
+
+        def read() -> dict[tuple[str, str], bytes | None]:
+            names = {(mechanism, user) for mechanism, user, _ in asked}
+            return {name: anyone.stored_key(*name) for name in names}
+
+        now = await self._broker.run_blocking(read)
+        for connection, session in list(self._sessions.items()):
+            if (connection.listener, connection.principal.partition(":")[2]) != peer:
+                session.end_if_changed(now)
 
     def of(self, connection: Connection) -> Authentication | None:
         """How a connection has shown who it is; None where it need not."""
@@ -119,6 +140,8 @@ class Authentication:
         self._renewed_at = -MIN_RENEWAL_S
         self._end: asyncio.TimerHandle | None = None  # of the session
         self._task: asyncio.Task[None] | None = None
+        self._claim: tuple[str, bytes] | None = None  # of the last SCRAM login
+        self._changes = 0  # of the password, at the last PLAIN login
         self._take_frames()
 
     def forget(self) -> None:
@@ -129,6 +152,31 @@ class Authentication:
             self._end.cancel()
         if self._task is not None:
             self._task.cancel()
+
+    def claims(self) -> list[tuple[str, str, bytes]]:
+        """(mechanism, user, stored key) by which it has logged in with SCRAM, or is about to."""
+        under_way = None if self._server is None else self._server.claim
+        return [(self._mechanism, *each) for each in (self._claim, under_way) if each is not None]
+
+    def end_if_changed(self, now: Mapping[tuple[str, str], bytes | None]) -> None:
+        """Close the connection if the user has another password, or none; ``now`` are the stored
+        keys by mechanism and user.
+        """
+        changed = any(
+            (mechanism, user) in now and now[mechanism, user] != key
+            for mechanism, user, key in self.claims()
+        )
+        if self._mechanism == "PLAIN" and self._stage in (Stage.DONE, Stage.ENDED):
+            user = self._connection.principal.partition(":")[2]
+            changed |= self._listener.changes(user) != self._changes
+        if changed and self._stage is not Stage.FAILED:
+            self._stage = Stage.FAILED
+            self._owner.unproven.remove(self)
+            self._tell(
+                f"{self._connection.principal} has another password now, or is deleted "
+                "(kstore.end.sessions.of.changed.users)"
+            )
+            self._connection.close()
 
     def receive(self, frame: bytes) -> None:
         """A request, or a bare token."""
@@ -305,6 +353,8 @@ class Authentication:
     def _complete(self, server: SaslServer, lifetime_ms: int | None) -> None:
         self._stage = Stage.DONE
         self._server = None
+        self._claim = server.claim
+        self._changes = self._listener.changes(server.user)
         self._count("successful")
         self._owner.unproven.remove(self)
         self._connection.principal = f"User:{server.user}"
@@ -321,6 +371,7 @@ class Authentication:
         if self._stage is Stage.DONE:
             self._stage = Stage.ENDED
             self._connection.authentication = self
+            self._connection.end_waits()
 
     # ---- the end ----
 

@@ -105,6 +105,8 @@ async def _reload_configs(broker: Broker, paths: Set[str]) -> None:
         else:
             await broker.run_blocking(quotas.reload)
             quotas.tell()
+    if broker.security is not None and kinds & {"users", "brokers"}:
+        broker.security.users_changed()
     if topics is None or topics:
         in_cluster = broker.topics
         assert isinstance(in_cluster, ClusterTopics)

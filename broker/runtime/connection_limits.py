@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kstore.broker.runtime.listener_settings import listener_settings
 from kstore.broker.state.rates import SampledRate
+from kstore.config import ConfigError
 
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
@@ -58,6 +60,7 @@ class ConnectionLimits:
         self._rate = SampledRate()
         self._host_rates: dict[str, SampledRate] = {}
         self._overrides: tuple[str, dict[str, int]] = ("", {})
+        self._trouble = ""
 
     def arrived(self, connection: Connection) -> str | None:
         """Accept a connection, let it wait, or say why it may not stay."""
@@ -102,7 +105,7 @@ class ConnectionLimits:
         """
         # What is not set for the listener is the broker's, for each listener and for all of them.
         limit = self._config["max.connections"]
-        own = self._config.for_listener(listener, "max.connections")
+        own = self._own(listener, "max.connections")
         if acceptor.count >= (limit if own is None else own):
             return None
         full = len(self._accepted) >= limit
@@ -111,7 +114,7 @@ class ConnectionLimits:
         now_ms = self._loop.time() * 1000
         wait_ms = 0.0
         bounds = (
-            (acceptor.rate, self._config.for_listener(listener, "max.connection.creation.rate")),
+            (acceptor.rate, self._own(listener, "max.connection.creation.rate")),
             (self._rate, self._config["max.connection.creation.rate"]),
         )
         for rate, bound in bounds:
@@ -119,6 +122,16 @@ class ConnectionLimits:
                 rate.record(now_ms, 1)
                 wait_ms = max(wait_ms, min(rate.throttle_ms(bound, now_ms), MAX_THROTTLE_MS))
         return wait_ms
+
+    def _own(self, listener: str, name: str) -> Any:
+        """What is set for the listener alone, at run time or at the start; None: nothing."""
+        try:
+            return listener_settings(self._broker, listener, (name,), own=True)[name]
+        except ConfigError as problem:  # another program has written it to the store
+            if self._trouble != str(problem):
+                self._trouble = str(problem)
+                self._broker.report(f"listener {listener} stays as it was started: {problem}")
+            return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
         """Whether brokers come by this listener, among others: it takes another one's place."""

@@ -52,6 +52,7 @@ class SaslListener:
         self._settings = self._read()
         self._users: dict[str, str] = {}
         self._tokens: Any = None
+        self._changes: dict[str, int] = {}  # how often a user of PLAIN got another password
         self._load()
 
     def close(self) -> None:
@@ -84,6 +85,25 @@ class SaslListener:
             self._settings = before
             self._broker.report(f"listener {self.name} stays as it was: {problem}")
 
+    def check(self, asked: Mapping[str, str]) -> None:
+        """Whether it could go on if that were set for this broker at run time; ConfigError."""
+        before, self._settings = self._settings, self._read(asked)
+        try:
+            _, tokens = self._made()
+        finally:
+            self._settings = before
+        if tokens is not None:
+            tokens.close()
+
+    def changes(self, user: str) -> int:
+        """Another number after each change of a password of PLAIN, or of who has one."""
+        return self._changes.get(user, 0)
+
+    def stored_key(self, mechanism: str, user: str) -> bytes | None:
+        """What the store has of a user's SCRAM password now; None: no such user. Blocks."""
+        found = credential_finder(self._broker, mechanism)(user)
+        return None if found is None else found.stored_key
+
     def server(self, mechanism: str) -> SaslServer:
         """The accepting side of one authentication, by an enabled mechanism."""
         if mechanism == PLAIN:
@@ -105,17 +125,26 @@ class SaslListener:
 
     # ---- settings ----
 
-    def _read(self) -> Mapping[str, Any]:
+    def _read(self, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         names = [*LISTENER_SASL, REAUTH]
         names += [f"{each.lower()}.{base}" for each in MECHANISMS for base in OF_MECHANISM]
-        return listener_settings(self._broker, self.name, names)
+        return listener_settings(self._broker, self.name, names, asked=asked)
 
     def _of_mechanism(self, mechanism: str, name: str) -> Any:
         own = self._settings.get(f"{mechanism.lower()}.{name}")
         return self._settings.get(name) if own is None else own
 
     def _load(self) -> None:
-        """Check the settings, and take the users out of them."""
+        """Take the users out of the settings, and who signs tokens; ConfigError."""
+        users, tokens = self._made()
+        self.close()
+        for user in self._users.keys() | users.keys():
+            if self._users.get(user) != users.get(user):
+                self._changes[user] = self._changes.get(user, 0) + 1
+        self._users, self._tokens = users, tokens
+
+    def _made(self) -> tuple[dict[str, str], Any]:
+        """The users of PLAIN and whose tokens are trusted, by the settings; ConfigError."""
         key = "sasl.enabled.mechanisms"
         known = ", ".join(MECHANISMS)
         for mechanism in self.mechanisms or [""]:
@@ -135,8 +164,7 @@ class SaslListener:
                 )
         users = self._plain_users() if PLAIN in self.mechanisms else {}
         tokens = self._trusted_tokens() if OAUTHBEARER in self.mechanisms else None
-        self.close()
-        self._users, self._tokens = users, tokens
+        return users, tokens
 
     def _plain_users(self) -> dict[str, str]:
         key = f"listener.name.{self.name.lower()}.plain.{JAAS}"

@@ -4,16 +4,19 @@ are, and how it goes to other brokers. A broker with PLAINTEXT alone never impor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.authentication_counts import TLS, AuthenticationCounts, Outcome
 from kstore.broker.runtime.listener_settings import listener_settings
 from kstore.broker.runtime.unproven import Unproven
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
+    import ssl
 
     from kstore._fast.connection import Connection
     from kstore.broker.runtime.authentication import Authentications, Dispatch
@@ -45,6 +48,7 @@ class Security:
         self._by_certificate = {each.name for each in config.listeners if each.protocol == "SSL"}
         self._broker = broker
         self._login: PeerLogin | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         if any(each.tls for each in config.listeners):
             from kstore.broker.runtime.tls import BrokerTls
 
@@ -97,15 +101,46 @@ class Security:
         self, listener: str, factory: Callable[[], Connection], sockets: list[socket.socket]
     ) -> TlsAcceptor | None:
         """Who accepts the connections of a listener with TLS; None for one without."""
-        context = None if self.tls is None else self.tls.servers.get(listener)
-        if context is None:
+        tls = self.tls
+        if tls is None or listener not in tls.names:
             return None
         from kstore.broker.runtime.tls_acceptor import TlsAcceptor
 
         def failed() -> None:
             self.counts.add("failed", listener, TLS)
 
+        def context() -> ssl.SSLContext:
+            return tls.server(listener)
+
         return TlsAcceptor(self._broker, self.unproven, context, factory, sockets, failed, listener)
+
+    def check(self, asked: Mapping[str, str]) -> None:
+        """Whether its listeners could go on if that were set for this broker at run time;
+        ConfigError.
+        """
+        if self.tls is not None:
+            self.tls.check(asked)
+        if self.sasl is not None:
+            for listener in self.sasl.listeners.values():
+                listener.check(asked)
+
+    def users_changed(self) -> None:
+        """What is set for users, or for this broker, has changed: close the connections of those
+        whose password is another one; a little later, so that who has changed its own is answered.
+        """
+        if self.sasl is None:
+            return
+        user = None if self._login is None else self._login.user
+        task = self._broker.loop.create_task(self._end_changed((self.peer_listener, user)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end_changed(self, peer: tuple[str, str | None]) -> None:
+        assert self.sasl is not None
+        try:
+            await self.sasl.end_changed(peer)
+        except StoreError as problem:
+            self._broker.report(f"whose password has changed can't be read: {problem}")
 
     def admit(self, connection: Connection) -> str | None:
         """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""

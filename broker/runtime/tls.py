@@ -1,6 +1,7 @@
 """The keys of a broker's listeners, and those it shows to other brokers: read at the start, and
 anew when a file of them has changed or other settings were made at run time
-(listener.name.NAME.ssl.*), for connections that are made from then on.
+(listener.name.NAME.ssl.*), for connections that are made from then on. Those that are open stay as
+they are.
 
 What a context is made of is kstore/net/tls.py's.
 """
@@ -34,29 +35,41 @@ class BrokerTls:
 
     def __init__(self, broker: Broker) -> None:
         config = broker.config
-        self.servers: dict[str, ssl.SSLContext] = {}
-        """By listener, of those that speak TLS."""
         self.peer: ssl.SSLContext | None = None
         """For connections to other brokers; None: they are in plain text."""
         self._broker = broker
         self._config = config
         self._loop = broker.loop
         self._report = broker.report
-        self._current: dict[str, ssl.SSLContext] = {}
+        self._servers: dict[str, ssl.SSLContext] = {}  # by listener
         self._rules: dict[str, MappingRules] = {}  # of listeners where certificates give names
         self._trouble = ""
-        self._names = [each.name for each in config.listeners if each.tls]
+        self.names = [each.name for each in config.listeners if each.tls]
+        """The listeners that speak TLS."""
+        self._dynamic = self._set_at_run_time()
         self._with_sasl = {each.name for each in config.listeners if each.sasl}
         self._peer_listener = config.inter_broker_listener
-        self._load()
-        for name in self._names:
-            self.servers[name] = self._entrance(name)
+        self._servers, self.peer, self._rules = self._make()
         self._seen = self._look_at()
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
         """Look at no file any more."""
         self._timer.cancel()
+
+    def server(self, listener: str) -> ssl.SSLContext:
+        """For the next connection to a listener: what was set at run time acts at once, a changed
+        file when it is looked at.
+        """
+        dynamic = self._set_at_run_time()
+        if dynamic is not self._dynamic:
+            self._dynamic = dynamic
+            self._refresh()
+        return self._servers[listener]
+
+    def check(self, asked: Mapping[str, str]) -> None:
+        """Whether it could go on if that were set for this broker at run time; ConfigError."""
+        self._make(asked)
 
     def name_by_certificate(self, connection: Connection) -> str | None:
         """Give a connection with TLS its principal, that of the certificate that it has shown; or
@@ -77,57 +90,60 @@ class BrokerTls:
         connection.principal = f"User:{user}"
         return None
 
-    def _load(self) -> None:
-        """Make all contexts anew, or, with a ConfigError, none."""
-        made = {name: server_context(self._settings(name)) for name in self._names}
+    def _make(
+        self, asked: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, ssl.SSLContext], ssl.SSLContext | None, dict[str, MappingRules]]:
+        """All contexts anew, and the rules of the listeners where certificates give names; or a
+        ConfigError. ``asked`` as in listener_settings.
+        """
+        made = {name: server_context(self._settings(name, asked)) for name in self.names}
         peer = None
         if self._peer_listener.tls:
-            peer = client_context(self._settings(self._peer_listener.name))
+            peer = client_context(self._settings(self._peer_listener.name, asked))
         rules = {
-            each.name: MappingRules(self._settings(each.name)["ssl.principal.mapping.rules"])
+            each.name: MappingRules(self._settings(each.name, asked)["ssl.principal.mapping.rules"])
             for each in self._config.listeners
             if each.protocol == "SSL"
         }
-        self._current, self.peer, self._rules = made, peer, rules
+        return made, peer, rules
 
-    def _settings(self, listener: str) -> Mapping[str, Any]:
-        found = listener_settings(self._broker, listener, LISTENER_SSL)
-        own = listener_settings(self._broker, listener, (CLIENT_AUTH,), own=True)
+    def _settings(self, listener: str, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+        found = listener_settings(self._broker, listener, LISTENER_SSL, asked=asked)
+        own = listener_settings(self._broker, listener, (CLIENT_AUTH,), own=True, asked=asked)
         if listener in self._with_sasl and own[CLIENT_AUTH] is None:
             found[CLIENT_AUTH] = "none"  # as in Kafka, where clients have another way to be known
         return found
 
-    def _entrance(self, name: str) -> ssl.SSLContext:
-        """The context that a listener keeps: each handshake goes on with the newest one."""
-        entrance = server_context(self._settings(name))
-
-        def take_newest(link: ssl.SSLObject, host: str, context: ssl.SSLContext) -> None:
-            link.context = self._current[name]
-
-        entrance.sni_callback = take_newest
-        return entrance
+    def _set_at_run_time(self) -> Mapping[str, str] | None:
+        """Another object after each change."""
+        if not hasattr(self._broker, "configs"):  # the store is not open yet
+            return None
+        return self._broker.configs.brokers.get(str(self._broker.node_id))
 
     def _look_at(self) -> list[Any]:
         """The settings of all listeners, and what their files look like; ConfigError."""
-        settings = [self._settings(name) for name in self._names]
+        settings = [self._settings(name) for name in self.names]
         paths = {path for each in settings for path in store_files(each)}
         return [settings, {path: _stamp(path) for path in paths}]
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._look)
+        self._refresh()
+
+    def _refresh(self) -> None:
         try:
             seen = self._look_at()
             if seen == self._seen:
                 return
             self._seen = seen
-            self._load()
+            self._servers, self.peer, self._rules = self._make()
         except ConfigError as problem:
             if self._trouble != str(problem):
                 self._report(f"the keys of before stay in use: {problem}")
             self._trouble = str(problem)
         else:
             self._trouble = ""
-            self._report("the key and trust stores have changed, and are in use now")
+            self._report("TLS settings or stores have changed, and are in use now")
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -35,13 +35,15 @@ class TlsAcceptor:
         self,
         broker: Broker,
         unproven: Unproven,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         factory: Callable[[], Any],
         sockets: list[socket.socket],
         failed: Callable[[], None],
         listener: str,
     ) -> None:
-        """``failed`` is called for a handshake that ends otherwise than by the peer's going."""
+        """``context`` gives the newest, for each connection; ``failed`` is called for a handshake
+        that ends otherwise than by the peer's going.
+        """
         self._loop = broker.loop
         self._report = broker.report
         self._limit_s: float = broker.config["kstore.authentication.timeout.ms"] / 1000
@@ -101,7 +103,7 @@ class TlsAcceptor:
         self._unproven.add(sock, give_up)
         try:
             await self._loop.connect_accepted_socket(
-                self._factory, sock, ssl=self._context,
+                self._factory, sock, ssl=self._context(),
                 ssl_handshake_timeout=self._limit_s + GRACE_S,
             )  # fmt: skip
         except OSError as problem:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kstore.broker.state.linear_regex import regex_error
 from kstore.config import BROKER_CONFIGS, ConfigDef, UpdateMode
+from kstore.config.broker_configs import listener_base
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+OF_LISTENER = "listener.name."
 
 
 class ConfigRefusedError(Exception):
@@ -147,6 +149,9 @@ def check_broker(
 def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluster: bool) -> None:
     from kstore.config.no_effect import REFUSED, THREAD_COUNTS
 
+    if name.startswith(OF_LISTENER):
+        _check_listener_change(name, text, cluster=cluster)
+        return
     row = broker_row(name)
     if row is None:
         return
@@ -162,6 +167,20 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
     elif problem is None and name in THREAD_COUNTS:
         known = now.get(name, "")
         problem = _check_threads(name, int(text), int(known) if _is_number(known) else row.default)
+    if problem is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _check_listener_change(name: str, text: str, *, cluster: bool) -> None:
+    """A listener's own setting; one that no listener has is taken, as by Kafka."""
+    rest = name.removeprefix(OF_LISTENER).partition(".")[2]
+    base = listener_base(rest)
+    if base is None:
+        return
+    row = BROKER_CONFIGS[base]
+    problem = row.complaint(text)
+    if cluster and row.update is not UpdateMode.CLUSTER_WIDE:
+        problem = f"{name} belongs to one broker; change it with that broker's id."
     if problem is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, problem)
 

@@ -31,6 +31,7 @@ cdef class FetchRequest(Slot):
     cdef dict injected                      # partition -> error code, as in FetchPath
     cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
     cdef bint barred                        # it says that it is a follower, and may not be one
+    cdef int take_rights(self, object rights) except -1
     cdef bint look_again(self) except -1
     cdef int finish(self) except -1
     cdef int unpark(self) except -1

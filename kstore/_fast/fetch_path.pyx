@@ -33,6 +33,7 @@ cdef enum:
     READ_COMMITTED = 1
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
+    LONGEST_WAIT_MS = 300000                        # whatever a client asks for
     FIRST_ENDPOINTS = 16                            # KIP-951
 
 
@@ -99,16 +100,32 @@ cdef class FetchRequest(Slot):
             self.finish()
         return 0
 
+    cdef int end_wait(self) except -1:
+        self.expire()
+        return 0
+
     def expire(self):
         """The longest wait is over: answer with what there is."""
         if not self.done and self.look_again():
             self.finish()
+
+    cdef int take_rights(self, object rights) except -1:
+        """Look at what it asks for with these rights of who sent it; None: all."""
+        if self.replica_id < 0:
+            self.rights = rights
+        else:
+            self.barred = rights is not None and (
+                not rights.cluster & MAY_ACT_IN_CLUSTER
+                or (self.path.peer_listener is not None
+                    and self.sink.listener_name() != self.path.peer_listener))
+        return 0
 
     cdef bint look_again(self) except -1:
         """Whether it can still be answered. If not, its connection ends, and nobody else is kept
         from being woken.
         """
         try:
+            self.take_rights(self.sink.rights())        # as they are now
             self.path.look(self)
         except Exception as problem:
             self.path.report(f"a fetch cannot be answered: {problem!r}", "a fetch")
@@ -196,11 +213,7 @@ cdef class FetchPath:
         if r.bad:
             return None
         self.requests += 1
-        if request.replica_id < 0:
-            request.rights = self.rights
-        elif self.rights is not None:
-            request.barred = not self.rights.cluster & MAY_ACT_IN_CLUSTER or (
-                self.peer_listener is not None and sink.listener_name() != self.peer_listener)
+        request.take_rights(self.rights)
         self.from_follower = request.replica_id >= 0 and not request.barred
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -395,7 +408,8 @@ cdef class FetchPath:
         self.waiting[request] = None
         if request.session is not None:
             request.session.parked = request
-        request.timer = self.call_later(request.max_wait_ms / 1000.0, request.expire)
+        request.timer = self.call_later(
+            min(request.max_wait_ms, LONGEST_WAIT_MS) / 1000.0, request.expire)
         return 0
 
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1:

@@ -10,6 +10,9 @@ class Outbox(AnswerSink):
     def is_closed(self) -> bool:
         """Whether nothing more is answered."""
 
+    def end_waits(self) -> None:
+        """The session of who asks has ended: what waits for data is answered with what there is."""
+
     def close(self) -> None:
         """Close after what is written has been sent."""
 

@@ -104,6 +104,12 @@ cdef class Outbox(AnswerSink):
         self.close()
         return 0
 
+    def end_waits(self):
+        """The session of who asks has ended: what waits for data is answered with what there is."""
+        cdef Slot slot
+        for slot in list(self.slots):
+            slot.end_wait()
+
     def drain(self):
         """Send the answers that are complete and next in order; go on with what had to wait."""
         self.draining = False

@@ -15,6 +15,7 @@ cdef class AnswerSink:
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
     cdef object listener_name(self)                     # that its peer has come to
     cdef object principal_name(self)                    # who its peer is
+    cdef object rights(self)                            # and what it may do now; None: everything
 
 cdef class Slot(Waiter):
     cdef AnswerSink sink
@@ -24,6 +25,7 @@ cdef class Slot(Waiter):
     cdef AnswerBuffer held              # the answer, while an earlier one is not complete
     cdef Py_ssize_t start               # where the answer begins in its buffer
     cdef int cancel(self) except -1     # the connection is gone
+    cdef int end_wait(self) except -1   # wait for nothing that is only for the peer's good
     cpdef int complete(self, body) except -1
 
 # Writes an answer's size (patched by end_answer) and header; returns where it starts.

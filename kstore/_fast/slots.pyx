@@ -44,11 +44,17 @@ cdef class AnswerSink:
     cdef object principal_name(self):
         return None
 
+    cdef object rights(self):
+        return None
+
 
 cdef class Slot(Waiter):
     """The place of one request that is answered later."""
 
     cdef int cancel(self) except -1:
+        return 0
+
+    cdef int end_wait(self) except -1:
         return 0
 
     def give_up(self):

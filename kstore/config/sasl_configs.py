@@ -13,6 +13,7 @@ __all__ = ["MECHANISM_PREFIXES", "PER_MECHANISM", "SASL_CONFIGS"]
 
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 _LIST, _PASSWORD, _CLASS = ConfigType.LIST, ConfigType.PASSWORD, ConfigType.CLASS
+_BOOLEAN = ConfigType.BOOLEAN
 _MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
 _PER_BROKER = UpdateMode.PER_BROKER
 
@@ -63,6 +64,13 @@ SASL_CONFIGS = (
         "kstore.authentication.timeout.ms", _INT, 10_000,
         "How long a client may take to shake hands (TLS), and then to show who it is (SASL).",
         _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "kstore.end.sessions.of.changed.users", _BOOLEAN, True,
+        "Whether the connections of a user of SCRAM or PLAIN are closed when the user is deleted or"
+        " gets another password. As whom brokers log in to each other is left out, so that a"
+        " password of theirs can be changed broker by broker.",
+        _LOW, None, (), UpdateMode.CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.max.unauthenticated.connections", _INT, 1000,

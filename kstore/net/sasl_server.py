@@ -79,6 +79,8 @@ class SaslServer(ABC):
     user = ""
     expires_at_ms: int | None = None
     """When what it has shown ends, in milliseconds since 1970."""
+    claim: tuple[str, bytes] | None = None
+    """With SCRAM, once the user is looked for: who it is, and the stored key that was found."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:
@@ -166,6 +168,7 @@ class ScramServer(SaslServer):
         if keys.iterations < MIN_ITERATIONS:
             raise SaslRefusedError(f"the credential of user {user!r} has too few iterations")
         self._keys, self._user = keys, user
+        self.claim = (user, keys.stored_key)
         # What the client said before its name comes again in its last message, signed.
         self._binding = base64.b64encode(text[: match.start("bare")].encode()).decode()
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)

@@ -15,6 +15,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.tls_harness import TIMEOUT_S, Authority, consume, produce
 
@@ -124,22 +126,86 @@ def test_new_keys_are_taken_over_and_old_connections_stay(
         assert consume(other.client_settings(broker.address), "t", 3) == [b"1", b"2", b"3"]
 
 
+def alter(admin: AdminClient, name: str, value: str, broker: str = "1") -> None:
+    """Set a broker's setting at run time; KafkaException."""
+    change = ConfigResource(
+        ConfigResource.Type.BROKER, broker,
+        incremental_configs=[
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        ],
+    )  # fmt: skip
+    for asked in admin.incremental_alter_configs([change]).values():
+        asked.result(TIMEOUT_S)
+
+
 def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
     with Broker(tmp_path / "b", settings) as broker:
         admin = AdminClient(authority.client_settings(broker.address))
-        change = ConfigResource(
-            ConfigResource.Type.BROKER, "1",
-            incremental_configs=[ConfigEntry(
-                "listener.name.ssl.ssl.keystore.location", str(other.folder / "broker.pem"),
-                incremental_operation=AlterConfigOpType.SET,
-            )],
-        )  # fmt: skip
-        for asked in admin.incremental_alter_configs([change]).values():
-            asked.result(TIMEOUT_S)
-        _until(lambda: "are in use now" in broker.output())
+        keys = str(other.folder / "broker.pem")
+        alter(admin, "listener.name.ssl.ssl.keystore.location", keys)
         produce(other.client_settings(broker.address), "t", [b"1"])
+        assert "are in use now" in broker.output()
+
+
+def test_certificates_and_versions_are_asked_for_at_run_time(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Of connections that are made from then on, the very next one included; those that are open
+    stay. A broker that starts anew asks its first client already.
+    """
+    settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
+    with Broker(tmp_path / "b", settings) as broker:
+        admin = AdminClient(authority.client_settings(broker.address))
+        alter(admin, "listener.name.ssl.ssl.enabled.protocols", "TLSv1.2")
+        assert _version(authority, broker, certificate=False) == "TLSv1.2"
+        alter(admin, "listener.name.ssl.ssl.client.auth", "required")
+        with pytest.raises(OSError):
+            _version(authority, broker, certificate=False)
+        assert _version(authority, broker, certificate=True) == "TLSv1.2"
+        admin.list_topics(timeout=TIMEOUT_S)
+        port = broker.address.rpartition(":")[2]
+    settings["listeners"] = f"SSL://localhost:{port}"
+    with Broker(tmp_path / "b", settings) as broker:
+        with pytest.raises(OSError):
+            _version(authority, broker, certificate=False)
+        assert _version(authority, broker, certificate=True) == "TLSv1.2"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "whose", "words"),
+    [
+        ("listener.name.ssl.ssl.enabled.protocols", "TLSv1.9", "1", "it must be any of TLSv1.2"),
+        ("listener.name.ssl.ssl.client.auth", "maybe", "1", "ssl.client.auth"),
+        ("listener.name.ssl.ssl.keystore.location", "/nowhere", "1", "can't be read"),
+        ("ssl.client.auth", "required", "1", "is changed by listener"),
+    ],
+)
+def test_what_a_listener_can_not_take_over_is_refused(
+    authority: Authority, broker: Broker, name: str, value: str, whose: str, words: str
+) -> None:
+    admin = AdminClient(authority.client_settings(broker.address))
+    with pytest.raises(confluent_kafka.KafkaException, match=words):
+        alter(admin, name, value, whose)
+    assert _version(authority, broker, certificate=False) == "TLSv1.3"
+
+
+def _version(authority: Authority, broker: Broker, *, certificate: bool) -> str | None:
+    """The TLS version of a new connection that the broker answers on."""
+    context = ssl.create_default_context(cafile=str(authority.ca_path))
+    if certificate:
+        context.load_cert_chain(authority.folder / "client.pem")
+    host, _, port = broker.address.rpartition(":")
+    asked = encode_request(ApiVersionsRequest(), 0, 1, "me")
+    with (
+        socket.create_connection((host, int(port)), TIMEOUT_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as link,
+    ):
+        link.sendall(asked)
+        if not link.recv(4):
+            raise ConnectionResetError("the broker has closed the connection")
+        return link.version()
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,44 @@ def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int
     assert go_on(client, 6) == [0, 0]
 
 
+@pytest.mark.parametrize("by_data", [True, False])
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_a_fetch_that_waits_is_answered_with_the_rights_of_then(
+    plane: Plane, version: int, by_data: bool
+) -> None:
+    """Whether records wake it or its time is over."""
+    rules(plane, acl(READ))
+    client = client_of(plane)
+    client.send(FETCH, version, fetch(version, "t", max_wait_ms=2**31 - 1))
+    assert client.answers() == []
+    rules(plane)
+    if by_data:
+        plane.partition().append_batches(bytearray(build_batch([b"x"])))
+        plane.loop.turn()
+    else:
+        plane.loop.fire_timers()
+    [(_, response)] = client.answers()
+    assert codes(response) == [DENIED]
+    [row] = response.responses[0].partitions
+    assert not row.records
+
+
+def test_no_fetch_waits_for_longer_than_five_minutes(plane: Plane) -> None:
+    client = client_of(plane, "User:root")
+    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=2**31 - 1))
+    [timer] = plane.loop.timers
+    assert timer.delay_s == 300
+
+
+def test_the_end_of_a_session_ends_what_waits_for_data(plane: Plane) -> None:
+    client = client_of(plane, "User:root")
+    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=60_000))
+    client.send(FETCH, 12, fetch(12, "other", max_wait_ms=60_000))
+    client.connection.end_waits()
+    assert [codes(response) for _, response in client.answers()] == [[0], [0]]
+    assert plane.fetch.parked == 0
+
+
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
 def test_a_fetch_session_is_its_principals_on_its_listener(plane: Plane, version: int) -> None:
     """To all others it looks as if there were none, whatever they ask with its id."""
@@ -256,19 +294,6 @@ def test_who_says_that_it_is_a_follower_needs_cluster_action(plane: Plane, versi
     assert codes(client.call(FETCH, version, asked)) == [DENIED, DENIED]
     plane.plane.fetch.peer_listener = "PLAINTEXT"
     assert codes(client.call(FETCH, version, asked))[0] == code
-
-
-def test_a_fetch_that_waits_is_judged_again_when_it_is_answered(plane: Plane) -> None:
-    """Kafka gives it what came after the right was taken away."""
-    rules(plane, acl(READ))
-    client = client_of(plane)
-    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=500))
-    rules(plane)
-    plane.partition().append_batches(bytearray(build_batch([b"x"])))
-    plane.loop.turn()
-    [(_, answer)] = client.answers()
-    assert codes(answer) == [DENIED]
-    assert codes(client.call(FETCH, 12, fetch(12, "t"))) == [DENIED]
 
 
 def test_cached_answers_are_one_principals(plane: Plane) -> None:

@@ -60,6 +60,10 @@ class Door:
         broker: Any = SimpleNamespace(
             config=config, loop=self.loop, quotas=quotas, descriptors=descriptors, throttles=None
         )
+        self.configs = SimpleNamespace(brokers={}, cluster={})  # what is set at run time
+        broker.configs, broker.node_id = self.configs, 1
+        self.reports: list[str] = []
+        broker.report = self.reports.append
         self.refused: list[Client] = []
         self.limits = ConnectionLimits(broker, lambda client, why: self.refused.append(client))
 
@@ -168,3 +172,20 @@ def test_a_steady_stream_at_the_bound_never_waits():
     for number in range(200):
         rate.record(number * 500.0, 1)
         assert rate.throttle_ms(2.2, number * 500.0) == 0
+
+
+def test_a_listeners_limit_is_changed_at_run_time() -> None:
+    """For this broker, or for all; what can't be read is told once, and the start's limit holds."""
+    door = Door({**TWO, "listener.name.other.max.connections": "1"})
+    assert [door.come(Client(listener="OTHER")) for _ in range(2)] == ["in", "waits"]
+    limit = "listener.name.other.max.connections"
+    door = Door({**TWO, limit: "1"})
+    door.configs.cluster[limit] = "2"
+    assert [door.come(Client(listener="OTHER")) for _ in range(2)] == ["in", "in"]
+    door.configs.brokers["1"] = {limit: "3"}
+    assert [door.come(Client(listener="OTHER")) for _ in range(2)] == ["in", "waits"]
+    door = Door({**TWO, limit: "1"})
+    door.configs.cluster[limit] = "many"
+    assert [door.come(Client(listener="OTHER")) for _ in range(3)] == ["in", "waits", "waits"]
+    [sentence] = door.reports
+    assert "listener OTHER stays as it was started" in sentence

@@ -102,6 +102,10 @@ def test_what_is_no_change_is_refused(changes: list[Change], code: int, words: s
         ("ssl.keystore.location", "/x", False, "set listener.name."),
         ("sasl.jaas.config", "x", True, "sasl.jaas.config belongs to one broker"),
         ("config.providers", "x", True, "can't be set: a Java class"),
+        ("listener.name.a.ssl.client.auth", "required", True, "belongs to one broker"),
+        ("listener.name.a.plain.sasl.jaas.config", "x", True, "belongs to one broker"),
+        ("listener.name.a.ssl.client.auth", "maybe", False, "it must be"),
+        ("listener.name.a.max.connections", "-1", True, "it must be"),
     ],
 )
 def test_a_running_broker_refuses(name: str, value: str, cluster: bool, words: str):
