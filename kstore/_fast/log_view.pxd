@@ -73,8 +73,10 @@ cdef class LogView:
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
                           int64_t max_bytes,
                           bint min_one, Slice* out) except -1
-    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset) except -1
-    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position) except -1
+    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset,
+                                  HeaderWindow* window) except -1
+    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position,
+                               HeaderWindow* window) except -1
     cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1
     cdef int turn_epoch(self, int64_t offset, Order* order) except -1
     cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil
@@ -84,7 +86,7 @@ cdef class LogView:
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
-                      BatchInfo* info) except -1
+                      HeaderWindow* window, BatchInfo* info) except -1
     cdef int64_t behind_damage(self, LogSegment segment, int64_t position,
                                int64_t offset) except -1
     cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,

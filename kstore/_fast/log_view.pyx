@@ -92,6 +92,7 @@ cdef class LogView:
     # The segment and position of the batch that holds offset, or of the first one behind it.
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset):
         cdef LogSegment segment
+        cdef HeaderWindow window
         cdef BatchInfo info
         cdef Py_ssize_t at
         cdef int i
@@ -107,10 +108,11 @@ cdef class LogView:
         at = max(self.segment_index(offset), <Py_ssize_t>0)
         while at < len(self.segments):
             segment = <LogSegment>self.segments[at]
-            position[0] = self.indexed_position(segment, offset)
+            window.start = window.size = 0
+            position[0] = self.indexed_position(segment, offset, &window)
             if segment.damages is not None:
                 position[0] = self.behind_damage(segment, position[0], offset)
-            if self.skip_to(segment, position, offset, &info):
+            if self.skip_to(segment, position, offset, &window, &info):
                 base_offset[0] = info.base_offset
                 return segment
             at += 1
@@ -118,32 +120,36 @@ cdef class LogView:
 
     # Where the look for an offset begins in a segment, by its index. An entry is believed if the
     # batch that it points to has its offset; else the index is made anew from the segment.
-    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset) except -1:
+    cdef int64_t indexed_position(self, LogSegment segment, int64_t offset,
+                                  HeaderWindow* window) except -1:
         cdef int64_t position = segment.floor_position(offset)
         cdef int64_t found
         if position < 0:
             self.owner.load_index(segment, offset)
             position = segment.floor_position(offset)
         if position > 0:
-            found = self.indexed_batch(segment, position)
+            found = self.indexed_batch(segment, position, window)
             if found < 0 or found > offset:
                 self.owner.load_index(segment, offset, True)
                 position = segment.floor_position(offset)
         return max(position, <int64_t>0)
 
     # The base offset of the batch that an entry with this position points to; -2 where no batch
-    # lies there, or another one.
-    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position) except -1:
-        cdef uint8_t header[BATCH_HEADER_SIZE]
+    # lies there, or another one. The window is read here, and used by who goes on from there.
+    cdef int64_t indexed_batch(self, LogSegment segment, int64_t position,
+                               HeaderWindow* window) except -1:
         cdef BatchInfo info
         cdef int64_t offset = -1
         cdef int status
         if segment.floor_below(position, &offset) != position \
                 or position + BATCH_HEADER_SIZE > segment.size_bytes:
             return -2
-        if segment.file().read_into(header, BATCH_HEADER_SIZE, position) < BATCH_HEADER_SIZE:
+        window.start = position
+        window.size = segment.file().read_into(
+            window.bytes, min(<int64_t>HEADER_WINDOW, segment.size_bytes - position), position)
+        if window.size < BATCH_HEADER_SIZE:
             return -2
-        status = read_batch_header(header, header + BATCH_HEADER_SIZE, &info)
+        status = read_batch_header(window.bytes, window.bytes + window.size, &info)
         if (status != BATCH_OK and status != BATCH_TRUNCATED) or info.base_offset != offset:
             return -2
         return offset
@@ -254,14 +260,12 @@ cdef class LogView:
     # Moves position to the first batch that ends at or behind offset; False: there is none in the
     # segment.
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
-                      BatchInfo* info) except -1:
-        cdef HeaderWindow window
+                      HeaderWindow* window, BatchInfo* info) except -1:
         cdef Order order
         cdef int64_t known
-        window.start = window.size = 0
         segment.floor_below(position[0], &known)
         self.begin_order(known, segment.next_offset, &order)
-        while self.peek(segment, position[0], &window, info):
+        while self.peek(segment, position[0], window, info):
             if not self.fits(info, &order):
                 raise self.owner.corrupt(segment, position[0])
             if info.base_offset + info.last_offset_delta >= offset:
@@ -295,7 +299,7 @@ cdef class LogView:
         at = segment.floor_below(limit, &offset)
         if offset > max_offset:
             at = segment.floor_below(segment.floor_position(max_offset), &offset)
-        if at > position and at != damaged and self.indexed_batch(segment, at) < 0:
+        if at > position and at != damaged and self.indexed_batch(segment, at, &window) < 0:
             self.owner.load_index(segment, offset, True)
             at = position
         if at <= position:

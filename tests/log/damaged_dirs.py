@@ -12,16 +12,22 @@ import logging
 import os
 import random
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import kstore
-from kstore.log import Log
+from kstore.log import CorruptLogError, Log, OffsetOutOfRangeError
 from kstore.log.settings import LogConfig
 
-__all__ = ["DAMAGES", "build", "value_of"]
+__all__ = ["DAMAGES", "SEEDS", "findings"]
+
+SEEDS = 12
+
 
 PARTITIONS = 3
 RECORDS = 400
@@ -151,6 +157,85 @@ def _compare(log: Log, partition: int, end: int) -> list[str]:
     return wrong
 
 
+def examine_segments(path: Path) -> list[str]:
+    """What is wrong with a directory of which a segment is damaged: a record that is not the one
+    of its offset, one that is missing without a word, an offset that is given again.
+    """
+    wrong: list[str] = []
+    told: dict[int, set[int]] = {partition: set() for partition in range(PARTITIONS)}
+    for start in range(3):
+        with kstore.open_log_dir(str(path)) as log_dir:
+            for partition in range(PARTITIONS):
+                log = log_dir.log("topic", partition, create=False)
+                end = log.log_end_offset
+                if end < RECORDS + start:
+                    wrong.append(f"{log!r} gives offsets again: it went to {RECORDS + start}")
+                wrong += _compare_what_is_left(log, partition, end, told[partition])
+                if log.append(value_of(partition, end), timestamp=time_of(end)) != end:
+                    wrong.append(f"the log did not go on at {end}")
+    return wrong
+
+
+def _compare_what_is_left(log: Log, partition: int, end: int, told: set[int]) -> list[str]:
+    """``told``: the offsets that some error or report has named, in this life or an earlier one."""
+    wrong: list[str] = []
+    for loss in log.recovery.losses:
+        told.update(range(loss.first_offset, loss.next_offset))
+    for offset in range(FIRST_OFFSET, end):
+        try:
+            for record in islice(log.read(offset, 1), 1):
+                if record.value != value_of(partition, record.offset):
+                    wrong.append(f"read({offset}) gave {record.offset}: {record.value!r}")
+                elif record.offset != offset and not told.issuperset(range(offset, record.offset)):
+                    wrong.append(f"read({offset}) gave {record.offset}, without a word")
+        except CorruptLogError as error:
+            told.update(range(error.first_offset, error.next_offset), (offset,))
+        except OffsetOutOfRangeError:
+            wrong.append(f"{offset} is out of range of {log!r}")
+    found = _found_by_records(log, partition, told, wrong)
+    silent = set(range(FIRST_OFFSET, end)) - found - told
+    if silent:
+        wrong.append(f"records() of {partition} left out {sorted(silent)[:5]} without a word")
+    for time in range(time_of(0), time_of(end) + 200, 370):
+        try:
+            place = log.offset_for_timestamp(time)
+        except CorruptLogError:
+            continue
+        if place is not None and (place[1] != time_of(place[0]) or place[1] < time):
+            wrong.append(f"the offset of time {time} was {place}")
+    return wrong
+
+
+def _found_by_records(log: Log, partition: int, told: set[int], wrong: list[str]) -> set[int]:
+    found: set[int] = set()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            for record in log.records(offset):
+                if record.value != value_of(partition, record.offset) or record.offset in found:
+                    wrong.append(f"records() gave {record.offset}: {record.value!r}")
+                found.add(record.offset)
+            break
+        except CorruptLogError as error:
+            offset = max([offset, error.first_offset, *(each + 1 for each in found)])
+            told.update(range(offset, error.next_offset), (offset,))
+            offset = max(offset + 1, error.next_offset)
+    return found
+
+
+def findings(folder: Path, files: str, kind: str, seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """What is wrong in directories with damage of a kind in one of the files that match a pattern:
+    one directory below ``folder`` for each seed.
+    """
+    build(folder / "original")
+    numbers = [str(seed) for seed in seeds]
+    command = [sys.executable, "-m", "tests.log.damaged_dirs", str(folder), files, kind]
+    done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(numbers), done.stderr
+    return [each for each in found if each["wrong"]]
+
+
 def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
     """The result of an examination; how its process died, where it did."""
     result = path.with_suffix(".json")
@@ -175,6 +260,7 @@ def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
 
 def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
     """``files``: a pattern; one of the files that match is damaged."""
+    examine = examine_segments if files.endswith(".log") else examine_index
     original = folder / "original"
     for seed in seeds:
         chance = random.Random(seed)
@@ -184,7 +270,7 @@ def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
         data = bytearray(file.read_bytes())
         DAMAGES[kind](data, chance)
         file.write_bytes(data)
-        wrong = _in_a_child(examine_index, path)
+        wrong = _in_a_child(examine, path)
         row = {"seed": seed, "file": file.name, "wrong": wrong[:5]}
         print(json.dumps(row), flush=True)
         shutil.rmtree(path)

@@ -4,13 +4,10 @@ index is made anew from the segments.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,34 +25,20 @@ from kstore.log.start_offset import START_OFFSET_NAME
 from kstore.log.verify import verify
 from kstore.record import decode
 from kstore.types import TopicPartition
-from tests.log.damaged_dirs import DAMAGES, PAGE, build
-
-SEEDS = 12
+from tests.log.damaged_dirs import DAMAGES, PAGE, SEEDS, findings
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_befalls_the_index_every_record_is_found_by_offset_and_time(
     tmp_path: Path, kind: str
 ) -> None:
-    assert_rule(tmp_path, ENVIRONMENT_NAME, kind)
+    assert findings(tmp_path, ENVIRONMENT_NAME, kind, range(SEEDS)) == []
 
 
 @pytest.mark.parametrize("name", ["partition.metadata", START_OFFSET_NAME])
 @pytest.mark.parametrize("kind", ["bits", "cut", "noise"])
 def test_damage_of_a_small_file_costs_no_record(tmp_path: Path, name: str, kind: str) -> None:
-    assert_rule(tmp_path, f"*/{name}", kind)
-
-
-def assert_rule(folder: Path, files: str, kind: str) -> None:
-    """Damage some files, each in a directory of its own; all of them go by the rule."""
-    build(folder / "original")
-    command = [sys.executable, "-m", "tests.log.damaged_dirs", str(folder), files, kind]
-    done = subprocess.run(
-        [*command, *map(str, range(SEEDS))], capture_output=True, text=True, check=False
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == SEEDS, done.stderr
-    assert [each for each in found if each["wrong"]] == []
+    assert findings(tmp_path, f"*/{name}", kind, range(SEEDS)) == []
 
 
 def small_log_dir(path: Path) -> LogDir:
