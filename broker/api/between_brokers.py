@@ -17,9 +17,11 @@ from kstore.protocol.registry import APIS
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["between_brokers", "may_name"]
+__all__ = ["REFUSED", "between_brokers", "may_name"]
 
 ANONYMOUS = "User:ANONYMOUS"
+REFUSED = "a request that only brokers send"
+"""Of such lines in the log only some are told."""
 
 
 def between_brokers(handler: Handler) -> Handler:
@@ -39,7 +41,8 @@ def between_brokers(handler: Handler) -> Handler:
                 f"{ctx.principal} is no broker's name: add it to super.users, or give brokers a "
                 "listener of their own (inter.broker.listener.name)"
             )
-            broker.report(f"{APIS[ctx.api_key].name} of {ctx.connection_id} is refused: {words}")
+            name = APIS[ctx.api_key].name
+            broker.report(f"{name} of {ctx.connection_id} is refused: {words}", REFUSED)
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return failed(request, ctx.api_version, code, words)
         return handler(broker, request, ctx)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
-from kstore.broker.api.between_brokers import may_name
+from kstore.broker.api.between_brokers import REFUSED, may_name
 from kstore.broker.api.forwarding import carried_out
 from kstore.broker.api.permissions import guarded
 from kstore.broker.coordination.store import StoreError
@@ -148,7 +148,7 @@ async def handle_envelope(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     principal = (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal
     if not may_name(broker, ctx, principal):
-        broker.report(f"{ctx.principal} may not hand on a request of {principal}")
+        broker.report(f"{ctx.principal} may not hand on a request of {principal}", REFUSED)
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = RequestContext(
         key,

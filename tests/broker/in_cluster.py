@@ -94,7 +94,11 @@ async def opened(folder: Path) -> AsyncIterator[InCluster]:
         }
     )
     reports: list[str] = []
-    broker = InCluster(config, asyncio.get_running_loop(), None, reports.append)
+
+    def report(sentence: str, about: str = "") -> None:
+        reports.append(sentence)
+
+    broker = InCluster(config, asyncio.get_running_loop(), None, report)
     broker.fetchers = Fetchers()
     broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
     broker.cluster = Member(broker)  # type: ignore[assignment]

@@ -26,7 +26,7 @@ def broker(
         config=SimpleNamespace(listeners=named, inter_broker_listener=named[0]),
         authorizer=None if supers is None else Authorizer(supers),
         security=None if own == ANONYMOUS else SimpleNamespace(own_principal=own),
-        report=lambda sentence: None,
+        report=lambda sentence, about: None,
     )
 
 
