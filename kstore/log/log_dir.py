@@ -459,12 +459,20 @@ class LogDir:
             segment.persisted = 0
             segment.complete = False
 
-    def rescan(self, log: Log, segment: LogSegment) -> None:
-        """Take a segment's last stretch in again, after it was cut."""
-        size = segment.handle_or_open().size_bytes
-        start = segment.rewind(size)
+    def rescan(self, log: Log, segment: LogSegment, limit: int) -> None:
+        """Take a segment's last stretch in again, after it was cut to offsets below ``limit``."""
+        file = segment.handle_or_open()
+        kept = tuple(d for d in segment.damages or () if d.end_position <= file.size_bytes)
+        if segment.damages is not None:
+            log.core.note_damages(segment, kept)
+        if kept and kept[-1].end_position == file.size_bytes:
+            limit = kept[-1].next_offset
+        start = segment.rewind(file.size_bytes)
         log.core.epochs.truncate_from_end(segment.next_offset + 1)
-        log.core.scan(segment, start, size, producers_from=2**63 - 1)
+        # The producers are made anew afterwards.
+        report = recovery.RecoveryReport()
+        end = recovery.scan_segment(log, segment, start, report, "all", limit=limit)
+        file.truncate(end)
 
     def rebuild_producers(self, log: Log) -> None:
         """Read the producers' state anew, as of the log's end."""

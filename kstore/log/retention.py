@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kstore._fast.log_segment import LogSegment
 from kstore.log.durability import publish
+from kstore.log.errors import CorruptLogError
 from kstore.log.segment import new_segment
 from kstore.log.start_offset import write_start_offset
 
@@ -120,7 +121,7 @@ def truncate(log: Log, offset: int) -> int:
         log.log_dir.forget_tail(log, keep[-1], keep[-1].base_offset)
         for segment in reversed(gone):
             log.log_dir.env.fs.unlink(segment.path)
-        _cut_segment(log, keep[-1], position)
+        _cut_segment(log, keep[-1], position, offset)
         core.set_segments(keep)
         end = keep[-1].next_offset
         log.forget_durable(keep[-1].base_offset, end)
@@ -169,15 +170,20 @@ def restart(log: Log, offset: int) -> None:
 
 def _cut_position(log: Log, offset: int) -> int:
     """Where the batch that holds ``offset``, or the first behind it, begins in its segment."""
-    found = log.core.slice_at(offset, log.core.log_end_offset, 0)
+    try:
+        found = log.core.slice_at(offset, log.core.log_end_offset, 0)
+    except CorruptLogError as error:
+        if error.first_offset < 0:
+            raise
+        return error.position  # damage hides it: that goes, too
     segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
     if found is None or found[0] != segment.path:
         return segment.size_bytes
     return found[1]
 
 
-def _cut_segment(log: Log, segment: LogSegment, position: int) -> None:
+def _cut_segment(log: Log, segment: LogSegment, position: int, offset: int) -> None:
     """Cut a segment's file and take in again what is left of its last stretch."""
     segment.sealed = False
     segment.handle_or_open().truncate(position)
-    log.log_dir.rescan(log, segment)
+    log.log_dir.rescan(log, segment, offset)

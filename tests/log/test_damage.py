@@ -193,6 +193,27 @@ def test_damage_that_is_known_stays_known_when_more_is_appended(tmp_path: Path) 
         assert [r.value for r in log.read(24)] == [b"next"]
 
 
+@pytest.mark.parametrize("offset", [20, 18, 17, 14, 13])
+@pytest.mark.parametrize("read_first", [True, False])
+def test_a_log_with_damage_can_be_truncated_before_in_and_behind_it(
+    tmp_path: Path, offset: int, read_first: bool
+) -> None:
+    file, start, _ = make(tmp_path / "log")[7]  # offsets 14 and 15, in the active segment
+    flip(file, start + 4, 0)
+    with kstore.open_log(tmp_path / "log") as log:
+        if read_first:
+            read_all(log)
+        end = log.truncate(offset)
+        assert end <= offset
+        assert log.append(b"next") == end
+        found, hidden = read_all(log)
+        assert hidden == ([(14, 16)] if end > 14 else [])
+        expected = {n: b"value %d" % n for n in range(end) if n not in {14, 15}}
+        assert found == expected | {end: b"next"}
+    with kstore.open_log(tmp_path / "log") as log:
+        assert read_all(log)[0] == found
+
+
 def test_gaps_of_given_offsets_are_no_damage(tmp_path: Path) -> None:
     offsets = [3, 4, 10, 500, 501, 100_000, 100_001]
     with kstore.open_log(tmp_path / "log", index_interval_bytes=100) as log:
