@@ -275,4 +275,5 @@ def _plane(
         FetchPath(table, sessions, loop.call_later, report, max_bytes=config["fetch.max.bytes"]),
         max_request_bytes=config["socket.request.max.bytes"],
         max_queued_bytes=config["queued.max.request.bytes"],
+        max_elements=config["kstore.request.max.elements"],
     )

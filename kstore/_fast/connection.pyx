@@ -20,7 +20,7 @@ from kstore._fast.outbox cimport Outbox
 from kstore._fast.sending cimport SEND_LOST
 from kstore._fast.slots cimport Slot, begin_answer, end_answer
 from kstore._fast.wire cimport (
-    put_raw, read_int16, read_int32, read_string, room, skip_tags)
+    begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
 
 cdef enum:
     PRODUCE = 0
@@ -257,9 +257,7 @@ cdef class Connection(Outbox):
         cdef int place
         if self.authentication is not None:
             return self.handle_unproven(data, size)
-        r.p = data
-        r.end = data + size
-        r.bad = False
+        begin_reading(&r, data, size, self.plane.max_elements)
         head.api_key = read_int16(&r)
         head.api_version = read_int16(&r)
         head.correlation_id = read_int32(&r)
@@ -435,7 +433,7 @@ cdef class Connection(Outbox):
             self.plane.apis[PRODUCE].requests -= 1
             self.admission = True
         if outcome == PRODUCE_MALFORMED:
-            return self.fail(f"its Produce request of version {head.api_version} is malformed")
+            return self.fail_malformed("Produce", head.api_version)
         if outcome == PRODUCE_CLOSE:
             return self.fail("a Produce request without acknowledgement (acks=0) failed")
         return 0
@@ -464,7 +462,7 @@ cdef class Connection(Outbox):
         parked = self.plane.fetch.handle(self, r, head.api_version, head.correlation_id, out)
         if r.bad:
             out.size = start
-            return self.fail(f"its Fetch request of version {head.api_version} is malformed")
+            return self.fail_malformed("Fetch", head.api_version)
         if parked is None:
             end_answer(out, start)
             if self.quotas is not None and not self.plane.fetch.from_follower:

@@ -35,6 +35,7 @@ cdef class DataPlane:
     cdef readonly int64_t queued_bytes      # declared sizes of requests that are not whole yet
     cdef readonly int64_t connections_made
     cdef readonly int64_t bytes_out
+    cdef readonly int64_t max_elements      # of one request's arrays
     cdef int max_parked                     # per connection
     cdef public int64_t turn_us             # how long one connection's requests may go on
     cdef public object faults               # who strikes requests (broker/faults.py), or None

@@ -36,6 +36,7 @@ class DataPlane:
         max_request_bytes: int,
         max_queued_bytes: int,
         max_parked: int = 256,
+        max_elements: int = 100000,
     ) -> None: ...
     def serve_api(
         self, api_key: int, min_version: int, max_version: int, flexible_from: int, cached: bool

@@ -32,7 +32,8 @@ cdef class DataPlane:
 
     def __init__(
         self, server, PartitionTable table, ProducePath produce, FetchPath fetch, *,
-        int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256
+        int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256,
+        int64_t max_elements=100000
     ):
         self.server = server
         self.table = table
@@ -41,6 +42,7 @@ cdef class DataPlane:
         self.max_request_bytes = max_request_bytes
         self.max_queued_bytes = max_queued_bytes
         self.max_parked = max_parked
+        self.max_elements = max_elements
         self.turn_us = 2000
         self.answers = {}
         self.out = AnswerBuffer(64 * 1024)

@@ -31,6 +31,7 @@ cdef class Outbox(AnswerSink):
     cdef int keep(self, AnswerBuffer out) except -1
     cdef int watch(self) except -1
     cdef int forget_unsent(self) except -1
+    cdef int fail_malformed(self, str name, int version) except -1
     cdef int fail(self, str reason) except -1
     cdef int go_on(self) except -1          # answers may be given again: the connection's part
     cdef int regulate(self) except -1

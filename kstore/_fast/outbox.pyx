@@ -279,6 +279,11 @@ cdef class Outbox(AnswerSink):
         else:
             self.transport.pause_reading()
 
+    cdef int fail_malformed(self, str name, int version) except -1:
+        return self.fail(
+            f"its {name} request of version {version} is malformed, or has more than "
+            f"{self.plane.max_elements} elements (kstore.request.max.elements)")
+
     cdef int fail(self, str reason) except -1:
         """Close the connection and tell the operator why."""
         self.flush()

@@ -18,8 +18,10 @@ from kstore._fast.error_codes cimport (
 from kstore._fast.log_core cimport ORIGIN_REPLICA, AppendResult, LogCore
 from kstore._fast.sending cimport SEND_BLOCKED, SEND_DONE, send_answers
 from kstore._fast.wire cimport (
-    AnswerBuffer, WireBytes, read_bytes, read_int16, read_int32, read_int64, read_raw, read_some,
-    read_unsigned, skip_tags)
+    AnswerBuffer, WireBytes, begin_reading, read_bytes, read_int16, read_int32, read_int64,
+    read_raw, read_some, read_unsigned, skip_tags)
+
+cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF     # what a leader answers is as large as was asked for
 
 cdef enum:
     READ_BYTES = 64 * 1024
@@ -199,9 +201,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef WireReader r
         cdef int16_t error
         cdef int32_t session_id
-        r.p = self.data + self.start + 4
-        r.end = self.data + self.frame_end
-        r.bad = False
+        begin_reading(&r, self.data + self.start + 4, self.frame_end - self.start - 4, NO_LIMIT)
         if read_int32(&r) != self.answered or self.answered == self.sent:
             raise ValueError("an answer to nothing that was asked")
         skip_tags(&r, True)
@@ -237,7 +237,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef FetchedPart part
         cdef WireBytes topic_id
         cdef int64_t spent = 0
-        r.bad = False
+        begin_reading(&r, self.data, 0, NO_LIMIT)
         while self.topics_left > 0:
             r.p = self.data + self.at
             r.end = self.data + self.frame_end

@@ -18,6 +18,17 @@ cdef struct WireReader:
     const uint8_t* p
     const uint8_t* end
     bint bad
+    int64_t room                            # elements of arrays that may still come
+
+
+cdef inline void begin_reading(
+    WireReader* r, const uint8_t* data, Py_ssize_t size, int64_t room
+) noexcept nogil:
+    r.p = data
+    r.end = data + size
+    r.bad = False
+    r.room = room
+
 
 # Bytes of the request: NULL data with size -1 is null.
 cdef struct WireBytes:
@@ -115,15 +126,18 @@ cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
 
 
 # An array's length; null counts as -1. Each element takes at least one byte, so a count above what
-# is left is bad.
+# is left is bad, and so is one above the elements that may still come.
 cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
     cdef Py_ssize_t count = read_compact(r) if flexible else read_int32(r)
     if r.bad:
         return 0
-    if count > r.end - r.p:
+    if count > r.end - r.p or count > r.room:
         r.bad = True
         return 0
-    return count if count >= 0 else -1
+    if count < 0:
+        return -1
+    r.room -= count
+    return count
 
 
 # The same where null is not allowed.

@@ -319,3 +319,27 @@ def shared_plane(tmp_path_factory: pytest.TempPathFactory):
     plane = Plane(tmp_path_factory.mktemp("plane"))
     yield plane
     plane.close()
+
+
+@pytest.mark.parametrize(("partitions", "is_closed"), [(99, False), (100, True)])
+def test_produce_and_fetch_have_a_limit_on_elements(
+    tmp_path: Path, partitions: int, is_closed: bool
+) -> None:
+    plane = Plane(tmp_path, max_elements=100)
+    rows = [PartitionProduceData(index=index, records=b"") for index in range(partitions)]
+    asked = [FetchPartition(partition=index, fetch_offset=0) for index in range(partitions)]
+    requests = [
+        (
+            PRODUCE,
+            9,
+            ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=rows)]),
+        ),
+        (FETCH, 12, FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=asked)])),
+    ]
+    for key, version, request in requests:
+        client = plane.client()
+        client.send(key, version, request)
+        assert client.transport.closed == is_closed
+    assert all("kstore.request.max.elements" in sentence for sentence in plane.server.reports)
+    assert len(plane.server.reports) == (2 if is_closed else 0)
+    plane.close()
