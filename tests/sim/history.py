@@ -84,6 +84,7 @@ class History:
         self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
         self._epochs: dict[tuple[Place, int], bytes] = {}
         self.all_sent: dict[Place, set[bytes]] = defaultdict(set)
+        self._unread: dict[Place, int] = {}
         self.damaged: set[Place] = set()
         """Partitions that have a damaged segment on one broker."""
         self.is_told: Callable[[Place], bool] = lambda place: False
@@ -126,8 +127,9 @@ class History:
             self.break_rule("silent_loss", f"{place}: {found} came after {offset - 1}, and no word")
 
     def not_read(self, place: Place, offset: int, problem: object) -> None:
-        """At the end the rest of a partition can't be read."""
-        if not (place in self.damaged and self.is_told(place)):
+        """At the end the rest of a partition can't be read, and who reads it is told so."""
+        self._unread[place] = offset
+        if place not in self.damaged:
             self.break_rule("silent_loss", f"{place} can't be read at {offset}: {problem}")
 
     def was_processed(self, group: str, values: Iterable[bytes]) -> None:
@@ -244,8 +246,8 @@ class History:
                 if place in self.all_sent and row.value not in self.all_sent[place]:
                     self.break_rule("wrong_record", f"{place}: nobody sent {row.value!r}")
             for offset, value in self.acknowledged[place].items():
-                if offset not in at and place in self.damaged and self.is_told(place):
-                    self.counts["losses told"] += 1
+                if offset not in at and place in self.damaged:
+                    self._missing(place, offset, value)
                 elif at.get(offset) != value:
                     self.break_rule(
                         "acknowledged",
@@ -256,6 +258,13 @@ class History:
                 if offset in at and at[offset] != value:
                     self._saw(place, offset, at[offset], "at the end")
             self._check_order(place, rows)
+
+    def _missing(self, place: Place, offset: int, value: bytes) -> None:
+        if self.is_told(place) or offset >= self._unread.get(place, offset + 1):
+            self.counts["losses told"] += 1
+        else:
+            name = f"{place.topic}-{place.partition}"
+            self.break_rule("silent_loss", f"{name} has no {value!r} at {offset}, and no word")
 
     def _check_order(self, place: Place, rows: list[Row]) -> None:
         where: dict[bytes, int] = {}
