@@ -100,6 +100,8 @@ class Broker:
         """The group coordinator (runtime/shards.py), once somebody has asked for it."""
         self.transactions: Any = None
         """The transaction coordinator (runtime/transactions.py), once there is a transaction."""
+        self.awaited_batches: Any = None
+        """Batches that are to come again (transactional_produce.py), once one was refused."""
         self.producer_ids: Any = None
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
         """

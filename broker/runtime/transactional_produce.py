@@ -5,7 +5,7 @@ transaction yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kstore.broker.runtime.coordinator_log import log_of
 from kstore.broker.state.transaction_state import TV_2
@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.transactions import TransactionCoordinator
 
-__all__ = ["admit_transactional", "error_for_version", "has_transaction"]
+__all__ = [
+    "WAIT_S",
+    "AwaitedBatches",
+    "admit_transactional",
+    "error_for_version",
+    "has_transaction",
+]
 
+_Writer: TypeAlias = "tuple[Partition, int, int]"
+"""A partition, and a producer's id and epoch."""
 FIRST_VERSION_THAT_ADDS = 12
 FIRST_VERSION_WITH_ABORTABLE = 11
 RETRIABLE = frozenset(
@@ -33,6 +41,36 @@ RETRIABLE = frozenset(
     }
 )
 """Told to producers as NOT_ENOUGH_REPLICAS, which all of them try again without new metadata."""
+WAIT_S = 30.0
+"""How long a refused batch is awaited before its sequence is looked at again."""
+MANY = 1000
+"""More than these are not awaited: their order is looked at where they are appended."""
+
+
+class AwaitedBatches:
+    """Batches that were refused for a reason that passes, and so come again. What the same producer
+    has sent behind one is refused alike until then: as out of order it would end the transaction of
+    librdkafka, though nothing is lost.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[_Writer, tuple[int, float]] = {}
+
+    def is_behind(self, writer: _Writer, base_sequence: int, now: float) -> bool:
+        """Whether an earlier batch is to come before this one."""
+        first, until = self._first.get(writer, (base_sequence, now))
+        return base_sequence > first and now < until
+
+    def add(self, writer: _Writer, base_sequence: int, now: float) -> None:
+        """The batch was refused, and is to come again."""
+        if len(self._first) >= MANY:
+            self._first = {each: row for each, row in self._first.items() if row[1] > now}
+        if len(self._first) < MANY:
+            self._first[writer] = base_sequence, now + WAIT_S
+
+    def discard(self, writer: _Writer) -> None:
+        """It has come, or never will."""
+        self._first.pop(writer, None)
 
 
 def admit_transactional(
@@ -50,13 +88,22 @@ def admit_transactional(
     from version 12 on adds no partitions itself: writing does.
     """
     claim = Claim(*producer)
-    places = {
-        partition: TopicPartition(partition.entry.name.decode(), partition.index)
-        for partition, _ in asked
-    }
     adds = version >= FIRST_VERSION_THAT_ADDS
     if not adds and not broker.config["transaction.partition.verification.enable"]:
         return {}
+    awaited, now = _awaited(broker), broker.loop.time()
+    refused: dict[Partition, int] = {
+        partition: ErrorCode.NOT_ENOUGH_REPLICAS
+        for partition, base_sequence in asked
+        if awaited.is_behind((partition, *producer), base_sequence, now)
+    }
+    places = {
+        partition: TopicPartition(partition.entry.name.decode(), partition.index)
+        for partition, _ in asked
+        if partition not in refused
+    }
+    if not places:
+        return refused
     wanted = frozenset(places.values())
     if broker.cluster is None:
         found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
@@ -68,8 +115,14 @@ def admit_transactional(
             return None
         found = answer
     abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-    refused: dict[Partition, int] = {}
     for partition, base_sequence in asked:
+        if partition not in places:
+            continue
+        writer = (partition, *producer)
+        if found[places[partition]] in RETRIABLE:
+            awaited.add(writer, base_sequence, now)
+        else:
+            awaited.discard(writer)
         code = _told(found[places[partition]], abortable=abortable)
         if (
             code == ErrorCode.NONE
@@ -82,6 +135,13 @@ def admit_transactional(
         if code != ErrorCode.NONE:
             refused[partition] = code
     return refused
+
+
+def _awaited(broker: Broker) -> AwaitedBatches:
+    if broker.awaited_batches is None:
+        broker.awaited_batches = AwaitedBatches()
+    found: AwaitedBatches = broker.awaited_batches
+    return found
 
 
 def _ask_here(

@@ -5,6 +5,7 @@ decision and its end.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 
 from kstore.broker.runtime.coordinator_log import partition_of
+from kstore.broker.runtime.transaction_admission import TIMEOUT_S
 from kstore.protocol.transaction_admin import DescribeTransactionsRequest
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.peer import Peer
@@ -32,6 +34,8 @@ SETTINGS = {
 }
 NAME = "copier"
 BROKERS = {1, 2, 3}
+LARGE = 400_000
+"""More than is read at once: the batches behind the first stay unread while that one waits."""
 
 
 @pytest.fixture
@@ -87,6 +91,47 @@ def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
     producer.abort_transaction(60)
     assert len(all_records(cluster.bootstrap, "data", 2, "read_committed")) == 10
     reader.close()
+
+
+def test_batches_behind_one_that_is_to_come_again_do_not_end_the_transaction(
+    tmp_path: Path,
+) -> None:
+    """Its coordinator stands still until the first batch is refused, and answers for the others."""
+    alone = {
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.min.isr": "1",
+        "kstore.coordination.session.timeout.ms": "600000",  # nobody is replaced
+    }
+    with KstoreCluster(tmp_path, overrides=SETTINGS | alone) as cluster:
+        producer = KafkaProducer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": NAME,
+                "linger.ms": 0,
+                "batch.num.messages": 1,
+            }
+        )
+        producer.init_transactions(60)
+        first = cluster.wait_for_leader(TRANSACTIONS, 0)
+        leader = min(BROKERS - {first, cluster.wait_for_controller()})
+        cluster.create_topic("data", replicas={0: [leader]})
+        producer.begin_transaction()
+        producer.produce("data", "0", partition=0)
+        producer.commit_transaction(60)
+        producer.begin_transaction()
+        cluster.pause(leader)  # the partition is in the transaction, and the batches wait
+        for number in range(1, 6):
+            producer.produce("data", str(number) + " " * LARGE, partition=0)
+            producer.poll(0.05)
+        until(lambda: state_at(cluster, first) == "Ongoing", "it is in the transaction")
+        cluster.pause(first)
+        cluster.resume(leader)
+        time.sleep(TIMEOUT_S + 2)  # until the first batch is refused: how long the fault lasts
+        cluster.resume(first)
+        producer.commit_transaction(30)
+        records = all_records(cluster.bootstrap, "data", 1, "read_committed")
+        assert [int(value) for _, _, value in sorted(records)] == list(range(6))
 
 
 def state_at(cluster: KstoreCluster, node_id: int) -> str:
