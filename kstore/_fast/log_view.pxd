@@ -93,6 +93,7 @@ cdef class LogView:
                         bint epochs) except -1 nogil
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1
     cdef int64_t visible_end(self) noexcept
+    cdef int64_t reached_by(self, int64_t offset) noexcept
     cdef int note_end(self) except -1
     cdef int32_t epoch_before(self, int64_t offset) noexcept
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept

@@ -372,6 +372,15 @@ cdef class LogView:
             return self.log_end_offset
         return min(max(self.durable_offset, self.log_start_offset), self.log_end_offset)
 
+    # How far a replica has come that asks for an offset. A log that goes on behind lost records has
+    # nothing in between: who asks for what is there has all that there is.
+    cdef int64_t reached_by(self, int64_t offset) noexcept:
+        cdef Py_ssize_t count = len(self.segments)
+        if self.active.size_bytes == 0 and count > 1 and offset < self.active.base_offset \
+                and offset >= (<LogSegment>self.segments[count - 2]).next_offset:
+            return self.log_end_offset
+        return offset
+
     cdef int note_end(self) except -1:
         cdef int64_t unstable
         if self.follows_end:

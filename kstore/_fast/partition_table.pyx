@@ -261,7 +261,9 @@ cdef class Partition:
     ) except -1:
         """A follower has all below the offset: it may join the ISR, the high watermark may move."""
         cdef ReplicaState replication = self.replication
-        cdef bint news = follower.log_end_offset != fetch_offset
+        cdef bint news
+        fetch_offset = self.core.reached_by(fetch_offset)
+        news = follower.log_end_offset != fetch_offset
         replication.note_fetch(follower, fetch_offset, log_start_offset, now_ms)
         if not (follower.in_isr or follower.proposed):
             if self.proposed_isr is None and replication.may_join(follower):

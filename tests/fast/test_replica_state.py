@@ -12,6 +12,7 @@ import pytest
 
 from kstore._fast.builder import build_batch
 from kstore.errors import ErrorCode
+from kstore.log.recovery import begin_segment
 from kstore.protocol.fetch import (
     FetchPartition,
     FetchRequest,
@@ -92,6 +93,24 @@ def test_the_answer_tells_the_high_watermark_that_its_fetch_has_moved(leader: Le
     leader.fetch_by(6, 5)
     leader.fetch_by(7, 5)
     assert leader.fetch_by(8, 5).high_watermark == 5
+
+
+def test_a_follower_has_all_where_the_leader_goes_on_behind_lost_records(leader: Leader) -> None:
+    leader.append(5)
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 5)
+    log = leader.led.log
+    begin_segment(log, 20)
+    log.core.set_offsets(0, 20, 5)
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 5)
+    assert leader.led.high_watermark == 20
+    leader.append(1)
+    assert leader.fetch_by(6, 5).records
+    assert leader.led.high_watermark == 20
+    for node in FOLLOWERS:
+        leader.fetch_by(node, 21)
+    assert leader.led.high_watermark == 21
 
 
 def test_with_flush_always_the_leaders_own_tail_holds_the_high_watermark(tmp_path: Path) -> None:

@@ -121,9 +121,13 @@ class History:
             return
         self._saw(place, offset, value, "read")
 
+    def has_told_loss(self, place: Place) -> bool:
+        """Whether a partition was damaged and a broker has told of trouble with it."""
+        return place in self.damaged and self.is_told(place)
+
     def was_skipped(self, place: Place, offset: int, found: int) -> None:
         """A reader of a partition without holes asked for an offset and was given a later one."""
-        if not (place in self.damaged and self.is_told(place)):
+        if not self.has_told_loss(place):
             self.break_rule("silent_loss", f"{place}: {found} came after {offset - 1}, and no word")
 
     def not_read(self, place: Place, offset: int, problem: object) -> None:

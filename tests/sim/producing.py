@@ -154,7 +154,7 @@ class IdempotentProducer:
 
     async def _lost(self) -> None:
         """The broker does not have what it acknowledged before this batch."""
-        if not self._may_lose:
+        if not (self._may_lose or self.history.has_told_loss(self.place)):
             self.history.break_rule(
                 "acknowledged",
                 f"{self.client.name}: {self.place} wants an earlier sequence number than the first "
