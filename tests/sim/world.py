@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 import kstore.broker.app as app
+from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.runtime.broker import Broker
 from kstore.config import BrokerConfig
 from kstore.errors import KafkaError
@@ -83,7 +84,7 @@ class _TraceLog(logging.Handler):
         problem = getattr(record, "problem", None) or (record.exc_info or (None, None))[1]
         if problem is not None:
             told += f": {problem!r}" + "".join(traceback.format_tb(problem.__traceback__)[-3:])
-            if not isinstance(problem, KafkaError | OSError):
+            if not isinstance(problem, KafkaError | OSError | StoreUnavailableError):
                 self._world.loop.problems.append(f"{name} says: {told}")
         if record.levelno >= logging.ERROR:
             self._world.complaints.append(told)
