@@ -15,7 +15,7 @@ from tests.sim.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.history import Place
 from tests.sim.world import Node, World
 
-__all__ = ["BY_DEFAULT", "DAMAGES", "FAULTS", "Faults"]
+__all__ = ["DAMAGES", "FAULTS", "Faults"]
 
 MOST_SKEW_MS = 3_500_000
 """Brokers refuse records of more than an hour after their own time, for good."""
@@ -341,5 +341,3 @@ FAULTS: dict[str, Fault] = {
 """Every kind of fault by its name."""
 DAMAGES = ("files", "rot")
 """Those that damage what is in the log. They keep company with few workloads."""
-BY_DEFAULT = tuple(kind for kind in FAULTS if kind not in DAMAGES)
-"""Those that a run has if it is not told which."""

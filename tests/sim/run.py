@@ -20,7 +20,7 @@ from tests.sim.client import Client, UnansweredError
 from tests.sim.committing import committed_offset
 from tests.sim.copying import SEPARATOR, TransactionalCopy
 from tests.sim.expanding import FIRST_COUNT, Grower, KeyedProducer
-from tests.sim.faults import BY_DEFAULT, DAMAGES, Faults
+from tests.sim.faults import DAMAGES, FAULTS, Faults
 from tests.sim.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.history import History, Place
 from tests.sim.owning import Owner
@@ -57,7 +57,7 @@ class Options(NamedTuple):
     """What a simulation is like, beside its seed."""
 
     brokers: int = 1
-    faults: tuple[str, ...] = BY_DEFAULT
+    faults: tuple[str, ...] = tuple(FAULTS)
     seconds: float = 20.0
     workloads: tuple[str, ...] = ()
     """Empty: drawn from the seed."""
