@@ -7,6 +7,7 @@ How large a request may become in memory is limited before: by the elements of i
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,10 @@ WHOLE_ELEMENTS = 10_000
 """In a request whose handler sees all of it in one turn."""
 PEER_ELEMENTS = 2_000_000
 """In a message of the controller: about every partition there is."""
+FEW_COLLECTIONS = 2000
+"""Younger collections before a full one, while there are wide requests: what these are made of is
+no garbage until they are answered, and to look at all of it holds the loop for up to 180 ms.
+"""
 METADATA = 3
 END = object()
 FEW: dict[int, int] = {}
@@ -162,9 +167,38 @@ class _Held:
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
         connection.mute(MUTED_FOR_WIDE)
+        _COLLECTIONS.begin()
 
     def release(self) -> None:
         """Let it go on, if it does not yet."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.unmute(MUTED_FOR_WIDE)
+            _COLLECTIONS.end()
+
+
+class _Collections:
+    """Full garbage collections wait until the last wide request is answered: then little is left
+    for them to look at.
+    """
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._usual = gc.get_threshold()
+
+    def begin(self) -> None:
+        """One more wide request."""
+        if self._requests == 0:
+            self._usual = gc.get_threshold()
+            gc.set_threshold(*self._usual[:2], FEW_COLLECTIONS)
+        self._requests += 1
+
+    def end(self) -> None:
+        """One less."""
+        self._requests -= 1
+        if self._requests == 0:
+            gc.set_threshold(*self._usual)
+
+
+_COLLECTIONS = _Collections()
+"""Of the process, as its garbage collector."""
