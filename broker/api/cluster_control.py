@@ -14,6 +14,7 @@ from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
 from kstore.broker.api.between_brokers import REFUSED, may_name
 from kstore.broker.api.forwarding import carried_out
 from kstore.broker.api.permissions import guarded
+from kstore.broker.api.wide import WideRequests, max_elements
 from kstore.broker.coordination.store import StoreError
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
 from kstore.protocol.cluster_control import (
@@ -128,6 +129,11 @@ def handle_broker_heartbeat(
     return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 
 
+def _limit(broker: Broker, api_key: int) -> int:
+    """How many elements a request that is handed on may have; of one that is not served, none."""
+    return max_elements(broker, api_key) if api_key in API_TABLE else 0
+
+
 async def handle_envelope(
     broker: Broker, request: EnvelopeRequest, ctx: RequestContext
 ) -> EnvelopeResponse:
@@ -137,7 +143,7 @@ async def handle_envelope(
     if _controller(broker) is None:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
-        header, message = decode_request(request.request_data)
+        header, message = decode_request(request.request_data, lambda key: _limit(broker, key))
     except ProtocolError as problem:
         words = f"a request handed on by {ctx.client_id} can't be read"
         broker.report(f"{words}: {problem}", "a request handed on can't be read")
@@ -162,7 +168,8 @@ async def handle_envelope(
     )
     try:
         handler = guarded(key, resolve_handler(row))
-        response = await carried_out(handler)(broker, message, asked)
+        wide = WideRequests(broker)
+        response = await wide.answer(carried_out(handler), message, asked)
     except KafkaError as problem:
         return EnvelopeResponse(error_code=problem.code)
     frame = encode_response(response, version, header.correlation_id)

@@ -76,6 +76,15 @@ class WideRequests:
         assert ctx.connection is not None
         return self._carry_out(handler, ctx, body, request, _Held(ctx.connection))
 
+    async def answer(self, handler: Handler, request: Message, ctx: RequestContext) -> Any:
+        """The answer to a request that is decoded, in pieces where it has many rows."""
+        if self.is_divided(request, ctx.api_version):
+            rows = rows_for(request, ctx.api_version)
+            assert rows is not None
+            return await self._by_pieces(handler, request, rows, ctx)
+        response = handler(self._broker, request, ctx)
+        return await response if isinstance(response, Awaitable) else response
+
     async def _carry_out(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any, held: _Held
     ) -> bytes | None:
@@ -145,10 +154,9 @@ class WideRequests:
         """What the work gives, when it is its turn; its time is charged to the client."""
         await self._turns.next()
         connection, throttles = ctx.connection, self._broker.throttles
-        assert connection is not None
-        if connection.is_closed:
+        if connection is not None and connection.is_closed:
             raise _GoneError
-        if throttles is None:
+        if throttles is None or connection is None:
             return work()
         began = throttles.begin()
         try:

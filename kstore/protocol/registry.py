@@ -6,6 +6,7 @@ decided here but in its own table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -210,10 +211,13 @@ def encode_response(message: Message, version: int, correlation_id: int) -> byte
     return encode_frame(message.plan_for(version), message, header_plan, header)
 
 
-def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
+def decode_request(
+    frame: bytes, max_elements: Callable[[int], int] | None = None
+) -> tuple[RequestHeader, Message]:
     """Header and message of a request frame without its length prefix.
 
-    Raises ProtocolError, also for an API or version that the table does not have.
+    ``max_elements`` tells by the API's key how many elements the message's arrays may have
+    together. Raises ProtocolError, also for an API or version that the table does not have.
     """
     prefix, _ = RequestHeader.decode_prefix(frame, 1)
     api = APIS.get(prefix.request_api_key)
@@ -221,7 +225,8 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
     if api is None:
         raise ProtocolError(f"there is no API with key {prefix.request_api_key}")
     header, offset = RequestHeader.decode_prefix(frame, request_header_version(api.key, version))
-    return header, api.request.decode(frame, version, offset=offset)
+    limit = -1 if max_elements is None else max_elements(api.key)
+    return header, api.request.decode(frame, version, offset=offset, max_elements=limit)
 
 
 def decode_response(frame: bytes, response: type[M], version: int) -> tuple[int, M]:

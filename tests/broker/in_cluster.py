@@ -85,13 +85,14 @@ class InCluster(Broker):
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[InCluster]:
+async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
     config = BrokerConfig.load(
         overrides={
             "node.id": str(ME),
             "log.dirs": str(folder / "data"),
             "kstore.coordination.dir": str(folder / "store"),
         }
+        | settings
     )
     reports: list[str] = []
 

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from kstore.broker.api import API_TABLE, RequestContext
+from kstore.broker.api.cluster_control import handle_envelope
 from kstore.broker.api.delete_records import handle_delete_records
 from kstore.broker.api.epochs import handle_offset_for_leader_epoch
 from kstore.broker.api.failing import failed
 from kstore.broker.api.forwarding import carried_out, to_controller
 from kstore.broker.api.list_offsets import handle_list_offsets
 from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
+from kstore.broker.api.pieces import PIECES
 from kstore.broker.api.transaction_admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
@@ -24,7 +26,7 @@ from kstore.protocol.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kstore.protocol.envelope import EnvelopeResponse
+from kstore.protocol.envelope import EnvelopeRequest, EnvelopeResponse
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -38,7 +40,13 @@ from kstore.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kstore.protocol.registry import APIS, decode_request, encode_response
+from kstore.protocol.registry import (
+    APIS,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from kstore.protocol.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -249,6 +257,42 @@ async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
         assert [(row.name, row.error_code) for row in response.responses] == [("t", 0)]
         assert [node_id for node_id, _ in handed_on] == [OTHER, THIRD]
         assert bytes(handed_on[1][1].request_principal) == b"User:ANONYMOUS"
+
+
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    pieces: list[int] = []
+
+    def delete(broker: Any, request: DeleteTopicsRequest, ctx: RequestContext) -> Any:
+        pieces.append(len(request.topics))
+        rows = [DeletableTopicResult(name=row.name) for row in request.topics]
+        return DeleteTopicsResponse(responses=rows)
+
+    @on_a_loop
+    async def hand_on(folder: Path) -> None:
+        settings = {"kstore.request.max.elements": "1000"}
+        async with opened(folder, **settings) as broker:
+            broker.cluster.controller = object()  # type: ignore[union-attr]
+            topics = [DeleteTopicState(name=f"t{number}") for number in range(count)]
+            frame = encode_request(DeleteTopicsRequest(topics=topics), 6, 1, "me")[4:]
+            envelope = EnvelopeRequest(
+                request_data=frame, request_principal=b"User:a", client_host_address=b"h"
+            )
+            response = await handle_envelope(broker, envelope, ctx(58))
+            if count > 1000:
+                assert response.error_code == ErrorCode.INVALID_REQUEST
+                assert not pieces
+                return
+            assert response.error_code == ErrorCode.NONE
+            _, answer = decode_response(response.response_data, DeleteTopicsResponse, 6)
+            assert [row.name for row in answer.responses] == [row.name for row in topics]
+            assert sum(pieces) == len(topics)
+            assert max(pieces) <= PIECES[20].rows
+
+    monkeypatch.setattr("kstore.broker.api.topics.handle_delete_topics", delete)
+    hand_on(tmp_path)
 
 
 @on_a_loop
