@@ -123,8 +123,7 @@ def check_folder(path: str, holds: str) -> str | None:
         raise UnsafeFileError(f"{holds} can't be kept where others may write: {problem}")
     found = os.stat(path)
     mode = stat.S_IMODE(found.st_mode)
-    closed = 0o007 if _is_own_group(found.st_gid) else 0o077
-    if mode & closed:
+    if mode & 0o007 or (mode & 0o070 and not _is_own_group(found.st_gid)):
         return f"{path} has mode {mode:04o}, so others may look into it: chmod 700 {path}"
     return None
 

@@ -23,6 +23,10 @@ cdef class LogSegment:
     cdef object opener                      # callable(path) -> SegmentFile
     # from here on this process has written; all before it is checked when it is read
     cdef public int64_t own_position
+    # the order of the batches in this part was checked, first at this time (0: never)
+    cdef int64_t checked_from
+    cdef int64_t checked_to
+    cdef int64_t checked_ms
     cdef SegmentFile handle
     cdef IndexEntry* entries                # the entries from number first_entry on
     cdef public int64_t first_entry
@@ -37,3 +41,7 @@ cdef class LogSegment:
     # indexed position and offset not above the given position.
     cdef int64_t floor_position(self, int64_t offset) noexcept
     cdef int64_t floor_below(self, int64_t position, int64_t* offset) noexcept
+    # Whether the order of these bytes' batches was checked not long ago; that it was.
+    cdef bint was_checked(self, int64_t position, int64_t end) noexcept
+    cdef void note_checked(self, int64_t position, int64_t end) noexcept
+    cdef void forget_checked(self) noexcept

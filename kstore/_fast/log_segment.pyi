@@ -70,6 +70,13 @@ class LogSegment:
         """The batch offset of an index entry that is in memory."""
     def load(self, data: bytes, first_entry: int, window_end: int = ...) -> None:
         """Replaces the entries in memory with packed ones, good up to offset ``window_end``."""
+    def load_pages(
+        self, rows: list[tuple[bytes, bytes]], first_entry: int, window_end: int = ...
+    ) -> bytes | None:
+        """Replaces the entries in memory with those of pages (key, entries and their checksum).
+        Where one is damaged nothing is replaced, and its key is returned."""
+    def seal(self) -> None:
+        """Nothing is appended any more. What this process has appended counts as checked."""
     def all_entries(self) -> bytes:
         """The entries in memory, packed."""
     def prepend(self, data: bytes) -> None:

@@ -7,6 +7,12 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memmove
 
+from kstore._fast.clock cimport now_ms
+from kstore._fast.crc32c cimport crc32c, crc32c_update
+
+cdef enum:
+    CHECK_AGAIN_MS = 600000
+    CHECKSUM_BYTES = 4              # behind each page of the index, little-endian
 
 cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF
 
@@ -86,6 +92,34 @@ cdef class LogSegment:
         offset[0] = self.base_offset
         return 0 if self.first_entry == 0 else -1
 
+    cdef bint was_checked(self, int64_t position, int64_t end) noexcept:
+        return self.checked_from <= position and end <= self.checked_to \
+            and now_ms() - self.checked_ms < CHECK_AGAIN_MS
+
+    # One part is remembered: it grows by what touches it. Of two apart, the larger is kept.
+    cdef void note_checked(self, int64_t position, int64_t end) noexcept:
+        cdef int64_t now = now_ms()
+        if now - self.checked_ms < CHECK_AGAIN_MS:
+            if position <= self.checked_to and end >= self.checked_from:
+                self.checked_from = min(self.checked_from, position)
+                self.checked_to = max(self.checked_to, end)
+                return
+            if end - position < self.checked_to - self.checked_from:
+                return
+        self.checked_from = position
+        self.checked_to = end
+        self.checked_ms = now
+
+    cdef void forget_checked(self) noexcept:
+        self.checked_from = self.checked_to = 0
+
+    def seal(self):
+        """Nothing is appended any more. What this process has appended counts as checked."""
+        if self.own_position < self.size_bytes:
+            self.note_checked(self.own_position, self.size_bytes)
+        self.own_position = NO_WINDOW
+        self.sealed = True
+
     def handle_or_open(self):
         return self.file()
 
@@ -140,6 +174,37 @@ cdef class LogSegment:
         self.first_entry = first_entry
         self.window_end = window_end
 
+    def load_pages(self, list rows not None, int64_t first_entry, int64_t window_end=NO_WINDOW):
+        """Replaces what is in memory with the entries of these (key, page with checksum). Where one
+        is damaged nothing is replaced, and its key is returned.
+        """
+        cdef bytes key, page, data
+        cdef Py_ssize_t size = 0
+        cdef Py_ssize_t one
+        cdef const uint8_t* p
+        cdef uint8_t* into
+        cdef uint32_t crc
+        for key, page in rows:
+            one = len(page) - CHECKSUM_BYTES
+            if one <= 0 or one % <Py_ssize_t>sizeof(IndexEntry):
+                return key
+            p = <const uint8_t*>PyBytes_AS_STRING(key)
+            crc = crc32c(p, len(key))
+            p = <const uint8_t*>PyBytes_AS_STRING(page)
+            crc = crc32c_update(crc, p, one)
+            p += one
+            if crc != p[0] | p[1] << 8 | p[2] << 16 | <uint32_t>p[3] << 24:
+                return key
+            size += one
+        data = PyBytes_FromStringAndSize(NULL, size)
+        into = <uint8_t*>PyBytes_AS_STRING(data)
+        for key, page in rows:
+            one = len(page) - CHECKSUM_BYTES
+            memcpy(into, PyBytes_AS_STRING(page), one)
+            into += one
+        self.load(data, first_entry, window_end)
+        return None
+
     def all_entries(self):
         """The entries in memory, packed."""
         return PyBytes_FromStringAndSize(<char*>self.entries, self.count * sizeof(IndexEntry))
@@ -175,6 +240,7 @@ cdef class LogSegment:
             self.bytes_since_entry = 0
         self.persisted = min(self.persisted, self.first_entry + self.count)
         self.window_end = NO_WINDOW
+        self.forget_checked()
         return self.size_bytes
 
     def mark(self):

@@ -24,6 +24,18 @@ cdef int64_t LARGEST_DELTA = 0x7FFFFFFFLL         # of a record's offset from it
 cdef int64_t NO_END = 0x7FFFFFFFFFFFFFFFLL
 
 
+# Whether a batch follows the one before it, as nearly all do: where the epoch stays as it is. What
+# does not is for `fits` to judge.
+cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
+    if info.base_offset < order.expected or info.last_offset_delta < 0 \
+            or info.base_offset >= min(order.limit, order.epoch_until) \
+            or info.last_offset_delta >= order.limit - info.base_offset \
+            or info.partition_leader_epoch != order.epoch:
+        return False
+    order.expected = info.base_offset + info.last_offset_delta + 1
+    return True
+
+
 cdef class LogView:
     def __init__(self, owner, *, int64_t index_interval_bytes=4096):
         self.owner = owner
@@ -208,7 +220,7 @@ cdef class LogView:
         self.begin_order(slice.base_offset, slice.next_offset, &order)
         while at < slice.size_bytes:
             if read_batch_header(p + at, p + slice.size_bytes, &info) != BATCH_OK \
-                    or not self.fits(&info, &order):
+                    or not (goes_on(&info, &order) or self.fits(&info, &order)):
                 self.owner.corrupt(self.segment_of(slice.base_offset), slice.position + at)
                 return False
             at += info.size_bytes
@@ -224,11 +236,13 @@ cdef class LogView:
         cdef int64_t end = at + slice.size_bytes
         if segment is None or segment.handle is not file or at >= segment.own_position:
             return True         # written anew meanwhile; or by this process, which has the order
+        if segment.was_checked(at, end):
+            return True
         window.start = window.size = 0
         self.begin_order(slice.base_offset, slice.next_offset, &order)
         try:
             while at < end and self.peek(segment, at, &window, &info):
-                if not self.fits(&info, &order):
+                if not goes_on(&info, &order) and not self.fits(&info, &order):
                     self.owner.corrupt(segment, at)
                     return False
                 at += info.size_bytes
@@ -236,18 +250,21 @@ cdef class LogView:
             if segment.damages is None:
                 raise
             return False
+        segment.note_checked(slice.position, end)
         return True
 
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1:
         cdef int status
-        if at + BATCH_HEADER_SIZE > segment.size_bytes:
+        cdef int64_t wanted = min(<int64_t>HEADER_WINDOW, segment.size_bytes - at)
+        if wanted < BATCH_HEADER_SIZE:
             return False
         if at < window.start or at + BATCH_HEADER_SIZE > window.start + window.size:
+            if window.size and at > window.start + HEADER_WINDOW:
+                wanted = BATCH_HEADER_SIZE      # large batches: the next header is no nearer
             window.start = at
-            window.size = segment.file().read_into(
-                window.bytes, min(<int64_t>HEADER_WINDOW, segment.size_bytes - at), at)
+            window.size = segment.file().read_into(window.bytes, wanted, at)
             if window.size < BATCH_HEADER_SIZE:
                 raise self.owner.corrupt(segment, at)
         status = read_batch_header(window.bytes + (at - window.start),
@@ -546,13 +563,14 @@ cdef class LogView:
         cdef BatchInfo info
         with nogil:
             while good < size and check_batch(p + good, p + size, &info) == BATCH_OK \
-                    and self.fits(&info, order):
+                    and (goes_on(&info, order) or self.fits(&info, order)):
                 good += info.size_bytes
         return good
 
     def note_damages(self, LogSegment segment not None, tuple damages not None):
         """These parts of a segment are damaged; reads go round them from now on."""
         segment.damages = damages or None
+        segment.forget_checked()
         self.damages_found += 1
         self.forget_hints()
 

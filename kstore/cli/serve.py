@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kstore.cli.failure import USAGE_ERROR, explain, fail
-from kstore.cli.process_list import hide_secrets
 from kstore.config import BrokerConfig
 
 __all__ = ["ServeArguments", "UsageError", "milliseconds_since_start", "parse_arguments", "serve"]
@@ -101,7 +100,10 @@ def _serve(given: ServeArguments) -> int:
     if given.help:
         print(HELP, end="")
         return 0
-    hide_secrets(given.overrides)
+    if given.overrides:
+        from kstore.cli.process_list import hide_secrets
+
+        hide_secrets(given.overrides)
     config = BrokerConfig.load(given.path, given.overrides)
     for warning in config.warnings:
         print(f"kstore: {warning}", file=sys.stderr)

@@ -11,6 +11,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 from kstore._fast.crc32c import checksum as crc32c
@@ -278,10 +279,10 @@ class IndexStore:
         if found is None:
             return False
         rows, is_first, end = found
-        pages = [self._entries(key, value) for key, value in rows]
-        if not all(pages):
+        damaged = segment.load_pages(rows, 0 if is_first else ENTRIES_PER_PAGE, end)
+        if damaged is not None:
+            self._note_damage(damaged)
             return False
-        segment.load(b"".join(pages), 0 if is_first else ENTRIES_PER_PAGE, end)
         return True
 
     # -- producer snapshots
@@ -369,15 +370,14 @@ def _window(
             there = cursor.prev() if there else cursor.last()
         if not there or not cursor.key().startswith(prefix):
             there = cursor.set_range(prefix)
-        found: list[tuple[bytes, bytes]] = []
-        while there and cursor.key().startswith(prefix) and len(found) < WINDOW_PAGES:
-            found.append(cursor.item())
-            there = cursor.next()
+        found = list(islice(cursor.iternext(), WINDOW_PAGES + 1)) if there else []
+        while found and not found[-1][0].startswith(prefix):
+            found.pop()  # of what comes behind the segment
         if not found:
             return None
         end = NO_WINDOW
-        if there and cursor.key().startswith(prefix):
-            end = base + struct.unpack(">I", cursor.key()[-4:])[0]
+        if len(found) > WINDOW_PAGES:
+            end = base + int.from_bytes(found.pop()[0][-4:], "big")
         cursor.set_key(found[0][0])
         is_first = not cursor.prev() or not cursor.key().startswith(prefix)
         return found, is_first, end

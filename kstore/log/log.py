@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.sync_group import SyncGroup
-from kstore.log import damage, durability, errors, retention, segment_index, timestamps
+from kstore.log import durability, errors, retention, segment_index, timestamps
 from kstore.log.recovery import RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
@@ -36,7 +36,6 @@ __all__ = ["Log"]
 
 _READ_BYTES = 1 << 20
 _CURRENT_EPOCH = -1  # of the newest batch; 0 in an empty log
-NOTHING_OWN = 2**63 - 1
 _ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
 
 
@@ -520,8 +519,7 @@ class Log:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
         if self.core.producers.any_seen:
             self.pending_snapshots[base_offset] = self.core.producers.pack()
-        self.core.active.sealed = True
-        self.core.active.own_position = NOTHING_OWN
+        self.core.active.seal()
         segment.own_position = 0
         self.unsynced_names = True
         self.core.set_segments([*self.core.segments, segment])
@@ -542,8 +540,10 @@ class Log:
 
     def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:
         """The exception for a batch that is damaged, or does not follow the one before it."""
+        from kstore.log.damage import examine
+
         segment_index.load_whole(self, segment)
-        return damage.examine(self, segment, position)
+        return examine(self, segment, position)
 
     def out_of_range(self, offset: int) -> errors.OffsetOutOfRangeError:
         """The exception for an offset outside the log."""

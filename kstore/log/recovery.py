@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from kstore._fast.log_core import LogCore
 from kstore._fast.log_segment import LogSegment
-from kstore.log.damage import Bounds, Damage, survey, tell
 from kstore.log.index import LogState, SegmentState
 from kstore.log.producer_state import restore_producers
 from kstore.log.segment import (
@@ -32,11 +31,10 @@ from kstore.log.start_offset import read_start_offset
 from kstore.log.swap import CLEANED, SWAP, finish_swaps
 
 if TYPE_CHECKING:
+    from kstore.log.damage import Bounds, Damage
     from kstore.log.log import Log
 
-__all__ = [
-    "Damage", "Loss", "RecoveryReport", "load", "scan_segment", "skip_lost", "tell_recovery",
-]  # fmt: skip
+__all__ = ["Loss", "RecoveryReport", "load", "scan_segment", "skip_lost", "tell_recovery"]
 
 _BLOCK_BYTES = 512  # what a disk writes wholly or not at all
 _UNSYNCED_BYTES = 8 << 20  # more than the zeros ahead and what can wait for one fdatasync
@@ -335,7 +333,7 @@ def _start_in_file(log: Log, end: int) -> int:
 def begin_segment(log: Log, offset: int) -> None:
     """Have a log go on at an offset behind its end, in a segment of its own: a gap is legal."""
     core = log.core
-    core.active.sealed = True
+    core.active.seal()
     segment = new_segment(log.opener, log.path, offset, log.log_dir.env)
     segment.own_position = 0
     core.set_segments([*core.segments, segment])
@@ -403,6 +401,8 @@ def scan_segment(
     is_late = into == "all" and 0 <= epoch_after < core.epochs.latest_epoch
     if (position >= end or only_zeros(file.read, position, end)) and not is_late:
         return position
+    from kstore.log.damage import survey  # where nothing is damaged, nobody needs it
+
     segment.go_back(mark)
     known.restore(core)
     bounds = known.bounds(segment, limit, epoch_after, is_end=segment.sealed or limit != following)
@@ -451,6 +451,8 @@ def _scan_around(
     else:
         position, _status = core.scan(segment, position, end, into=into, limit=limit)
     if found:
+        from kstore.log.damage import tell
+
         report.damages += found
         base = segment.base_offset
         known = [d for s in core.segments if s.base_offset == base for d in s.damages or ()]
@@ -496,6 +498,8 @@ class _Known:
 
     def bounds(self, segment: LogSegment, limit: int, epoch_after: int, *, is_end: bool) -> Bounds:
         """What the scanned batches have to agree with."""
+        from kstore.log.damage import Bounds
+
         expected = segment.next_offset
         if self.into != "all":
             return Bounds(expected, limit, is_end, epochs=self.epochs)

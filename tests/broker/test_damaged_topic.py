@@ -77,6 +77,23 @@ def test_consumers_get_what_is_before_and_behind_a_moved_offset(
     assert f"base offset {damaged + 2**24} {place}" in line
 
 
+def test_what_was_checked_is_sent_without_a_second_check_for_a_while(start_broker: Start) -> None:
+    broker = start_broker({})
+    segment = fill(broker, 10, 4000)
+    broker.start()
+    with connected(broker) as client:
+        whole = bytes(fetch(client, 0).records)
+        assert whole == segment.read_bytes()[: len(whole)]
+        moved = [view.position for view in batches(whole)][5] + 4
+        with segment.open("r+b") as file:
+            file.seek(moved)
+            file.write(bytes([whole[moved] ^ 1]))
+        # The headers are not read again: the file goes out as it is.
+        sent = bytes(fetch(client, 0).records)
+        assert [at for at in range(len(whole)) if sent[at] != whole[at]] == [moved]
+    assert "damaged bytes" not in broker.error_output()
+
+
 def test_a_segment_that_was_cut_while_the_broker_was_away_is_told(start_broker: Start) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     broker = start_broker({"kstore.metrics.listener": url})
