@@ -119,6 +119,7 @@ def _log_counters(broker: Broker) -> dict[str, int]:
     return {
         "log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs),
         "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),
+        "log_repaired_parts_total": sum(log_dir.repaired_parts for log_dir in dirs),
         "log_lost_offsets_total": sum(log_dir.lost_offsets for log_dir in dirs),
     }
 

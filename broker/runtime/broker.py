@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replica_manager import ReplicaManager
     from kstore.broker.runtime.scram_users import ScramUsers
     from kstore.broker.runtime.security import Security
+    from kstore.broker.runtime.segment_repairs import SegmentRepairs
     from kstore.broker.runtime.unpacking import Unpacking
     from kstore.broker.state.authorizer import Authorizer
     from kstore.config import BrokerConfig
@@ -62,6 +63,11 @@ class AppendOutcome(NamedTuple):
 
 class Broker:
     """One broker: config, store, image, topics, logs and the data plane."""
+
+    repairs: SegmentRepairs | None = None
+    """Who writes damaged parts of segments again (runtime/segment_repairs.py), once a log of a
+    cluster has damage.
+    """
 
     def __init__(
         self,
@@ -246,6 +252,8 @@ class Broker:
             self.security.close()
         if self._fetchers is not None:
             self._fetchers.close()
+        if self.repairs is not None:
+            self.repairs.close()
         if self._peers is not None:
             self._peers.close()
         if self._unpacking is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
+    from kstore.log import Log
+    from kstore.types import TopicPartition
 
 __all__ = ["open_in_cluster"]
 
@@ -66,8 +68,32 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     broker.isr.start()
     give_hints(broker)
     watch_leadership(broker)
+    _watch_damage(broker)
     broker.topics = ClusterTopics(broker)
     broker.configs.when_changed = broker.topics.take_over_defaults
+
+
+def _watch_damage(broker: Broker) -> None:
+    """Have damaged parts of segments written again from other replicas."""
+
+    def note(place: TopicPartition) -> None:
+        if broker.repairs is None:
+            from kstore.broker.runtime.segment_repairs import SegmentRepairs
+
+            broker.repairs = SegmentRepairs(broker)
+        broker.repairs.note(place)
+
+    def note_role(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
+        if broker.repairs is not None:
+            broker.repairs.note_role(place)
+
+    def from_any_thread(log: Log) -> None:
+        if not broker.loop.is_closed():
+            broker.loop.call_soon_threadsafe(note, log.topic_partition)
+
+    for log_dir in broker.replicas.dirs:
+        log_dir.on_damage = from_any_thread
+    broker.replica_manager.on_leadership.append(note_role)
 
 
 def _cluster_id(store: Store) -> str:

@@ -147,6 +147,12 @@ class Fetchers:
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
             return
+        if error_code == ErrorCode.CORRUPT_MESSAGE and not followed.state.told:
+            followed.state.told = True
+            self._broker.report(
+                f"{followed.key}: leader {fetcher.leader_id} has damage at offset "
+                f"{followed.partition.log_end_offset}, so nothing is copied until that is repaired"
+            )
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 
     def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:

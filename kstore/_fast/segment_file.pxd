@@ -22,6 +22,8 @@ cdef class SegmentFile:
     cpdef int append(self, data) except -1      # any buffer
     # The same for memory; goes through append() where a Python subclass may have replaced it.
     cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1
+    # Over bytes that are there. A failure may leave a part of it written.
+    cpdef int overwrite(self, data, int64_t position) except -1
     # Positional; returns the bytes read, fewer only at the end of the file. A Python subclass's
     # read() is asked where there is one.
     cdef Py_ssize_t read_into(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

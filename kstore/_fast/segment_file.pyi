@@ -22,6 +22,9 @@ class SegmentFile:
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
         """Writes at the end with one call; after a failure the file is as long as before."""
+    def overwrite(self, data: Buffer, position: int) -> int:
+        """Writes over bytes that are there; a failure may leave a part of it written. ValueError
+        where it would reach behind the end."""
     def read(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
     def sync(self) -> int:

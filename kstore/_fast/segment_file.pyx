@@ -132,6 +132,24 @@ cdef class SegmentFile:
             self.append(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
         return 0
 
+    cpdef int overwrite(self, data, int64_t position) except -1:
+        cdef Py_buffer view
+        cdef int error
+        self._check_writable()
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            if position < 0 or view.len > self.size_bytes - position:
+                raise ValueError(
+                    f"cannot write {view.len} bytes at {position}: the file has "
+                    f"{self.size_bytes} bytes")
+            with nogil:
+                error = write_all(self.fd, <const uint8_t*>view.buf, view.len, position)
+            if error:
+                self._fail(error)
+        finally:
+            PyBuffer_Release(&view)
+        return 0
+
     cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1:
         cdef int error
         self._check_writable()

@@ -80,6 +80,8 @@ class LogDir:
         """
         self.damages = 0
         """Damaged parts of segments that became known."""
+        self.repaired_parts = 0
+        """Damaged parts that were written again from another replica."""
         self.lost_offsets = 0
         """Offsets that were in logs and were found lost."""
         self.on_damage: Callable[[Log], object] | None = None

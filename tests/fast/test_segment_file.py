@@ -28,6 +28,18 @@ def test_what_is_appended_can_be_read_anywhere(file: SegmentFile) -> None:
     assert file.read(1, 11) == b""
 
 
+def test_bytes_are_overwritten_and_none_behind_the_end(file: SegmentFile) -> None:
+    file.append(b"hello world")
+    file.overwrite(b"HE", 0)
+    file.overwrite(b"D", 10)
+    with pytest.raises(ValueError, match="cannot write 2 bytes at 10: the file has 11 bytes"):
+        file.overwrite(b"DD", 10)
+    with pytest.raises(ValueError, match="at -1"):
+        file.overwrite(b"x", -1)
+    assert file.read(100, 0) == b"HEllo worlD"
+    assert file.size_bytes == 11
+
+
 def test_a_sync_covers_what_was_appended_before_it(file: SegmentFile) -> None:
     file.append(b"abc")
     assert file.durable_bytes == 0

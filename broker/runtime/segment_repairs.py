@@ -1,0 +1,206 @@
+"""Damaged parts of segments, written again from another replica while the log serves.
+
+A part's offsets are fetched from the leader, or from another replica that has them committed in the
+same leader epoch, and log/rewrite.py puts them in its place where they fit. What no replica can
+give stays as it is: told, and hidden from readers. One part is worked at at a time, and a partition
+is tried again after a pause that doubles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.follower import BackOff
+from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
+from kstore.log.errors import LogError
+from kstore.log.rewrite import damaged_parts, rewrite
+from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.schema import ZERO_UUID
+from kstore.record import InvalidBatchError, batches
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.replica_manager import Hosted
+    from kstore.log import Log
+    from kstore.log.damage import Damage
+    from kstore.types import TopicPartition
+
+__all__ = ["SegmentRepairs"]
+
+log = logging.getLogger("kstore.broker")
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 60.0
+ASK_TIMEOUT_S = 30.0
+PIECE_BYTES = 1 << 20
+LARGEST_PART_BYTES = 64 << 20
+"""Larger parts are left to the operator: one is held in memory until it is written."""
+
+
+class SegmentRepairs:
+    """The partitions of this broker with damage. All methods belong to the broker's loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._due: dict[TopicPartition, float] = {}  # when it is tried next
+        self._tried: dict[TopicPartition, tuple[BackOff, float]] = {}  # and not before when
+        self._told: dict[Damage, str] = {}
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def note(self, place: TopicPartition) -> None:
+        """A damaged part of a partition became known."""
+        _, not_before = self._tried.get(place, (None, 0.0))
+        self._due.setdefault(place, not_before)
+        self._wake()
+
+    def note_role(self, place: TopicPartition) -> None:
+        """This broker leads or follows a partition now: others may be asked."""
+        if place in self._due:
+            self._due[place] = self._broker.loop.time()
+            self._wake()
+
+    def close(self) -> None:
+        """The broker stops; a part that is being written is waited for."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _wake(self) -> None:
+        self._news.set()
+        if self._task is None and not self._closed:
+            self._task = self._broker.loop.create_task(self._work())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("repairing segments failed", exc_info=problem)
+
+    async def _work(self) -> None:
+        loop = self._broker.loop
+        while self._due:
+            self._news.clear()
+            place = min(self._due, key=self._due.__getitem__)
+            wait_s = self._due[place] - loop.time()
+            if wait_s > 0:
+                timer = loop.call_later(wait_s, self._news.set)
+                await self._news.wait()
+                timer.cancel()
+                continue
+            pauses, _ = self._tried.get(place, (BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S), 0.0))
+            next_s = loop.time() + pauses.pause_s(loop.time())
+            self._tried[place] = pauses, next_s
+            self._due[place] = next_s
+            if not await self._repair(place):
+                del self._due[place]
+
+    async def _repair(self, place: TopicPartition) -> bool:
+        """Try all damaged parts of a partition once; whether to try again."""
+        broker = self._broker
+        partition = broker.table.partition(place.topic.encode(), place.partition)
+        known = broker.replica_manager.hosted.get(place)
+        if partition is None or partition.log is None or known is None:
+            return True  # its role will be told
+        damaged: Log = partition.log
+        if len(known.replicas) == 1:
+            return False
+        for damage in damaged_parts(damaged):
+            why = await self._repair_part(place, damaged, known, damage)
+            if why is None:
+                self._told.pop(damage, None)
+            elif self._told.get(damage) != why:
+                self._told[damage] = why
+                log.warning(
+                    "%s: bytes %d to %d of %s can't be written again from another replica yet: %s",
+                    place, damage.position, damage.end_position - 1, damage.segment, why,
+                )  # fmt: skip
+        return bool(damaged_parts(damaged))
+
+    async def _repair_part(
+        self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage
+    ) -> str | None:
+        """Write one part again from the first replica that has it; why none has, or None."""
+        if damage.size_bytes > LARGEST_PART_BYTES:
+            return f"{damage.size_bytes} bytes are too many, the limit is {LARGEST_PART_BYTES}"
+        problems = []
+        for source in self._sources(known):
+            try:
+                data = await self._fetch(source, place, damaged, known, damage)
+                why = await self._in_thread(damaged, damage, data)
+            except (KafkaError, LogError, OSError) as problem:
+                why = str(problem)
+            if why is None:
+                log.warning(
+                    "%s: bytes %d to %d of %s, offsets %d to %d, were damaged and are written "
+                    "again, from broker %d",
+                    place, damage.position, damage.end_position - 1, damage.segment,
+                    damage.first_offset, damage.next_offset - 1, source,
+                )  # fmt: skip
+                return None
+            problems.append(f"broker {source}: {why}")
+        return "; ".join(problems) or "no other replica is alive"
+
+    def _sources(self, known: Hosted) -> list[int]:
+        """The other replicas that are alive: the leader first, then who is in sync."""
+        broker = self._broker
+        alive = {*known.replicas, known.leader} & {*broker.image.brokers} - {broker.node_id}
+        return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
+
+    async def _in_thread(self, damaged: Log, damage: Damage, data: bytes) -> str | None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-repair")
+        loop = self._broker.loop
+        return await loop.run_in_executor(self._thread, rewrite, damaged, damage, data)
+
+    async def _fetch(
+        self, source: int, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage
+    ) -> bytes:
+        """The batches that another replica has, committed, for the offsets of a damaged part; no
+        more than a batch more than fits there. Raises KafkaError.
+        """
+        found = bytearray()
+        offset = damage.first_offset
+        while offset < damage.next_offset and len(found) <= damage.size_bytes:
+            asked = FetchPartition(
+                partition=place.partition,
+                current_leader_epoch=known.leader_epoch,
+                fetch_offset=offset,
+                partition_max_bytes=PIECE_BYTES,
+            )
+            topic = FetchTopic(topic_id=damaged.topic_id or ZERO_UUID, partitions=[asked])
+            request = FetchRequest(max_bytes=PIECE_BYTES, topics=[topic])
+            response = await self._broker.peers.ask(source, request, ASK_TIMEOUT_S)
+            if response.error_code != ErrorCode.NONE or not response.responses:
+                raise error_for(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+            [answer] = response.responses[0].partitions
+            if answer.error_code != ErrorCode.NONE:
+                raise error_for(answer.error_code)
+            taken, offset_after = _batches_below(bytes(answer.records or b""), damage.next_offset)
+            found += taken
+            if offset_after <= offset:
+                break  # it has no more of them
+            offset = offset_after
+        return bytes(found)
+
+
+def _batches_below(records: bytes, limit: int) -> tuple[bytes, int]:
+    """The whole batches that begin below an offset, and where to read on. Raises NetworkError."""
+    end, offset = 0, -1
+    try:
+        for view in batches(records, verify=True):
+            offset = view.next_offset
+            if view.base_offset >= limit:
+                break
+            end = view.position + view.size_bytes
+    except InvalidBatchError as error:
+        if not end:
+            raise NetworkError(f"what it sent is no whole batch: {error}") from error
+    return records[:end], offset

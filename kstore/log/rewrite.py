@@ -1,0 +1,121 @@
+"""Write a damaged part of a segment again, in place, from the batches that another replica has for
+its offsets.
+
+Only bytes of the same size take its place, with the right checksums and with offsets and epochs
+that fit between the neighbours. Nothing else is changed, moved or cut. A crash leaves damage, which
+is told again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.log.producer_state import restore_producers
+from kstore.log.segment_index import reindex
+from kstore.record import BatchView, InvalidBatchError, batches
+
+if TYPE_CHECKING:
+    from kstore._fast.log_core import LogCore
+    from kstore._fast.log_segment import LogSegment
+    from kstore.log.damage import Damage
+    from kstore.log.log import Log
+
+__all__ = ["damaged_parts", "rewrite"]
+
+_NO_LIMIT = 2**63 - 1
+
+
+def damaged_parts(log: Log) -> list[Damage]:
+    """The known damage that hides offsets which may be read."""
+    with log.core as core:
+        return [
+            damage
+            for segment in core.segments
+            for damage in segment.damages or ()
+            if damage.next_offset > max(damage.first_offset, core.log_start_offset)
+        ]
+
+
+def rewrite(log: Log, damage: Damage, data: bytes) -> str | None:
+    """Put batches in the place of a damaged part, on the disk when this returns. Why they can't be
+    put there, and nothing has changed; None: it is done.
+
+    Blocks as long as the disk and one walk through the segment take. Raises OSError.
+    """
+    try:
+        views = list(batches(data, verify=True))
+    except InvalidBatchError as error:
+        return f"they are not whole, valid batches: {error}"
+    if sum(view.size_bytes for view in views) != len(data):
+        return f"they are not whole, valid batches: {len(data)} bytes end in a part of one"
+    with log.swapping:
+        with log.core as core:
+            segment = _segment_of(log, damage)
+            if segment is None:
+                return "the damage is not in the log any more"
+            why = _misfit(core, damage, views)
+            if why is not None:
+                return why
+        file = segment.handle_or_open()
+        file.overwrite(data, damage.position)
+        file.sync()
+        with log.core as core:
+            _take_epochs(core, views)
+            segment.max_timestamp = max(segment.max_timestamp, *(v.max_timestamp for v in views))
+            core.note_damages(segment, tuple(d for d in segment.damages or () if d != damage))
+            if any(view.producer_id >= 0 for view in views):
+                restore_producers(log, core.log_end_offset)
+                core.set_high_watermark(core.high_watermark)  # and the last stable offset
+            log.changes += 1  # readers in other processes load it anew
+    reindex(log, segment)
+    log.log_dir.repaired_parts += 1
+    return None
+
+
+def _segment_of(log: Log, damage: Damage) -> LogSegment | None:
+    """The segment that has this damage. The core's lock is held."""
+    if log.closed:
+        return None
+    return next((s for s in log.core.segments if damage in (s.damages or ())), None)
+
+
+def _misfit(core: LogCore, damage: Damage, views: list[BatchView]) -> str | None:
+    """Why batches do not fit in the place of damage; None where they do."""
+    size = sum(view.size_bytes for view in views)
+    if size != damage.size_bytes:
+        return f"{size} bytes of batches, but {damage.size_bytes} are damaged"
+    offset, epoch = damage.first_offset, _epoch_at(core, damage.first_offset - 1, -1)
+    epoch_after = _epoch_at(core, damage.next_offset, _NO_LIMIT)
+    for view in views:
+        if not offset <= view.base_offset < view.next_offset <= damage.next_offset:
+            return (
+                f"offsets {view.base_offset} to {view.next_offset - 1} do not fit in "
+                f"{offset} to {damage.next_offset - 1}"
+            )
+        if view.leader_epoch != -1 and not epoch <= view.leader_epoch <= epoch_after:
+            return f"leader epoch {view.leader_epoch} does not fit in {epoch} to {epoch_after}"
+        offset, epoch = view.next_offset, max(epoch, view.leader_epoch)
+    return None
+
+
+def _epoch_at(core: LogCore, offset: int, otherwise: int) -> int:
+    """The leader epoch of a record of the log."""
+    if not core.log_start_offset <= offset < core.log_end_offset:
+        return otherwise
+    found = core.epochs.epoch_for_offset(offset)
+    return otherwise if found is None else found
+
+
+def _take_epochs(core: LogCore, views: list[BatchView]) -> None:
+    """An epoch may have begun in what was damaged."""
+    known = core.epochs.as_list()
+    starts = dict(known)
+    for view in views:
+        begin = max(view.base_offset, core.log_start_offset)
+        if view.leader_epoch >= 0 and begin < starts.get(view.leader_epoch, _NO_LIMIT):
+            starts[view.leader_epoch] = begin
+    if starts == dict(known):
+        return
+    core.epochs.clear()
+    for epoch, offset in sorted(starts.items()):
+        core.epochs.assign_epoch(epoch, offset)
