@@ -278,8 +278,13 @@ MUTATIONS: dict[str, Mutation] = {
         _same_epoch, "one_leader", f"{CLUSTER} --faults behind,kill",
         "an election does not raise the leader epoch",
     ),
+    "same-epoch-diverges": Mutation(
+        _same_epoch, "prefixes", f"{CLUSTER} --faults behind,kill",
+        "an election does not raise the leader epoch, so followers see no reason to truncate",
+    ),
+    # Its log would differ from the leader's, but an epoch that falls is refused at the append.
     "no-truncation": Mutation(
-        _no_truncation, "prefixes", f"{CLUSTER} --faults behind,kill",
+        _no_truncation, "liveness", f"{CLUSTER} --faults behind,kill",
         "a follower keeps what its leader does not have",
     ),
     "unsynced-is-seen": Mutation(
