@@ -34,13 +34,15 @@ REPLICATOR_WRITE = AclOperation.REPLICATOR_WRITE
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
 
-DENIED: dict[int, int] = {
+DENIED: dict[AclResourceType, int] = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error of who lacks a right, by the type of the resource."""
+KIND_OF = {code: kind.name.lower().replace("_", " ") for kind, code in DENIED.items()}
+"""The word for what such an error is about."""
 WAIT_FOR_OTHERS = frozenset({11, 14})
 """APIs whose answers may wait for other members for as long as a client likes: JoinGroup and
 SyncGroup.
@@ -295,8 +297,7 @@ def _named(right: Right, name: str) -> str:
 
 def no_right(ctx: RequestContext, code: int) -> str:
     """What who was refused is told: nothing of what is there."""
-    kinds = {error: AclResourceType(kind).name.lower() for kind, error in DENIED.items()}
-    kind = kinds[code].replace("_", " ")
+    kind = KIND_OF[code]
     return f"{ctx.principal} has no right to this {kind}: an administrator can give it with an ACL."
 
 
@@ -333,6 +334,7 @@ def _refusals(
         topic = broker.image.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
+    of_kind: dict[AclResourceType, Right] = {right.resource: right}
     for number, row in enumerate(rows):
         kind = right.resource
         if hasattr(row, "resource_type"):
@@ -342,7 +344,9 @@ def _refusals(
             name = subject(row, name_of)
         if not name and kind == TOPIC:
             continue  # an id that is not known: the handler says so
-        if not _has(broker, ctx, right._replace(resource=kind), name):
+        if kind not in of_kind:
+            of_kind[kind] = right._replace(resource=kind)
+        if not _has(broker, ctx, of_kind[kind], name):
             yield number, DENIED[kind]
 
 
