@@ -382,6 +382,7 @@ class LogDir:
                     log.on_durable = None
                 if not self.read_only:
                     self.maintenance.save(filter(self._is_unsaved, logs), closing=True)
+                    self.maintenance.remove_rest()
             except OSError as error:
                 raise errors.storage_error(error, f"closing {self.path}") from error
             finally:

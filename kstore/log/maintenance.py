@@ -198,13 +198,18 @@ class Maintenance:
     # -- the end
 
     def stop(self) -> None:
-        """End the threads; what was to be removed later is removed now."""
+        """End the threads."""
         self._stop.set()
         self._wake.set()
         self._sync_wake.set()
         for thread in self._threads.values():
             if thread is not threading.current_thread():
                 thread.join()
+
+    def remove_rest(self) -> None:
+        """Remove now what was to be removed later. After the last checkpoint: files that the index
+        still names would seem to be lost.
+        """
         self._unlink(float("inf"))
 
     def after_fork(self) -> None:

@@ -4,6 +4,7 @@ second time.
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 from pathlib import Path
@@ -152,3 +153,25 @@ def test_a_clean_log_has_nothing_to_tell(tmp_path: Path, caplog: pytest.LogCaptu
     make(tmp_path)
     with caplog.at_level(logging.INFO, "kstore.log"), kstore.open_log(tmp_path):
         assert caplog.records == []
+
+
+def test_segments_that_were_deleted_are_no_loss_where_the_last_checkpoint_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = kstore.open_log(tmp_path, retention_bytes=1)
+    log.append_many([b"old"] * 5)
+    log.roll()
+    log.append_many([b"new"] * 5)
+    log.log_dir.maintenance.save([log])
+
+    def fail(*args: object, **named: object) -> None:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(log.log_dir.maintenance, "save", fail)
+    assert log.enforce_retention() == 1
+    with pytest.raises(kstore.log.LogStorageError):
+        log.close()
+    assert list(tmp_path.glob("*/*.deleted"))
+    with kstore.open_log(tmp_path) as log:
+        assert log.recovery.losses == []
+    assert not list(tmp_path.glob("*/*.deleted"))
