@@ -33,6 +33,8 @@ __all__ = ["ControllerTopics"]
 T = TypeVar("T")
 DELETION_WAIT_S = 10.0
 """How long a deletion waits for brokers that are alive and do not answer."""
+RESUME_S = 0.5
+"""How often an expansion that was interrupted looks whether the store is back."""
 
 
 class ControllerTopics:
@@ -105,7 +107,27 @@ class ControllerTopics:
         state.expansions[new.name] = expansion
 
     async def finish_expansion(self, name: str) -> None:
-        """Take an expansion that has begun through its other steps."""
+        """Take an expansion that has begun through its other steps. KafkaError where the store is
+        away: the expansion is finished once the store is back.
+        """
+        controller = self._controller
+        try:
+            await self._finish_expansion(name)
+        except KafkaError:
+            if controller.active and name in controller.state.expansions:
+                controller.spawn(self._finish_when_back, name)
+            raise
+
+    async def _finish_when_back(self, name: str) -> None:
+        """Leaders know the new count by now and refuse the old one: somebody has to finish."""
+        controller = self._controller
+        while controller.active:
+            await asyncio.sleep(RESUME_S)
+            if not controller.broker.store.away:
+                await self.finish_expansion(name)
+                return
+
+    async def _finish_expansion(self, name: str) -> None:
         controller = self._controller
         while True:
             await controller.exclusively(self._bump, name)

@@ -1,0 +1,51 @@
+"""A controller whose store is away for a while: what was under way is finished when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.errors import ErrorCode
+from tests.reference.controller_host import Cluster, until
+
+
+def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings: str) -> None:
+    async def tell() -> None:
+        cluster = Cluster(range(nodes), **settings)
+        await cluster.start()
+        try:
+            await story(cluster)
+        finally:
+            await cluster.close()
+
+    asyncio.run(tell())
+
+
+def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+        kind = type(controller.broker.store)
+        with monkeypatch.context() as patch:
+            begin = controller.store.begin_expansion
+
+            def begin_and_lose(*given: Any) -> None:
+                begin(*given)
+                patch.setattr(kind, "away", True)
+
+            patch.setattr(controller.store, "begin_expansion", begin_and_lose)
+            with pytest.raises(TopicError) as refused:
+                await controller.topics.add_partitions(NewPartitions("t", 3))
+            assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+            assert "t" in controller.state.expansions
+        await until(lambda: not controller.state.expansions)
+        assert len(controller.state.topics["t"].partitions) == 3
+
+    run(story)
