@@ -340,7 +340,7 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+")
     want_fence: Bool = field("0+", default=False)
     want_shut_down: Bool = field("0+", default=False)
     offline_log_dirs: list[Uuid] = field("1+", default=[], tag=0)
-    cordoned_log_dirs: list[Uuid] | None = field("2+", default=None, tag=1)
+    cordoned_log_dirs: list[Uuid] | None = field("2+", default=None, nullable="2+", tag=1)
 
 
 class BrokerHeartbeatResponse(Message, api_key=63, versions="0-2", flexible="0+"):
