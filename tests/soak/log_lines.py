@@ -44,6 +44,10 @@ EXPLAINED = (
         r"(; \d+ bytes of a torn tail cut off)?$",
         "the broker was killed: its logs' ends were checked, and nothing was lost",
     ),
+    Explanation(
+        r"\S+ ended at \d+, of which \d+ were committed; now it is ",
+        "a follower truncated to its leader's epochs after a kill",
+    ),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
 )
 
