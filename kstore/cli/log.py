@@ -67,7 +67,7 @@ def _line(item: Any) -> str:
         return _batch_line(item)
     if kind == "DumpedRecord":
         return _record_line(item)
-    return f"  {item.position:>10}  DAMAGE {item.kind}: {item.detail}"
+    return f"  {item.position:>10}  DAMAGE {item}"
 
 
 def _batch_line(batch: DumpedBatch) -> str:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kstore.log.log import Log
 
 __all__ = [
-    "Bad", "Bounds", "Damage", "Good", "examine", "restored_header", "survey", "tell", "walk",
+    "NO_LIMIT", "Bad", "Bounds", "Damage", "Good", "examine", "hidden_offsets", "judge",
+    "piece_at", "restored_header", "survey", "tell", "walk",
 ]  # fmt: skip
 
 Read = Callable[[int, int], bytes]
@@ -49,6 +50,8 @@ class Damage:
     first_offset: int = -1
     next_offset: int = -1
     """It hides ``first_offset`` to before ``next_offset``; -1: that is not known."""
+    kind: str = ""
+    """The name of the check that failed, of ``STATUS_NAMES``, or EPOCH_NOT_MONOTONIC."""
     reason: str = "no whole, valid batch"
     is_whole: bool = False
     """A batch with the right checksum, of which only the offset or the epoch is wrong."""
@@ -62,8 +65,8 @@ class Damage:
 
     def __str__(self) -> str:
         return (
-            f"{self.size_bytes} damaged bytes at {self.position} of {self.segment} hide offsets "
-            f"{self.first_offset} to {self.next_offset - 1}: {self.reason}"
+            f"{self.size_bytes} damaged bytes at {self.position} of {self.segment} hide "
+            f"{hidden_offsets(self.first_offset, self.next_offset)}: {self.reason}"
         )
 
     def error(self) -> CorruptLogError:
@@ -94,6 +97,7 @@ class Bad:
 
     position: int
     end_position: int
+    kind: str
     reason: str
     is_cut: bool = False
 
@@ -121,6 +125,13 @@ class Bounds:
         return self.epochs[at - 1][0] if at else None
 
 
+def hidden_offsets(first_offset: int, next_offset: int) -> str:
+    """The offsets that damage hides, in words."""
+    if next_offset > first_offset:
+        return f"offsets {first_offset} to {next_offset - 1}"
+    return f"offsets from {first_offset} on" if first_offset >= 0 else "offsets that nobody knows"
+
+
 # -- walking
 
 
@@ -130,7 +141,7 @@ def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Ba
     """
     position = start
     while position < end:
-        piece = _piece(read, position, end)
+        piece = piece_at(read, position, end)
         done = 0
         reason = f"only {end - position} bytes are left" if len(piece) < _HEADER_BYTES else ""
         try:
@@ -155,7 +166,7 @@ def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Ba
         position = found
 
 
-def _piece(read: Read, position: int, end: int) -> bytes:
+def piece_at(read: Read, position: int, end: int) -> bytes:
     """A megabyte from ``position``, or more where one batch needs it and the file has it."""
     piece = read(min(_PIECE_BYTES, end - position), position)
     if len(piece) < _PREFIX_BYTES:
@@ -210,22 +221,27 @@ def _bad(read: Read, position: int, end_position: int, file_end: int) -> Bad:
     head = read(min(size, _HEADER_BYTES), position)
     if len(head) < _HEADER_BYTES:
         why = f"{size} bytes are too few for a batch"
-        return Bad(position, end_position, why, is_cut=end_position == file_end)
+        return Bad(position, end_position, "TRUNCATED", why, is_cut=end_position == file_end)
     length = int.from_bytes(head[_LENGTH], "big", signed=True)
     sized = f"batch length {length} in bytes {position + 8} to {position + 11}"
     magic = f"magic {head[_MAGIC]} in byte {position + _MAGIC}, expected 2"
     wrong = [sized + f", expected {size - _PREFIX_BYTES}"] * (length != size - _PREFIX_BYTES)
     wrong += [magic] * (head[_MAGIC] != 2)
     if size <= _PIECE_BYTES * 64 and wrong and restored_header(read(size, position)) is not None:
-        return Bad(position, end_position, "; ".join(wrong))
+        kind = "BAD_MAGIC" if head[_MAGIC] != 2 else "BAD_LENGTH"
+        return Bad(position, end_position, kind, "; ".join(wrong))
     left = file_end - position
-    if head[_MAGIC] == 2 and _HEADER_BYTES <= length + _PREFIX_BYTES <= left:
+    if head[_MAGIC] != 2:
+        kind, why = "BAD_MAGIC", magic
+    elif _HEADER_BYTES <= length + _PREFIX_BYTES <= left:
         last = position + length + 11
-        why = f"the checksum of bytes {position + 21} to {last} does not match"
+        kind, why = "BAD_CRC", f"the checksum of bytes {position + 21} to {last} does not match"
     else:
-        why = magic if head[_MAGIC] != 2 else f"{sized}, of {left} bytes that are left"
+        is_torn = length + _PREFIX_BYTES > left and end_position == file_end
+        kind = "TRUNCATED" if is_torn else "BAD_LENGTH"
+        why = f"{sized}, of {left} bytes that are left"
     fits = head[_MAGIC] == 2 and length == size - _PREFIX_BYTES
-    return Bad(position, end_position, why, is_cut=end_position == file_end and not fits)
+    return Bad(position, end_position, kind, why, is_cut=end_position == file_end and not fits)
 
 
 # -- judging
@@ -233,7 +249,11 @@ def _bad(read: Read, position: int, end_position: int, file_end: int) -> Bad:
 
 def survey(segment: str, read: Read, start: int, end: int, bounds: Bounds) -> list[Damage]:
     """The damaged parts of [start, end) of a segment file, ascending."""
-    rows = list(walk(read, start, end, bounds))
+    return judge(segment, list(walk(read, start, end, bounds)), end, bounds)
+
+
+def judge(segment: str, rows: list[Good | Bad], end: int, bounds: Bounds) -> list[Damage]:
+    """The damaged parts among what a walk to ``end`` has found, ascending."""
     believed = _believed(rows, bounds)
     found: list[Damage] = []
     before = bounds.expected
@@ -275,7 +295,7 @@ def _damage(
         after = bounds.epoch_after if bounds.epoch_after >= 0 else NO_LIMIT
     epoch = next((r.epoch for r in reversed(rows[:first]) if isinstance(r, Good)), bounds.epoch)
     reasons = [
-        row.reason
+        (row.kind, row.reason)
         if isinstance(row, Bad)
         else _explain_order(row, before, behind - span, bounds.epoch_of(before), epoch, after)
         for row in rows[first:stop]
@@ -287,7 +307,8 @@ def _damage(
         end_position,
         before,
         max(before, behind),
-        "; ".join(reasons[:3] + more),
+        reasons[0][0],
+        "; ".join([reason for _, reason in reasons[:3]] + more),
         is_whole=all(isinstance(row, Good) for row in rows[first:stop]),
         is_cut=any(isinstance(row, Bad) and row.is_cut for row in rows[first:stop]),
     )
@@ -295,10 +316,14 @@ def _damage(
 
 def _explain_order(
     row: Good, least: int, most: int, known_epoch: int | None, before: int, after: int
-) -> str:
+) -> tuple[str, str]:
+    """(kind, reason) of a batch that does not fit between its neighbours."""
+    if row.base_offset == least > most:
+        last = row.base_offset + row.span - 1
+        return "NOT_MONOTONIC", f"offsets {least} to {last}, but {most + row.span} is behind them"
     if not least <= row.base_offset <= most or row.base_offset < 0:
         expected = f"{least}" if most <= least else f"{least} to {most}"
-        return (
+        return "NOT_MONOTONIC", (
             f"base offset {row.base_offset} in bytes {row.position} to {row.position + 7}, "
             f"expected {expected}"
         )
@@ -307,7 +332,7 @@ def _explain_order(
     expected = f"{before}" if after <= before else f"{before} to {after}"
     if after == NO_LIMIT:
         expected = f"at least {before}"
-    return (
+    return "EPOCH_NOT_MONOTONIC", (
         f"leader epoch {row.epoch} in bytes {row.position + 12} to {row.position + 15}, "
         f"expected {expected}"
     )
@@ -342,7 +367,7 @@ def _believed(rows: list[Good | Bad], bounds: Bounds) -> list[bool]:
     else:
         if bounds.epoch_after >= 0:
             epochs[len(rows)] = bounds.epoch_after
-        kept = [at for at in _longest_rising(epochs, bounds.epoch, NO_LIMIT) if at < len(rows)]
+        kept = [at for at in _steadiest_rising(epochs, bounds.epoch) if at < len(rows)]
     believed = [False] * len(rows)
     for at in kept:
         believed[at] = True
@@ -373,6 +398,32 @@ def _longest_rising(values: dict[int, int], least: int, most: int) -> list[int]:
     while key >= 0:
         found.append(key)
         key = previous.get(key, -1)
+    return found[::-1]
+
+
+def _steadiest_rising(values: dict[int, int], least: int) -> list[int]:
+    """The keys of the longest part of ``values`` that never falls, none below ``least``; of several
+    the one with the fewest different values, and of these the one that ends lowest.
+    """
+    best: dict[int, tuple[int, int, int]] = {}  # by last value: length, changes (-), last key
+    previous: dict[int, int] = {}
+    for key, value in values.items():
+        if value < least:
+            continue
+        lower = max((found for at, found in best.items() if at < value), default=(0, 0, -1))
+        length, changes, before = max(
+            (lower[0], lower[1] - 1, lower[2]), best.get(value, (0, 0, -1))
+        )
+        best[value] = length + 1, changes, key
+        previous[key] = before
+    if not best:
+        return []
+    end = max(best, key=lambda value: (best[value][:2], -value))
+    found = []
+    key = best[end][2]
+    while key >= 0:
+        found.append(key)
+        key = previous[key]
     return found[::-1]
 
 

@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kstore.log.scan import Damage, ScannedBatch, SegmentPath, scan_segment, segment_paths
+from kstore.log.damage import NO_LIMIT, Damage, hidden_offsets
+from kstore.log.scan import (
+    ScannedBatch,
+    SegmentPath,
+    scan_segment,
+    segment_paths,
+    survey_segments,
+)
 from kstore.record import (
     BatchView,
     InvalidBatchError,
     Record,
+    batches,
     compression_for,
     decode,
     read_control,
@@ -23,6 +31,8 @@ from kstore.record import (
 from kstore.types import Header, TopicPartition
 
 __all__ = ["DumpedBatch", "DumpedDamage", "DumpedRecord", "DumpedSegment", "as_dict", "dump"]
+
+_LARGEST_SHOWN_BYTES = 64 << 20  # of damaged bytes that are looked through for headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +91,22 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DumpedDamage:
-    """Bytes of the segment that are no good batch. ``next_position`` None: the rest could not be
-    read.
-    """
+    """Bytes of the segment that are no good batch; the valid batches behind them follow."""
 
     segment: str
     position: int
+    end_position: int
+    first_offset: int
+    next_offset: int
+    """It hides ``first_offset`` to before ``next_offset``; -1: that is not known."""
     kind: str
     detail: str
-    next_position: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}: bytes {self.position} to {self.end_position - 1} hide "
+            f"{hidden_offsets(self.first_offset, self.next_offset)}: {self.detail}"
+        )
 
 
 Dumped = DumpedSegment | DumpedBatch | DumpedRecord | DumpedDamage
@@ -112,23 +129,34 @@ def dump(
     of a log dir; at most ``max_batches`` batches of each segment. Raises FileNotFoundError, and
     ValueError where there are no segments.
     """
-    for segment in _between(segment_paths(path), start_offset, end_offset, topic_partition):
+    chosen = _between(segment_paths(path), start_offset, end_offset, topic_partition)
+    for survey in survey_segments(chosen):
+        segment = survey.segment
         name = str(segment.path)
         size = segment.path.stat().st_size
         yield DumpedSegment(name, segment.topic_partition, segment.base_offset, size)
         seen = 0
-        for item in scan_segment(segment):
+        for item in scan_segment(survey):
             if max_batches is not None and seen >= max_batches:
                 break
             seen += 1
-            batch = item.batch
-            if batch is not None and batch.last_offset < start_offset:
+            first, after = _offsets(item)
+            if after <= start_offset:
                 continue
-            if batch is not None and end_offset is not None and batch.base_offset >= end_offset:
+            if end_offset is not None and first >= end_offset:
                 break
             yield from _dump_item(name, item)
             if records and isinstance(item, ScannedBatch):
                 yield from _dump_records(name, item, start_offset, end_offset, key)
+
+
+def _offsets(item: ScannedBatch | Damage) -> tuple[int, int]:
+    """Its first offset, and the one behind its last; all offsets where nobody knows."""
+    if isinstance(item, ScannedBatch):
+        return item.batch.base_offset, item.batch.next_offset
+    if item.first_offset < 0:
+        return 0, NO_LIMIT
+    return item.first_offset, max(item.first_offset, item.next_offset - 1) + 1
 
 
 def _between(
@@ -151,9 +179,26 @@ def _dump_item(name: str, item: ScannedBatch | Damage) -> Iterator[Dumped]:
     if isinstance(item, ScannedBatch):
         yield _dumped(name, item.position, item.batch, is_valid=True)
         return
-    if item.batch is not None:
-        yield _dumped(name, item.position, item.batch, is_valid=False)
-    yield DumpedDamage(name, item.position, item.kind, item.detail, item.next_position)
+    for batch in _invalid_batches(item):
+        yield _dumped(name, item.position + batch.position, batch, is_valid=False)
+    yield DumpedDamage(
+        name, item.position, item.end_position, item.first_offset, item.next_offset, item.kind,
+        item.reason,
+    )  # fmt: skip
+
+
+def _invalid_batches(damage: Damage) -> list[BatchView]:
+    """What damaged bytes look like, where they have batches' headers from end to end."""
+    if damage.size_bytes > _LARGEST_SHOWN_BYTES:
+        return []
+    with open(damage.segment, "rb") as file:
+        file.seek(damage.position)
+        data = file.read(damage.size_bytes)
+    try:
+        found = list(batches(data))
+    except InvalidBatchError:
+        return []
+    return found if sum(view.size_bytes for view in found) == len(data) else []
 
 
 def _dumped(name: str, position: int, batch: BatchView, *, is_valid: bool) -> DumpedBatch:
@@ -202,7 +247,10 @@ def _dump_records(
             if key is None or record.key == key:
                 yield _dumped_record(name, item.position, batch, record)
     except InvalidBatchError as error:
-        yield DumpedDamage(name, item.position, error.status, str(error), None)
+        yield DumpedDamage(
+            name, item.position, item.position + batch.size_bytes, batch.base_offset,
+            batch.next_offset, error.status, str(error),
+        )  # fmt: skip
 
 
 def _dumped_record(name: str, position: int, batch: BatchView, record: Record) -> DumpedRecord:

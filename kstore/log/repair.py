@@ -9,24 +9,22 @@ removed a copy stays beside the segment. A torn tail is left to opening the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from kstore.log.damage import Bad, Bounds, Damage, Good, restored_header, survey, walk
+from kstore.log.damage import Damage, Good, restored_header
 from kstore.log.log_dir import LogDir
-from kstore.log.scan import SegmentPath, segment_paths
+from kstore.log.scan import SegmentPath, Survey, segment_paths, survey_segments
 from kstore.log.swap import CLEANED
 from kstore.record import batches
 
 __all__ = ["Repair", "repair"]
 
 COPY_SUFFIX = ".damaged"
-_LARGEST_OFFSET_DELTA = 2**31 - 1
 _BYTES_AT_ONCE = 1 << 20
-_EPOCH_AT, _EPOCH_END = 12, 16  # a batch's leader epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def repair(
     with ExitStack() as stack:
         opened = None if dry_run else stack.enter_context(open_dir(str(log_dir)))
         for folder, of_folder in groupby(segments, key=lambda segment: segment.path.parent):
-            for found in _plan(list(of_folder)):
+            for found in _plan(of_folder):
                 done += found
                 if opened is None or not found:
                     continue
@@ -77,44 +75,17 @@ def repair(
     return done
 
 
-def _plan(segments: list[SegmentPath]) -> Iterator[list[Repair]]:
+def _plan(segments: Iterable[SegmentPath]) -> Iterator[list[Repair]]:
     """The repairs of each segment of a partition."""
-    for at, segment in enumerate(segments):
-        is_last = at + 1 == len(segments)
-        limit = segment.base_offset + _LARGEST_OFFSET_DELTA + 1
-        epoch_after = -1
-        if not is_last:
-            limit = segments[at + 1].base_offset
-            epoch_after = _first_epoch(segments[at + 1].path)
-        with segment.path.open("rb", buffering=0) as file:
-            descriptor = file.fileno()
-
-            def read(size: int, position: int, descriptor: int = descriptor) -> bytes:
-                return os.pread(descriptor, size, position)
-
-            end = os.fstat(descriptor).st_size
-            bounds = Bounds(
-                segment.base_offset, limit, limit_is_end=not is_last, epoch_after=epoch_after
-            )
-            damages = survey(str(segment.path), read, 0, end, bounds)
-            if is_last and damages and damages[-1].end_position == end and not damages[-1].is_whole:
-                damages.pop()  # a torn tail, or space taken ahead
-            rows = list(walk(read, 0, end, bounds)) if damages else []
-            yield [_repair(damage, rows, read, epoch_after) for damage in damages]
+    for survey in survey_segments(segments):
+        yield [_repair(d, survey) for d in survey.damages if not survey.is_torn_tail(d)]
 
 
-def _first_epoch(segment: Path) -> int:
-    """The leader epoch that a segment's first batch says it has; -1: it has none."""
-    with segment.open("rb") as file:
-        head = file.read(_EPOCH_END)
-    return int.from_bytes(head[_EPOCH_AT:], "big", signed=True) if len(head) == _EPOCH_END else -1
-
-
-def _repair(
-    damage: Damage, rows: list[Good | Bad], read: Callable[[int, int], bytes], epoch_after: int
-) -> Repair:
-    data = read(damage.size_bytes, damage.position)
-    restored = _restored(data, damage, rows, epoch_after)
+def _repair(damage: Damage, survey: Survey) -> Repair:
+    with survey.segment.path.open("rb") as file:
+        file.seek(damage.position)
+        data = file.read(damage.size_bytes)
+    restored = _restored(data, damage, survey)
     if restored is None:
         action, detail = "remove", f"{damage.size_bytes} bytes are cut out"
     else:
@@ -133,9 +104,7 @@ def _repair(
     )
 
 
-def _restored(
-    data: bytes, damage: Damage, rows: list[Good | Bad], epoch_after: int
-) -> bytes | None:
+def _restored(data: bytes, damage: Damage, survey: Survey) -> bytes | None:
     """The batch as it was, if nothing but its header's uncovered fields is wrong, and the
     neighbours leave one place for it.
     """
@@ -145,14 +114,17 @@ def _restored(
     [view] = batches(whole)
     span = view.next_offset - view.base_offset
     base = view.base_offset
-    if not damage.first_offset <= base <= damage.next_offset - span:
+    is_end = damage.end_position == survey.end and survey.segment.is_last
+    limit = survey.bounds.limit if is_end else damage.next_offset
+    if not damage.first_offset <= base <= limit - span:
         if damage.next_offset - damage.first_offset != span:
             return None
         base = damage.first_offset
-    before = [r.epoch for r in rows if isinstance(r, Good) and r.position < damage.position]
-    after = [r.epoch for r in rows if isinstance(r, Good) and r.position >= damage.end_position]
-    behind = after[:1] or [epoch_after] * (epoch_after >= 0)
-    known = sorted({*before[-1:], *behind})
+    bounds, rows = survey.bounds, [row for row in survey.rows if isinstance(row, Good)]
+    before = [row.epoch for row in rows if row.position < damage.position]
+    after = [row.epoch for row in rows if row.position >= damage.end_position]
+    before = before[-1:] or [bounds.epoch] * (bounds.epoch >= 0)
+    known = sorted({*before, *(after[:1] or [bounds.epoch_after] * (bounds.epoch_after >= 0))})
     epoch = view.leader_epoch
     if known and not known[0] <= epoch <= known[-1]:
         if len(known) > 1:

@@ -1,27 +1,32 @@
 """Walk segment files from outside: their batches, and what is wrong with them, without a log, an
 index or a lock.
 
-Used by dump and verify. It reads pieces of a megabyte, whatever the files' sizes, and takes nothing
-that a file claims for granted: a length is only believed as far as the file reaches.
+Used by dump, verify and repair, which so name the same damage. It reads pieces of a megabyte,
+whatever the files' sizes, and takes nothing that a file claims for granted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstore.log.damage import Bad, Bounds, Damage, Good, judge, piece_at, walk
 from kstore.log.segment import only_zeros
 from kstore.record import BatchView, InvalidBatchError, batches
 from kstore.types import TopicPartition
 
-__all__ = ["Damage", "ScannedBatch", "SegmentPath", "scan_segment", "segment_paths"]
+__all__ = [
+    "ScannedBatch", "SegmentPath", "Survey", "scan_segment", "segment_paths", "survey_segments",
+]  # fmt: skip
 
 SUFFIX = ".log"
 _NAME_DIGITS = 20
-_PREFIX_BYTES = 12
-_PIECE_BYTES = 1 << 20
+_LARGEST_OFFSET_DELTA = 2**31 - 1
+_EPOCH_AT, _EPOCH_END = 12, 16  # a batch's leader epoch
+
+Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,13 @@ class SegmentPath:
     path: Path
     topic_partition: TopicPartition | None
     base_offset: int
-    is_last: bool = True
-    """Of its partition's: the one that a writer appends to."""
+    following: Path | None = None
+    """The partition's next segment."""
+
+    @property
+    def is_last(self) -> bool:
+        """Of its partition's: the one that a writer appends to."""
+        return self.following is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +58,23 @@ class ScannedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes that are no good batch: where, how (a name of ``STATUS_NAMES``), and how many bytes
-    were skipped.
+class Survey:
+    """What is wrong with a segment."""
 
-    ``next_position`` is None where the walk of this segment had to end: nothing says where the next
-    batch begins.
-    """
+    segment: SegmentPath
+    bounds: Bounds
+    end: int
+    """Where its data ends: not with it are zeros that its writer has taken ahead."""
+    damages: tuple[Damage, ...] = ()
+    rows: tuple[Good | Bad, ...] = ()
+    """What it holds, of a damaged segment."""
+    last_epoch: int = -1
+    """Of its last good batch; before that, of the segment before."""
 
-    segment: Path
-    position: int
-    kind: str
-    detail: str
-    next_position: int | None
-    batch: BatchView | None = None
+    def is_torn_tail(self, damage: Damage) -> bool:
+        """Whether it is the beginning of a batch that a crash left: opening the log cuts it off."""
+        at_end = damage.end_position == self.end
+        return self.segment.is_last and at_end and damage.kind == "TRUNCATED"
 
 
 def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
@@ -71,7 +84,8 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
     """
     root = Path(path)
     if root.is_file():
-        return [_segment(root, is_last=True)]
+        beside = sorted(file for file in _segments_in(root.parent) if file.name > root.name)
+        return [_segment(root, beside[0] if beside and _is_segment(root) else None)]
     found = sorted(_segments_in(root))
     if not found:
         for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
@@ -81,8 +95,11 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
         raise ValueError(
             f"{root} holds no segment files: name a .log file, a partition's directory or a log dir"
         )
-    last = {file.parent: file for file in found}
-    return [_segment(file, is_last=last[file.parent] == file) for file in found]
+    behind = [*found[1:], None]
+    return [
+        _segment(file, after if after is not None and after.parent == file.parent else None)
+        for file, after in zip(found, behind, strict=True)
+    ]
 
 
 def partition_of(folder: Path) -> TopicPartition | None:
@@ -94,71 +111,130 @@ def partition_of(folder: Path) -> TopicPartition | None:
 
 
 def _segments_in(folder: Path) -> Iterator[Path]:
-    for entry in folder.iterdir():
-        if entry.suffix == SUFFIX and len(entry.stem) == _NAME_DIGITS and entry.stem.isdigit():
-            yield entry
+    return (entry for entry in folder.iterdir() if _is_segment(entry))
 
 
-def _segment(file: Path, *, is_last: bool) -> SegmentPath:
+def _is_segment(file: Path) -> bool:
+    return file.suffix == SUFFIX and len(file.stem) == _NAME_DIGITS and file.stem.isdigit()
+
+
+def _segment(file: Path, following: Path | None) -> SegmentPath:
     base_offset = int(file.stem) if file.stem.isdigit() else 0
-    return SegmentPath(file, partition_of(file.resolve().parent), base_offset, is_last)
+    return SegmentPath(file, partition_of(file.resolve().parent), base_offset, following)
 
 
-def scan_segment(segment: SegmentPath) -> Iterator[ScannedBatch | Damage]:
-    """Every batch of the file, CRC checked, and every damage.
-
-    A batch with a wrong CRC is stepped over by its length; bytes that are no batch end the walk.
-    The last segment of a partition may end in zeros: its writer takes space ahead of the data.
+def survey_segments(segments: Iterable[SegmentPath]) -> Iterator[Survey]:
+    """What is wrong with each of these segments, judged with those before and behind it. Where they
+    are not all of a partition's, less is known about the first one.
     """
-    path = segment.path
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
+    epoch = -1
+    folder = None
+    for segment in segments:
+        if segment.path.parent != folder:
+            folder, epoch = segment.path.parent, -1
+        surveyed = _survey(segment, epoch)
+        epoch = surveyed.last_epoch
+        yield surveyed
+
+
+def _survey(segment: SegmentPath, epoch: int) -> Survey:
+    following = segment.following
+    if following is None:
+        limit, epoch_after = segment.base_offset + _LARGEST_OFFSET_DELTA + 1, -1
+    else:
+        limit, epoch_after = int(following.stem), _first_epoch(following)
+    bounds = Bounds(
+        segment.base_offset, limit, following is not None, epoch, epoch_after=epoch_after
+    )
+    with segment.path.open("rb", buffering=0) as file:
+        read = _reader(file.fileno())
+        found = Survey(segment, bounds, os.fstat(file.fileno()).st_size, last_epoch=epoch)
+        good = _if_good(found, read)
+        if good is not None:
+            return good
+        rows = list(walk(read, 0, found.end, bounds))
+        tail = rows[-1]
+        if isinstance(tail, Bad) and _is_taken_ahead(found, read, tail):
+            rows.pop()
+            found = replace(found, end=tail.position)
+    damages = judge(str(segment.path), rows, found.end, bounds)
+    last = _last_epoch(rows, damages, epoch)
+    return replace(found, damages=tuple(damages), rows=tuple(rows), last_epoch=last)
+
+
+def _last_epoch(rows: list[Good | Bad], damages: list[Damage], otherwise: int) -> int:
+    """The leader epoch of the last batch that is not damaged."""
+    left = list(damages)
+    for row in reversed(rows):
+        while left and row.position < left[-1].position:
+            left.pop()
+        if isinstance(row, Good) and not (left and row.position < left[-1].end_position):
+            return row.epoch
+    return otherwise
+
+
+def _if_good(survey: Survey, read: Read) -> Survey | None:
+    """The survey of a segment with nothing wrong in it, which keeps nothing of each batch."""
+    bounds = survey.bounds
+    expected, epoch, end = bounds.expected, bounds.epoch, survey.end
+    for row in walk(read, 0, end, bounds):
+        if isinstance(row, Bad):
+            if not _is_taken_ahead(survey, read, row):
+                return None
+            end = row.position
+            break
+        fits = expected <= row.base_offset <= bounds.limit - row.span and row.span > 0
+        if not fits or row.epoch < epoch:
+            return None
+        expected, epoch = row.base_offset + row.span, row.epoch
+    if 0 <= bounds.epoch_after < epoch:
+        return None
+    return replace(survey, end=end, last_epoch=epoch)
+
+
+def _is_taken_ahead(survey: Survey, read: Read, row: Bad) -> bool:
+    """Whether these bytes are space that the writer of the last segment has taken ahead."""
+    at_end = survey.segment.is_last and row.end_position == survey.end
+    return at_end and only_zeros(read, row.position, survey.end)
+
+
+def _first_epoch(segment: Path) -> int:
+    """The leader epoch that a segment's first batch says it has; -1: it has none."""
+    with segment.open("rb") as file:
+        head = file.read(_EPOCH_END)
+    return int.from_bytes(head[_EPOCH_AT:], "big", signed=True) if len(head) == _EPOCH_END else -1
+
+
+def _reader(descriptor: int) -> Read:
+    return lambda size, position: os.pread(descriptor, size, position)
+
+
+def scan_segment(survey: Survey) -> Iterator[ScannedBatch | Damage]:
+    """Every valid batch of a surveyed file, and every damage, in their order in the file."""
+    with survey.segment.path.open("rb", buffering=0) as file:
+        read = _reader(file.fileno())
         position = 0
-
-        def read(size_bytes: int, at: int) -> bytes:
-            return os.pread(file.fileno(), size_bytes, at)
-
-        while position < size:
-            piece = _piece(file.fileno(), position, size)
-            done = 0
-            try:
-                for view in batches(piece, verify=True):
-                    yield ScannedBatch(position + view.position, view)
-                    done = view.position + view.size_bytes
-            except InvalidBatchError as error:
-                if segment.is_last and only_zeros(read, position + done, size):
-                    return  # space that the writer has taken ahead of its data
-                damage = _damage(path, position, piece, error)
-                yield damage
-                if damage.next_position is None:
-                    return
-                position = damage.next_position
-                continue
-            if done == 0:
-                left = size - position
-                if segment.is_last and only_zeros(read, position, size):
-                    return
-                yield Damage(path, position, "TRUNCATED", f"{left} bytes at the end", None)
-                return
-            position += done
+        for damage in survey.damages:
+            yield from _valid(survey, read, position, damage.position)
+            yield damage
+            position = damage.end_position
+        yield from _valid(survey, read, position, survey.end)
 
 
-def _piece(descriptor: int, position: int, size: int) -> bytes:
-    """A megabyte from ``position``, or more where one batch needs it and the file has it."""
-    piece = os.pread(descriptor, _PIECE_BYTES, position)
-    if len(piece) < _PREFIX_BYTES:
-        return piece
-    wanted = int.from_bytes(piece[8:_PREFIX_BYTES], "big", signed=True) + _PREFIX_BYTES
-    if len(piece) < wanted <= size - position:
-        piece = os.pread(descriptor, wanted, position)
-    return piece
-
-
-def _damage(path: Path, position: int, piece: bytes, error: InvalidBatchError) -> Damage:
-    at = error.position
-    if error.status != "BAD_CRC":
-        return Damage(path, position + at, error.status, str(error), None)
-    view = next(batches(piece, position=at))
-    detail = f"offsets {view.base_offset}..{view.last_offset}, stored CRC {view.crc:#010x}"
-    after = position + at + view.size_bytes
-    return Damage(path, position + at, error.status, detail, after, view)
+def _valid(survey: Survey, read: Read, position: int, end: int) -> Iterator[ScannedBatch | Damage]:
+    """The batches of a part that was good when it was surveyed."""
+    while position < end:
+        piece = piece_at(read, position, end)
+        done = 0
+        kind = "TRUNCATED"
+        try:
+            for view in batches(piece, verify=True):
+                yield ScannedBatch(position + view.position, view)
+                done = view.position + view.size_bytes
+        except InvalidBatchError as error:
+            kind = error.status
+        position += done
+        if not done or kind != "TRUNCATED":
+            why = "the file was changed while it was read: try again"
+            yield Damage(str(survey.segment.path), position, end, kind=kind, reason=why)
+            return

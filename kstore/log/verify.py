@@ -13,9 +13,17 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+from kstore.log.damage import Damage, hidden_offsets
 from kstore.log.index import ENVIRONMENT_NAME, IndexStore
 from kstore.log.lmdb_check import find_damage
-from kstore.log.scan import Damage, ScannedBatch, SegmentPath, scan_segment, segment_paths
+from kstore.log.scan import (
+    ScannedBatch,
+    SegmentPath,
+    Survey,
+    scan_segment,
+    segment_paths,
+    survey_segments,
+)
 from kstore.record import BatchView, InvalidBatchError, decode, validate
 from kstore.types import TopicPartition
 
@@ -47,9 +55,18 @@ class Problem:
     kind: str
     detail: str
     is_torn_tail: bool = False
+    end_position: int = -1
+    """Of damaged bytes. -1: the problem is not one of the segment's bytes."""
+    first_offset: int = -1
+    next_offset: int = -1
+    """Damaged bytes hide ``first_offset`` to before ``next_offset``."""
 
     def __str__(self) -> str:
-        return f"{self.segment} at byte {self.position}: {self.kind}: {self.detail}"
+        hides = ""
+        if self.end_position >= 0:
+            hidden = hidden_offsets(self.first_offset, self.next_offset)
+            hides = f"bytes {self.position} to {self.end_position - 1} hide {hidden}: "
+        return f"{self.segment} at byte {self.position}: {self.kind}: {hides}{self.detail}"
 
 
 @dataclass(slots=True)
@@ -107,7 +124,8 @@ def verify(
     check: _PartitionCheck | None = None
     stores: dict[Path, IndexStore | None] = {}
     damages: dict[Path, str] = {}
-    for segment in segment_paths(path):
+    for survey in survey_segments(segment_paths(path)):
+        segment = survey.segment
         folder = segment.path.parent
         if check is None or check.folder != folder:
             log_dir = folder.parent
@@ -120,7 +138,7 @@ def verify(
             if log_dir in damages:
                 check.problem(segment, 0, "INDEX_DAMAGED", damages.pop(log_dir))
             report.partitions.append(check.report)
-        check.walk(segment)
+        check.walk(survey)
     for store in stores.values():
         if store is not None:
             store.close()
@@ -145,33 +163,47 @@ class _PartitionCheck:
         self.report = PartitionReport(str(self.folder), first.topic_partition)
         self.records = records
         self.max_problems = max_problems
-        self.next_offset: int | None = None
-        self.leader_epoch = -1
+        self.next_offset = 0
 
-    def walk(self, segment: SegmentPath) -> None:
+    def walk(self, survey: Survey) -> None:
         """Check one segment."""
-        report = self.report
+        report, segment = self.report, survey.segment
         report.segments += 1
         report.size_bytes += segment.path.stat().st_size
         if report.log_start_offset is None:
             report.log_start_offset = segment.base_offset
-        if self.next_offset is not None and segment.base_offset < self.next_offset:
-            detail = f"named {segment.base_offset}, but offset {self.next_offset - 1} is before it"
-            self.problem(segment, 0, "BAD_SEGMENT_NAME", detail)
+        self.next_offset = max(self.next_offset, segment.base_offset)
         index = self.index_entries(segment)
         newest = -1
-        for item in scan_segment(segment):
+        for item in scan_segment(survey):
             if isinstance(item, ScannedBatch):
-                expected = (item.batch.base_offset - segment.base_offset, newest)
-                if index.pop(item.position, expected) != expected:
-                    self.index_problem(segment, item.position)
+                self.compare(survey, item, index, newest)
                 newest = max(newest, item.batch.max_timestamp)
                 self.batch(segment, item.position, item.batch)
             else:
-                self.damage(segment, item)
+                self.damage(survey, item)
+                for position in [p for p in index if item.position <= p < item.end_position]:
+                    del index[position]
         for position in index:
             self.index_problem(segment, position)
-        report.log_end_offset = max(self.next_offset or 0, segment.base_offset)
+        report.log_end_offset = self.next_offset
+
+    def compare(
+        self,
+        survey: Survey,
+        item: ScannedBatch,
+        index: dict[int, tuple[int, int]],
+        newest: int,
+    ) -> None:
+        """Compare a batch with its index entry, if it has one. What is damaged before it may have
+        had a newer timestamp than what is left.
+        """
+        delta, newest_before = index.pop(item.position, (-1, -1))
+        if delta < 0:
+            return
+        is_newest = newest_before == newest or (survey.damages and newest_before > newest)
+        if delta != item.batch.base_offset - survey.segment.base_offset or not is_newest:
+            self.index_problem(survey.segment, item.position)
 
     def index_entries(self, segment: SegmentPath) -> dict[int, tuple[int, int]]:
         """The index's entries of a segment: position to (offset delta, newest time before it)."""
@@ -188,39 +220,42 @@ class _PartitionCheck:
         detail = f"the index has another batch here: {_MADE_ANEW}"
         self.problem(segment, position, "INDEX_MISMATCH", detail)
 
-    def damage(self, segment: SegmentPath, item: Damage) -> None:
+    def damage(self, survey: Survey, damage: Damage) -> None:
         """Count damage; a partial batch is a torn tail in the last segment only."""
-        is_torn = segment.is_last and item.kind == "TRUNCATED"
-        self.problem(segment, item.position, item.kind, item.detail, is_torn)
-        if item.batch is not None:
-            self.next_offset = item.batch.next_offset
+        is_torn = survey.is_torn_tail(damage)
+        self.next_offset = max(self.next_offset, damage.next_offset)
+        self.keep(
+            Problem(
+                damage.segment,
+                damage.position,
+                damage.kind,
+                damage.reason,
+                is_torn,
+                damage.end_position,
+                damage.first_offset,
+                damage.next_offset,
+            )
+        )
 
     def batch(self, segment: SegmentPath, position: int, batch: BatchView) -> None:
-        """Check one batch whose CRC is right."""
+        """Count a batch that is whole and in its place, and check its records."""
         self.report.batches += 1
         self.report.records += batch.records_count
-        least = segment.base_offset if self.next_offset is None else self.next_offset
-        least = max(least, segment.base_offset)
-        if batch.base_offset < least:
-            detail = f"base offset {batch.base_offset}, expected at least {least}"
-            self.problem(segment, position, "NOT_MONOTONIC", detail)
-        self.next_offset = max(least, batch.next_offset)
-        if batch.leader_epoch < self.leader_epoch:
-            detail = f"leader epoch {batch.leader_epoch} after {self.leader_epoch}"
-            self.problem(segment, position, "EPOCH_NOT_MONOTONIC", detail)
-        self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
+        self.next_offset = batch.next_offset
         if self.records:
             kind, detail = check_records(batch)
             if kind:
                 self.problem(segment, position, kind, detail)
 
-    def problem(
-        self, segment: SegmentPath, position: int, kind: str, detail: str, is_torn: bool = False
-    ) -> None:
+    def problem(self, segment: SegmentPath, position: int, kind: str, detail: str) -> None:
+        """Count a problem that is not one of damaged bytes."""
+        self.keep(Problem(str(segment.path), position, kind, detail))
+
+    def keep(self, problem: Problem) -> None:
         """Count a problem, and keep it if it is among the first."""
         self.report.problem_count += 1
         if len(self.report.problems) < self.max_problems:
-            self.report.problems.append(Problem(str(segment.path), position, kind, detail, is_torn))
+            self.report.problems.append(problem)
 
 
 def check_records(batch: BatchView) -> tuple[str, str]:

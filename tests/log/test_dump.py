@@ -109,11 +109,13 @@ def test_a_wrong_crc_is_stepped_over(tmp_path: Path) -> None:
     assert report.partitions[0].log_end_offset == 3
 
 
-def test_bytes_that_are_no_batch_end_the_segment(tmp_path: Path) -> None:
+def test_bytes_that_are_no_batch_are_damage(tmp_path: Path) -> None:
     path = segment(tmp_path, 0, batch(0, b"one"), b"\0" * 100 + b"\1")
     *_, damage = dump(path)
     assert isinstance(damage, DumpedDamage)
-    assert (damage.kind, damage.next_position) == ("BAD_LENGTH", None)
+    start = len(batch(0, b"one"))
+    assert (damage.kind, damage.position, damage.end_position) == ("BAD_MAGIC", start, start + 101)
+    assert (damage.first_offset, damage.next_offset) == (1, 1)  # nobody knows how many
     assert verify(path).exit_status == ExitStatus.DAMAGED
 
 
@@ -138,16 +140,22 @@ def test_a_partial_batch_is_a_torn_tail_only_at_the_very_end(tmp_path: Path, cut
 
 
 def test_offsets_and_epochs_have_to_rise_across_segments(tmp_path: Path) -> None:
-    segment(tmp_path, 0, batch(0, b"a", b"b", epoch=5))
-    segment(tmp_path, 1, batch(1, b"b", epoch=4))
-    kinds = [problem.kind for problem in verify(tmp_path).partitions[0].problems]
-    assert kinds == ["BAD_SEGMENT_NAME", "NOT_MONOTONIC", "EPOCH_NOT_MONOTONIC"]
+    segment(tmp_path / "t-0", 0, batch(0, b"a", b"b", epoch=5))
+    segment(tmp_path / "t-0", 1, batch(1, b"b", epoch=5))
+    segment(tmp_path / "t-1", 0, batch(0, b"a", epoch=5), batch(1, b"b", epoch=5))
+    segment(tmp_path / "t-1", 2, batch(2, b"c", epoch=4), batch(3, b"d", epoch=5))
+    found = [problem for report in verify(tmp_path).partitions for problem in report.problems]
+    assert [(Path(p.segment).stem[-1], p.kind, p.detail) for p in found] == [
+        ("0", "NOT_MONOTONIC", "offsets 0 to 1, but 1 is behind them"),
+        ("2", "EPOCH_NOT_MONOTONIC", "leader epoch 4 in bytes 12 to 15, expected 5"),
+    ]
 
 
 def test_many_problems_are_counted_and_the_first_kept(tmp_path: Path) -> None:
-    segment(tmp_path, 0, *[batch(0, b"again") for _ in range(30)])
+    damaged = [bytes(61) + batch(number, b"value") for number in range(30)]
+    segment(tmp_path, 0, *damaged)
     report = verify(tmp_path, max_problems=3).partitions[0]
-    assert (report.problem_count, len(report.problems)) == (29, 3)
+    assert (report.problem_count, len(report.problems)) == (30, 3)
 
 
 def test_a_batch_larger_than_a_piece_is_read_whole(tmp_path: Path) -> None:
