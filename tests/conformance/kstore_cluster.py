@@ -21,11 +21,24 @@ if TYPE_CHECKING:
     from kstore.clients import AdminClient
     from kstore.clients.admin import TopicDescription
 
-__all__ = ["ClusterBroker", "KstoreCluster", "until"]
+__all__ = ["PARTITIONS", "THREE_REPLICAS", "ClusterBroker", "KstoreCluster", "until"]
 
 TIMEOUT_S = 60.0
 """Generous: it only ends a test that would wait for ever."""
 PAUSE_S = 0.01
+PARTITIONS = 3
+THREE_REPLICAS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "3000",
+}
+"""Settings of a cluster that goes on while one of three brokers is away."""
 
 
 def until(
@@ -206,6 +219,13 @@ class KstoreCluster:
         """The in-sync replicas."""
         rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
         return set(rows[partition].isr)
+
+    def all_in_sync(self, topic: str, partitions: int = PARTITIONS) -> bool:
+        """Whether three replicas of each partition are, and each has a leader."""
+        rows = self.topic(topic).partitions
+        return len(rows) == partitions and all(
+            len(row.isr) == 3 and row.leader >= 0 for row in rows
+        )
 
     # ---- waiting ----
 

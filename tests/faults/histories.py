@@ -9,16 +9,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
+from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster, until
 from tests.reference.linearizability import Operation
 
 __all__ = [
     "CommitClient",
     "Copier",
     "LeaderWatcher",
+    "NumberedProducer",
     "Producer",
     "Reader",
+    "Traffic",
     "Worker",
     "all_records",
     "check_records",
@@ -60,43 +63,66 @@ class Worker(threading.Thread):
             raise self._problem
 
 
-class Producer(Worker):
-    """An idempotent producer with acks=all: values "name-partition-number", some per moment."""
+class NumberedProducer(Worker):
+    """Idempotent, acks=all: each partition gets "name-partition-0", "-1", ... in order, some per
+    moment, and ``after`` behind the number.
+    """
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
+    PAUSE_S = 0.0
+    CONFIG: ClassVar[dict[str, object]] = {}
+
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, partitions: int, after: str = ""
+    ) -> None:
         super().__init__(name)
-        self._config = CLIENT | {
+        self._config = {
+            **CLIENT,
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "delivery.timeout.ms": 120_000,
-            "linger.ms": 1,
+            **self.CONFIG,
         }
-        self._topic, self._partitions = topic, partitions
-        self.acknowledged: list[Record] = []
-        self.failed: list[tuple[str, str]] = []
+        self._topic, self._partitions, self._after = topic, partitions, after
+
+    def delivered(self, error: Any, message: Any) -> None:
+        """Note what became of a record."""
+        raise NotImplementedError
 
     def work(self) -> None:
         """Until stopped; then until each record has its answer."""
         import confluent_kafka
 
         producer = confluent_kafka.Producer(self._config)
-
-        def delivered(error: Any, message: Any) -> None:
-            value = message.value().decode()
-            if error is None:
-                self.acknowledged.append((message.partition(), message.offset(), value))
-            else:
-                self.failed.append((value, str(error)))
-
         number = 0
-        while not self.stopping.is_set():
+        while not self.stopping.wait(self.PAUSE_S):
             for partition in range(self._partitions):
-                value = f"{self.name}-{partition}-{number}"
-                producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+                value = f"{self.name}-{partition}-{number}{self._after}"
+                producer.produce(
+                    self._topic, value, partition=partition, on_delivery=self.delivered
+                )
             number += 1
             producer.poll(0.005)
         left = producer.flush(120)
         assert not left, f"{left} records of {self.name} have no answer"
+
+
+class Producer(NumberedProducer):
+    """One that remembers each record."""
+
+    CONFIG: ClassVar[dict[str, object]] = {"linger.ms": 1}
+
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name, bootstrap, topic, partitions)
+        self.acknowledged: list[Record] = []
+        self.failed: list[tuple[str, str]] = []
+
+    def delivered(self, error: Any, message: Any) -> None:
+        """See NumberedProducer."""
+        value = message.value().decode()
+        if error is None:
+            self.acknowledged.append((message.partition(), message.offset(), value))
+        else:
+            self.failed.append((value, str(error)))
 
 
 class Reader(Worker):
@@ -322,3 +348,29 @@ def check_records(stored: list[Record], producers: list[Producer], seen: list[Re
         name, _, number = value.rsplit("-", 2)
         assert int(number) > last.get((name, partition), -1), f"out of order: {value}"
         last[name, partition] = int(number)
+
+
+class Traffic:
+    """Two producers and a reader on a new topic with three replicas: from its first acknowledged
+    record on until `finish` or `check`.
+    """
+
+    def __init__(self, cluster: KstoreCluster, topic: str = "orders") -> None:
+        cluster.create_topic(topic, PARTITIONS, 3)
+        self._cluster, self._topic = cluster, topic
+        servers = cluster.bootstrap
+        self.producers = [Producer(f"p{n}", servers, topic, PARTITIONS) for n in range(2)]
+        self.reader = Reader(servers, topic, PARTITIONS, "read_uncommitted")
+        for worker in (*self.producers, self.reader):
+            worker.start()
+        until(lambda: self.producers[0].acknowledged, "the first record is acknowledged")
+
+    def finish(self) -> list[Record]:
+        """Stop them all; what the topic holds then."""
+        for worker in (*self.producers, self.reader):
+            worker.finish()
+        return all_records(self._cluster.bootstrap, self._topic, PARTITIONS, "read_uncommitted")
+
+    def check(self) -> None:
+        """Stop them all, and compare what they were told with what the topic holds."""
+        check_records(self.finish(), self.producers, self.reader.seen)

@@ -12,39 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import (
+    PARTITIONS,
+    THREE_REPLICAS,
+    KstoreCluster,
+    until,
+)
 from tests.faults.histories import (
     CommitClient,
     Copier,
     LeaderWatcher,
     Producer,
-    Reader,
+    Traffic,
     all_records,
-    check_records,
 )
 from tests.reference.linearizability import is_linearizable
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SETTINGS = {
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.num.partitions": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "group.initial.rebalance.delay.ms": "0",
-    "replica.lag.time.max.ms": "3000",
-}
-PARTITIONS = 3
 FAULTS = 6
-
-
-def in_sync(cluster: KstoreCluster, topic: str) -> bool:
-    """Whether all replicas of all partitions are."""
-    rows = cluster.topic(topic).partitions
-    return len(rows) == PARTITIONS and all(len(row.isr) == 3 and row.leader >= 0 for row in rows)
 
 
 def leaders(cluster: KstoreCluster, node_id: int) -> list[tuple[int, int, int]]:
@@ -75,7 +61,7 @@ def disturb(cluster: KstoreCluster, topic: str, rng: random.Random) -> list[str]
             cluster.resume(node)
         else:
             cluster.start(node)
-        until(lambda: in_sync(cluster, topic), f"all in sync after {done}", 90)
+        until(lambda: cluster.all_in_sync(topic), f"all in sync after {done}", 90)
     return done
 
 
@@ -86,29 +72,22 @@ def seed() -> int:
 
 
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed: int):
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
-        cluster.create_topic("orders", PARTITIONS, 3)
-        bootstrap = cluster.bootstrap
-        producers = [Producer(f"p{n}", bootstrap, "orders", PARTITIONS) for n in range(2)]
-        reader = Reader(bootstrap, "orders", PARTITIONS, "read_uncommitted")
+    with KstoreCluster(tmp_path, overrides=THREE_REPLICAS) as cluster:
+        traffic = Traffic(cluster)
         watcher = LeaderWatcher(lambda node: leaders(cluster, node), list(cluster.brokers))
-        for worker in (*producers, reader, watcher):
-            worker.start()
-        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+        watcher.start()
         done = disturb(cluster, "orders", random.Random(seed))
-        for worker in (*producers, reader, watcher):
-            worker.finish()
+        watcher.finish()
+        traffic.check()
         assert not watcher.went_back, done
         assert all(len(each) == 1 for each in watcher.leaders.values()), watcher.leaders
         assert len(watcher.leaders) > PARTITIONS, done
-        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        assert len(producers[0].acknowledged) > 100, done
-        assert len(reader.seen) > 100, done
-        check_records(stored, producers, reader.seen)
+        assert len(traffic.producers[0].acknowledged) > 100, done
+        assert len(traffic.reader.seen) > 100, done
 
 
 def test_a_transactional_copy_has_each_record_once(tmp_path: Path, seed: int):
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
+    with KstoreCluster(tmp_path, overrides=THREE_REPLICAS) as cluster:
         cluster.create_topic("source", PARTITIONS, 3)
         cluster.create_topic("target", PARTITIONS, 3)
         producer = Producer("p", cluster.bootstrap, "source", PARTITIONS)
@@ -125,7 +104,7 @@ def test_a_transactional_copy_has_each_record_once(tmp_path: Path, seed: int):
 
 
 def test_offset_commits_are_linearizable(tmp_path: Path, seed: int):
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
+    with KstoreCluster(tmp_path, overrides=THREE_REPLICAS) as cluster:
         cluster.create_topic("orders", PARTITIONS, 3)
         clients = [CommitClient(n, cluster.bootstrap, "orders", time.monotonic) for n in range(3)]
         for client in clients:

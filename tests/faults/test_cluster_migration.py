@@ -13,10 +13,14 @@ import pytest
 from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kstore.protocol.registry import decode_response, encode_request
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import (
+    PARTITIONS,
+    THREE_REPLICAS,
+    KstoreCluster,
+    until,
+)
 from tests.conformance.wire import exchange
-from tests.faults.histories import Producer, Reader, all_records, check_records
-from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
+from tests.faults.histories import Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,13 +53,8 @@ def partition_epochs(cluster: KstoreCluster, node_id: int) -> list[int]:
 
 
 def test_two_bounces_take_the_documents_up_and_nothing_is_lost(tmp_path: Path):
-    with KstoreCluster(tmp_path, overrides=SETTINGS | {PROTOCOL: "4.2"}) as cluster:
-        cluster.create_topic("orders", PARTITIONS, 3)
-        producers = [Producer(f"p{n}", cluster.bootstrap, "orders", PARTITIONS) for n in range(2)]
-        reader = Reader(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        for worker in (*producers, reader):
-            worker.start()
-        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+    with KstoreCluster(tmp_path, overrides=THREE_REPLICAS | {PROTOCOL: "4.2"}) as cluster:
+        traffic = Traffic(cluster)
         for node_id in cluster.brokers:
             assert extensions(cluster, node_id) == set()
             assert partition_epochs(cluster, node_id) == [-1] * PARTITIONS
@@ -64,14 +63,11 @@ def test_two_bounces_take_the_documents_up_and_nothing_is_lost(tmp_path: Path):
             for node_id, broker in cluster.brokers.items():
                 broker.overrides[PROTOCOL] = protocol
                 cluster.restart(node_id)
-                until(lambda: in_sync(cluster, "orders"), f"{node_id} is back", 120)
+                until(lambda: cluster.all_in_sync("orders"), f"{node_id} is back", 120)
 
         epochs = list(range(1, PARTITIONS + 1))
         for node_id in cluster.brokers:
             assert extensions(cluster, node_id) == EXTENSIONS
             until(lambda n=node_id: partition_epochs(cluster, n) == epochs, "epochs are told")
-        for worker in (*producers, reader):
-            worker.finish()
-        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        check_records(stored, producers, reader.seen)
-        assert not any(producer.failed for producer in producers)
+        traffic.check()
+        assert not any(producer.failed for producer in traffic.producers)

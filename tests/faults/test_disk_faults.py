@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import (
+    PARTITIONS,
+    THREE_REPLICAS,
+    KstoreCluster,
+    until,
+)
 from tests.faults.histories import Producer, all_records, check_records
-from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -37,7 +41,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
     tmp_path: Path, small_disk: Path
 ):
-    settings = SETTINGS | {"log.segment.bytes": str(4 << 20)}
+    settings = THREE_REPLICAS | {"log.segment.bytes": str(4 << 20)}
     cluster = KstoreCluster(tmp_path, 2, overrides=settings)
     cluster.add(3, {"log.dirs": str(small_disk / "logs")})
     with cluster:
@@ -64,7 +68,7 @@ def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
         )
         until(lambda: len(producer.acknowledged) > full + 100, "the others go on", 120)
         filler.unlink()
-        until(lambda: in_sync(cluster, "orders"), "it has caught up", 120)
+        until(lambda: cluster.all_in_sync("orders"), "it has caught up", 120)
         producer.finish()
         assert not producer.failed
         stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")

@@ -16,10 +16,15 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.kstore_broker import ROOT
-from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster, until
-from tests.faults.histories import Producer, Reader, all_records, check_records
+from tests.conformance.kstore_cluster import (
+    PARTITIONS,
+    THREE_REPLICAS,
+    ClusterBroker,
+    KstoreCluster,
+    until,
+)
+from tests.faults.histories import Traffic
 from tests.faults.networks import Network, why_not
-from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -112,13 +117,8 @@ def test_what_is_cut_is_cut_and_what_is_healed_is_whole(network: Network):
 
 def test_cables_between_brokers_are_cut_and_nothing_is_lost(tmp_path: Path, network: Network):
     rng = random.Random(int(os.environ.get("KSTORE_FAULT_SEED", "1")))
-    with HostedCluster(tmp_path, network, SETTINGS) as cluster:
-        cluster.create_topic("orders", PARTITIONS, 3)
-        producers = [Producer(f"p{n}", cluster.bootstrap, "orders", PARTITIONS) for n in range(2)]
-        reader = Reader(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        for worker in (*producers, reader):
-            worker.start()
-        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+    with HostedCluster(tmp_path, network, THREE_REPLICAS) as cluster:
+        traffic = Traffic(cluster)
         done = []
         for way in ("both", "out", "in", "alone"):
             victim = cluster.leader("orders", rng.randrange(PARTITIONS))
@@ -135,9 +135,6 @@ def test_cables_between_brokers_are_cut_and_nothing_is_lost(tmp_path: Path, netw
                 network.heal(source, target)
             if way == "alone":
                 network.rejoin(victim)
-            until(lambda: in_sync(cluster, "orders"), f"all in sync after {done}", 120)
-        for worker in (*producers, reader):
-            worker.finish()
-        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        assert len(producers[0].acknowledged) > 100, done
-        check_records(stored, producers, reader.seen)
+            until(lambda: cluster.all_in_sync("orders"), f"all in sync after {done}", 120)
+        traffic.check()
+        assert len(traffic.producers[0].acknowledged) > 100, done

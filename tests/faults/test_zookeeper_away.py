@@ -15,11 +15,15 @@ import pytest
 from kstore.errors import KafkaError, TopicAuthorizationFailedError
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import KafkaUnavailableError
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import (
+    PARTITIONS,
+    THREE_REPLICAS,
+    KstoreCluster,
+    until,
+)
 from tests.conformance.sasl_listeners import SCRAM_PASSWORD, SCRAM_USER, client_settings
 from tests.conformance.zookeeper_server import ZooKeeperEnsemble, zookeeper_classpath
-from tests.faults.histories import Producer, Reader, all_records, check_records
-from tests.faults.test_cluster_faults import PARTITIONS, SETTINGS, in_sync
+from tests.faults.histories import Traffic, check_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -57,7 +61,7 @@ def ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
 def secure_cluster(tmp_path: Path, ensemble: ZooKeeperEnsemble) -> tuple[KstoreCluster, list[str]]:
     """A cluster with a listener for SCRAM beside the plain one, and where that is."""
     store = {"zookeeper": f"{ensemble.connect}/k"}
-    cluster = KstoreCluster(tmp_path, overrides=SETTINGS | SECURE, **store)
+    cluster = KstoreCluster(tmp_path, overrides=THREE_REPLICAS | SECURE, **store)
     addresses = []
     for node_id, broker in list(cluster.brokers.items()):
         addresses.append(f"127.0.0.1:{free_port()}")
@@ -104,14 +108,10 @@ def test_brokers_go_on_while_the_ensemble_has_no_majority(
 ) -> None:
     cluster, addresses = secure_cluster(tmp_path, ensemble)
     with cluster, ThreadPoolExecutor(1) as threads:
-        cluster.create_topic("orders", PARTITIONS, 3)
         cluster.create_topic("secret", 1, 3)
         let_bob_write(cluster)
-        producers = [Producer(f"p{n}", cluster.bootstrap, "orders", PARTITIONS) for n in range(2)]
-        reader = Reader(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
-        for worker in (*producers, reader):
-            worker.start()
-        until(lambda: producers[0].acknowledged, "the first record is acknowledged")
+        traffic = Traffic(cluster)
+        producer, reader = traffic.producers[0], traffic.reader
         cluster.kill(3)
         until(lambda: cluster.isr("secret") == {1, 2}, "the killed broker is out of sync")
         until(
@@ -122,8 +122,8 @@ def test_brokers_go_on_while_the_ensemble_has_no_majority(
         for server in ensemble.servers[:2]:
             server.kill()
         time.sleep(2 * SESSION_S)  # longer than a session: how long the fault lasts
-        acknowledged, seen = len(producers[0].acknowledged), len(reader.seen)
-        until(lambda: len(producers[0].acknowledged) > acknowledged + MORE, "producers go on")
+        acknowledged, seen = len(producer.acknowledged), len(reader.seen)
+        until(lambda: len(producer.acknowledged) > acknowledged + MORE, "producers go on")
         until(lambda: len(reader.seen) > seen + MORE, "consumers go on")
         for address in addresses[:2]:
             assert write_as_bob(address, "orders") is not None
@@ -142,12 +142,10 @@ def test_brokers_go_on_while_the_ensemble_has_no_majority(
             server.start()
         ensemble.leader()
         waiting.result()
-        until(lambda: in_sync(cluster, "orders"), "all in sync with the ensemble", 120)
+        until(lambda: cluster.all_in_sync("orders"), "all in sync with the ensemble", 120)
         cluster.kill(cluster.controller_id())
         until(lambda: len(cluster.broker_ids()) == 2, "a new controller notices", 120)
-        for worker in (*producers, reader):
-            worker.finish()
-        stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
+        stored = traffic.finish()
         mine, seen_of_mine = ([r for r in rs if r[2] != "bob"] for rs in (stored, reader.seen))
         assert len(stored) - len(mine) == 2
-        check_records(mine, producers, seen_of_mine)
+        check_records(mine, traffic.producers, seen_of_mine)

@@ -14,49 +14,31 @@ import confluent_kafka as ck
 from kstore.clients import AdminClient, NewTopic
 from kstore.errors import KafkaError
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.faults.histories import CLIENT, Worker
+from tests.faults.histories import CLIENT, NumberedProducer, Worker
 
-__all__ = ["Churn", "Expander", "NumberedProducer", "OrderReader"]
+__all__ = ["Churn", "Expander", "OrderReader", "SteadyProducer"]
 
 VALUE_BYTES = 500
 
 
-class NumberedProducer(Worker):
-    """Idempotent, acks=all: each partition gets "name-partition-0", "-1", ... in order."""
+class SteadyProducer(NumberedProducer):
+    """Some records every 50 ms, each with padding."""
+
+    PAUSE_S = 0.05
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
-        super().__init__(name)
-        self._config = CLIENT | {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "delivery.timeout.ms": 120_000,
-        }
-        self._topic, self._partitions = topic, partitions
+        super().__init__(name, bootstrap, topic, partitions, after="-" + "x" * VALUE_BYTES)
         self.acknowledged = dict.fromkeys(range(partitions), -1)
         """The last number that each partition has acknowledged."""
         self.failed: list[str] = []
 
-    def work(self) -> None:
-        """Some records every 50 ms, until stopped; then until each has its answer."""
-        producer = ck.Producer(self._config)
-        padding = "x" * VALUE_BYTES
-
-        def delivered(error: Any, message: Any) -> None:
-            _, partition, number, _ = message.value().decode().split("-")
-            if error is not None:
-                self.failed.append(f"{self.name}-{partition}-{number}: {error}")
-            else:
-                self.acknowledged[int(partition)] = int(number)
-
-        for number in itertools.count():
-            if self.stopping.wait(0.05):
-                break
-            for partition in range(self._partitions):
-                value = f"{self.name}-{partition}-{number}-{padding}"
-                producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
-            producer.poll(0)
-        left = producer.flush(120)
-        assert not left, f"{left} records of {self.name} have no answer"
+    def delivered(self, error: Any, message: Any) -> None:
+        """See NumberedProducer."""
+        _, partition, number, _ = message.value().decode().split("-")
+        if error is not None:
+            self.failed.append(f"{self.name}-{partition}-{number}: {error}")
+        else:
+            self.acknowledged[int(partition)] = int(number)
 
 
 class OrderReader(Worker):
@@ -98,7 +80,7 @@ class OrderReader(Worker):
         self.last[key] = int(number)
         self.records += 1
 
-    def has_read(self, producers: list[NumberedProducer]) -> bool:
+    def has_read(self, producers: list[SteadyProducer]) -> bool:
         """Whether all that was acknowledged has been read."""
         return all(
             self.last.get((producer.name, partition), -1) >= number

@@ -13,26 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.soak.clients import Churn, Expander, NumberedProducer, OrderReader
+from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster, until
+from tests.soak.clients import Churn, Expander, OrderReader, SteadyProducer
 from tests.soak.log_lines import unexplained
 from tests.soak.samples import Growth, Sample, growth, sample
 
 __all__ = ["Report", "soak"]
 
-TOPIC, PARTITIONS, PRODUCERS = "orders", 3, 2
+TOPIC, PRODUCERS = "orders", 2
 WITNESS = 1
 SAMPLE_S = 10.0
-SETTINGS = {
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.num.partitions": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "group.initial.rebalance.delay.ms": "0",
-    "replica.lag.time.max.ms": "3000",
+SETTINGS = THREE_REPLICAS | {
     "log.retention.check.interval.ms": "15000",
     "log.cleaner.backoff.ms": "5000",
     "transactional.id.expiration.ms": "600000",
@@ -83,7 +74,7 @@ def soak(
         cluster.create_topic("transactions", PARTITIONS, 3, ORDERS)
         bootstrap = cluster.bootstrap
         producers = [
-            NumberedProducer(f"p{n}", bootstrap, TOPIC, PARTITIONS) for n in range(PRODUCERS)
+            SteadyProducer(f"p{n}", bootstrap, TOPIC, PARTITIONS) for n in range(PRODUCERS)
         ]
         reader = OrderReader(bootstrap, TOPIC, PARTITIONS)
         rounds = [
@@ -152,7 +143,7 @@ def _disturb(
         else:
             cluster.start(node)
         report.faults[kind] += 1
-        until(lambda: _in_sync(cluster), f"all in sync after {kind} of broker {node}", 120)
+        until(lambda: cluster.all_in_sync(TOPIC), f"all in sync after {kind} of broker {node}", 120)
         if report.samples:
             now = report.samples[-1]
             tell(
@@ -160,8 +151,3 @@ def _disturb(
                 f" has {now.anonymous_kb / 1024:.1f} MB, {now.descriptors} descriptors,"
                 f" {now.threads} threads"
             )
-
-
-def _in_sync(cluster: KstoreCluster) -> bool:
-    rows = cluster.topic(TOPIC).partitions
-    return len(rows) == PARTITIONS and all(len(row.isr) == 3 and row.leader >= 0 for row in rows)
