@@ -5,7 +5,7 @@ of runtime/broker.Broker and of the brokers at the other end of Peers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +36,7 @@ from kstore.protocol.cluster_control import (
     UpdateMetadataResponse,
 )
 
-__all__ = ["Cluster", "Node", "until"]
+__all__ = ["Cluster", "Node", "run", "until"]
 
 FIRST_PORT = 1000
 Place = tuple[str, int]
@@ -271,3 +271,17 @@ class Cluster:
 
 async def _nothing() -> None:
     return None
+
+
+def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings: str) -> None:
+    """Tell a story of a cluster that has started, and end the cluster."""
+
+    async def tell() -> None:
+        cluster = Cluster(range(nodes), **settings)
+        await cluster.start()
+        try:
+            await story(cluster)
+        finally:
+            await cluster.close()
+
+    asyncio.run(tell())

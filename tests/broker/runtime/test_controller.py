@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,19 +16,7 @@ from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.cluster_control import FULL, LeaderAndIsrRequest, UpdateMetadataRequest
 from kstore.types import TopicPartition
-from tests.reference.controller_host import Cluster, until
-
-
-def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings: str) -> None:
-    async def tell() -> None:
-        cluster = Cluster(range(nodes), **settings)
-        await cluster.start()
-        try:
-            await story(cluster)
-        finally:
-            await cluster.close()
-
-    asyncio.run(tell())
+from tests.reference.controller_host import Cluster, run, until
 
 
 def test_a_broker_is_told_everything_first_and_in_order() -> None:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
-from tests.reference.controller_host import Cluster, until
-
-
-def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings: str) -> None:
-    async def tell() -> None:
-        cluster = Cluster(range(nodes), **settings)
-        await cluster.start()
-        try:
-            await story(cluster)
-        finally:
-            await cluster.close()
-
-    asyncio.run(tell())
+from tests.reference.controller_host import Cluster, run, until
 
 
 def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_back(
