@@ -158,6 +158,15 @@ class KstoreCluster:
                 os.kill(self.brokers[node_id].pid, signal.SIGCONT)
             self._paused.discard(node_id)
 
+    def fault(self, node_id: int, kind: str, seconds: float) -> None:
+        """Kill, stop or pause a broker, for so long: nothing is awaited."""
+        {"kill": self.kill, "stop": self.stop, "pause": self.pause}[kind](node_id)
+        time.sleep(seconds)
+        if kind == "pause":
+            self.resume(node_id)
+        else:
+            self.start(node_id)
+
     def runs(self, node_id: int) -> bool:
         """Whether the broker was started and not ended by us."""
         return self.brokers[node_id].process is not None

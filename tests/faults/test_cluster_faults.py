@@ -50,17 +50,7 @@ def disturb(cluster: KstoreCluster, topic: str, rng: random.Random) -> list[str]
         kind = rng.choice(["kill", "kill", "pause", "stop"])
         pause_s = rng.uniform(0.3, 2.0)
         done.append(f"{kind} {node} for {pause_s:.1f} s")
-        if kind == "kill":
-            cluster.kill(node)
-        elif kind == "stop":
-            cluster.stop(node)
-        else:
-            cluster.pause(node)
-        time.sleep(pause_s)  # how long the fault lasts; nothing is awaited
-        if kind == "pause":
-            cluster.resume(node)
-        else:
-            cluster.start(node)
+        cluster.fault(node, kind, pause_s)
         until(lambda: cluster.all_in_sync(topic), f"all in sync after {done}", 90)
     return done
 

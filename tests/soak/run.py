@@ -131,17 +131,7 @@ def _disturb(
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(left, every_s * rng.uniform(0.5, 1.5)))
         node, kind = rng.choice(others), rng.choice(["kill", "kill", "stop", "pause"])
-        if kind == "kill":
-            cluster.kill(node)
-        elif kind == "stop":
-            cluster.stop(node)
-        else:
-            cluster.pause(node)
-        time.sleep(rng.uniform(0.3, 4.0))  # how long the fault lasts; nothing is awaited
-        if kind == "pause":
-            cluster.resume(node)
-        else:
-            cluster.start(node)
+        cluster.fault(node, kind, rng.uniform(0.3, 4.0))
         report.faults[kind] += 1
         until(lambda: cluster.all_in_sync(TOPIC), f"all in sync after {kind} of broker {node}", 120)
         if report.samples:
