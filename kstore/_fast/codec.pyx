@@ -20,7 +20,7 @@ from kstore._fast.buffer cimport (
 
 from kstore._fast.plan cimport (
     KIND_ARRAY, KIND_BOOL, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS, KIND_STRING,
-    KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Plan,
+    KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Level, Plan, fixed_size,
 )
 
 from kstore.errors import ProtocolError
@@ -43,10 +43,6 @@ cdef tuple NO_ARGUMENTS = ()
 cdef object ZERO_UUID = UUID(int=0)
 cdef object from_bytes = int.from_bytes
 cdef object IS_SAFE = ZERO_UUID.is_safe
-
-# Bytes of a fixed-size kind; 0 for the others.
-cdef Py_ssize_t[14] FIXED_SIZE
-FIXED_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0]
 
 cdef enum:
     MAX_STRING = 32767               # bytes; Kafka's, for compact strings too
@@ -193,8 +189,8 @@ cdef object read_fixed(FieldPlan field, Cursor* c, int kind):
     cdef const uint8_t* p = c.p
     cdef uint64_t bits
     cdef double number
-    need(field, c, FIXED_SIZE[kind])
-    c.p += FIXED_SIZE[kind]
+    need(field, c, fixed_size(kind))
+    c.p += fixed_size(kind)
     if kind == KIND_INT32:
         return load_int32(p)
     if kind == KIND_INT64:
@@ -335,16 +331,6 @@ cdef FieldPlan find_tag(Plan plan, uint32_t tag):
     return None
 
 
-cdef class Level:
-    """How far one struct, or one array, of a message is."""
-
-    cdef Plan plan                   # a struct's; None: it is an array, of this field
-    cdef FieldPlan field
-    cdef object filled               # the message, or the list
-    cdef Py_ssize_t place            # the next field, or element
-    cdef Py_ssize_t count
-
-
 cdef class Decoding:
     """One large message, decoded in steps: whoever holds the event loop gives others their turn
     between them."""
@@ -372,7 +358,7 @@ cdef class Decoding:
             if level.place == level.count:
                 self.levels.pop()
                 if level.plan is not None:
-                    end_struct(level.plan, level.filled, &self.cursor)
+                    end_struct(level.plan, level.whole, &self.cursor)
             elif level.plan is not None:
                 self.read_field(level)
             else:
@@ -384,10 +370,10 @@ cdef class Decoding:
     cdef object enter(self, Plan plan):
         cdef Level level = Level.__new__(Level)
         level.plan = plan
-        level.filled = kstore_new(plan.cls, NO_ARGUMENTS)
+        level.whole = kstore_new(plan.cls, NO_ARGUMENTS)
         level.count = PyList_GET_SIZE(plan.fields)
         self.levels.append(level)
-        return level.filled
+        return level.whole
 
     cdef int read_field(self, Level level) except -1:
         cdef FieldPlan field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
@@ -395,25 +381,25 @@ cdef class Decoding:
         cdef Py_ssize_t count
         if field.kind != KIND_ARRAY:
             PyObject_SetAttr(
-                level.filled, field.name, read_value(field, &self.cursor, field.kind))
+                level.whole, field.name, read_value(field, &self.cursor, field.kind))
             return 0
         count = read_length(field, &self.cursor, 4, field.element_min_size, field.nullable)
         if count < 0:
-            PyObject_SetAttr(level.filled, field.name, None)
+            PyObject_SetAttr(level.whole, field.name, None)
             return 0
         take(field.where, &self.cursor, count)
         inner = Level.__new__(Level)
         inner.field = field
-        inner.filled = []
+        inner.whole = []
         inner.count = count
-        PyObject_SetAttr(level.filled, field.name, inner.filled)
+        PyObject_SetAttr(level.whole, field.name, inner.whole)
         self.levels.append(inner)
         return 0
 
     cdef int read_element(self, Level level) except -1:
         cdef FieldPlan field = level.field
         if field.element == KIND_STRUCT and field.child.has_arrays:
-            (<list>level.filled).append(self.enter(field.child))
+            (<list>level.whole).append(self.enter(field.child))
         else:
-            (<list>level.filled).append(read_value(field, &self.cursor, field.element))
+            (<list>level.whole).append(read_value(field, &self.cursor, field.element))
         return 0

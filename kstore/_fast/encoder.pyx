@@ -14,7 +14,7 @@ from kstore._fast.buffer cimport (
 
 from kstore._fast.plan cimport (
     KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT32, KIND_INT64, KIND_RECORDS,
-    KIND_STRING, KIND_STRUCT, KIND_UINT32, KIND_UUID, FieldPlan, Plan,
+    KIND_STRING, KIND_STRUCT, KIND_UINT32, KIND_UUID, FieldPlan, Level, Plan, fixed_size,
 )
 
 from kstore.errors import ProtocolError
@@ -25,9 +25,6 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLong(object o) except? -1
     double PyFloat_AsDouble(object o) except? -1.0
 
-# Bytes of a fixed-size kind; 0 for the others.
-cdef Py_ssize_t[14] FIXED_SIZE
-FIXED_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0]
 cdef tuple KIND_NAMES = (
     "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
     "bytes", "records", "struct", "array",
@@ -201,7 +198,7 @@ cdef int write_fixed(FieldPlan field, object value, Out* out, int kind) except -
         p[0] = <uint8_t>number
     else:
         store_int16(p, <int16_t>number)
-    out.size += FIXED_SIZE[kind]
+    out.size += fixed_size(kind)
     return 0
 
 
@@ -332,16 +329,6 @@ cdef int write_tagged(FieldPlan field, object value, Out* out) except -1:
     return 0
 
 
-cdef class Level:
-    """How far one struct, or one array, of a message is."""
-
-    cdef Plan plan                   # a struct's; None: it is an array, of this field
-    cdef FieldPlan field
-    cdef object left                 # the message, or the list
-    cdef Py_ssize_t place            # the next field, or element
-    cdef Py_ssize_t count
-
-
 cdef class Encoding:
     """One large message, encoded in steps: whoever holds the event loop gives others their turn
     between them. Nobody changes the message meanwhile."""
@@ -368,7 +355,7 @@ cdef class Encoding:
                 if level.place == level.count:
                     self.levels.pop()
                     if level.plan is not None and level.plan.flexible:
-                        write_tags(level.plan, level.left, &self.out)
+                        write_tags(level.plan, level.whole, &self.out)
                 elif level.plan is not None:
                     self.write_field(level)
                 else:
@@ -390,7 +377,7 @@ cdef class Encoding:
             raise TypeError(f"expected {plan.cls.__name__}, got {type(message).__name__}")
         check_strict(plan, message)
         level.plan = plan
-        level.left = message
+        level.whole = message
         level.count = PyList_GET_SIZE(plan.fields)
         self.levels.append(level)
         return 0
@@ -398,21 +385,21 @@ cdef class Encoding:
     cdef int write_field(self, Level level) except -1:
         cdef FieldPlan field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
         cdef Level inner
-        value = PyObject_GetAttr(level.left, field.name)
+        value = PyObject_GetAttr(level.whole, field.name)
         if field.kind != KIND_ARRAY:
             return write_value(field, value, &self.out, field.kind)
         items = begin_array(field, value, &self.out)
         if items is not None:
             inner = Level.__new__(Level)
             inner.field = field
-            inner.left = items
+            inner.whole = items
             inner.count = PyList_GET_SIZE(items)
             self.levels.append(inner)
         return 0
 
     cdef int write_element(self, Level level) except -1:
         cdef FieldPlan field = level.field
-        item = (<list>level.left)[level.place]
+        item = (<list>level.whole)[level.place]
         if field.element == KIND_STRUCT and field.child.has_arrays:
             return self.enter(field.child, item)
         return write_value(field, item, &self.out, field.element)

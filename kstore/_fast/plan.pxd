@@ -19,6 +19,16 @@ cdef enum WireKind:
     KIND_STRUCT = 12
     KIND_ARRAY = 13
 
+cdef extern from *:
+    """
+    static inline Py_ssize_t kstore_fixed_size(int kind) {
+        static const Py_ssize_t sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0};
+        return sizes[kind];
+    }
+    """
+    # Bytes of a kind; 0: it has no fixed size.
+    Py_ssize_t fixed_size "kstore_fixed_size"(int kind) noexcept nogil
+
 cdef class FieldPlan:
     cdef readonly str name
     cdef readonly str where          # "FetchRequest.topics", for error sentences
@@ -48,3 +58,10 @@ cdef class Plan:
     cdef readonly list strict        # those of absent that encode refuses when not default
     cdef readonly Py_ssize_t min_size
     cdef readonly bint has_arrays    # among fields
+
+cdef class Level:
+    cdef Plan plan                   # a struct's; None: it is an array, of this field
+    cdef FieldPlan field
+    cdef object whole                # the message, or the list: what is filled, or written
+    cdef Py_ssize_t place            # the next field, or element
+    cdef Py_ssize_t count

@@ -73,6 +73,10 @@ cdef class Plan:
             self.has_arrays = self.has_arrays or field.kind == KIND_ARRAY
 
 
+cdef class Level:
+    """How far one struct, or one array, of a message is that is decoded or encoded in steps."""
+
+
 def initialize(object message, list fields, dict values):
     """Set every field of a new message: from values, or its default."""
     cdef FieldPlan field
