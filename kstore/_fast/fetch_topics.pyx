@@ -6,7 +6,7 @@ What is asked of all of them together is fetch_path's.
 from kstore._fast.fetch_session cimport FetchPart
 from kstore._fast.partition_table cimport PartitionTable, TopicEntry
 from kstore._fast.wire cimport (
-    WireBytes, read_int32, read_int64, read_raw, read_some, read_string, skip_tags)
+    WireBytes, read_int32, read_int64, read_some, read_topic, skip_tags)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
@@ -26,7 +26,7 @@ cdef int parse_topics(
     cdef TopicEntry entry
     cdef bytes key
     for i in range(topics):
-        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        topic = read_topic(r, by_id, flexible)
         if topic.size < 0:
             r.bad = True
             return 0
@@ -72,7 +72,7 @@ cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1:
     cdef Py_ssize_t partitions, i, j
     cdef WireBytes topic
     for i in range(topics):
-        topic = read_raw(r, 16) if by_id else read_string(r, flexible)
+        topic = read_topic(r, by_id, flexible)
         if topic.size < 0:
             r.bad = True
             return 0

@@ -33,8 +33,8 @@ from kstore._fast.rights cimport (
 from kstore._fast.unpack cimport AT_ONCE_BYTES, Verdict
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
-    put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_raw,
-    read_some, read_string, room, skip_tags)
+    put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_some,
+    read_string, read_topic, room, skip_tags)
 
 cdef enum:
     FIRST_FLEXIBLE = 9
@@ -61,12 +61,6 @@ cdef struct LookAhead:                              # of what a request has behi
     bint packed                                     # a batch is compressed, or large
 
 
-cdef inline WireBytes read_topic(WireReader* r, int version) noexcept:
-    if version >= FIRST_TOPIC_ID:
-        return read_raw(r, 16)
-    return read_string(r, version >= FIRST_FLEXIBLE)
-
-
 cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
     """Walk the whole request by a copy of the reader: a truncated one must append nothing."""
     cdef bint flexible = version >= FIRST_FLEXIBLE
@@ -75,9 +69,7 @@ cdef bint is_whole(WireReader r, int version, LookAhead* ahead) noexcept nogil:
     cdef WireBytes records
     ahead.extended = ahead.packed = False
     for i in range(topics):
-        if version >= FIRST_TOPIC_ID:
-            read_raw(&r, 16)
-        elif read_string(&r, flexible).size < 0:
+        if read_topic(&r, version >= FIRST_TOPIC_ID, flexible).size < 0:
             return False
         partitions = read_some(&r, flexible)
         for j in range(partitions):
@@ -250,7 +242,7 @@ cdef class ProducePath:
         cdef bint mixed = False
         cdef list asked = []
         for i in range(topics):
-            topic = read_topic(&r, version)
+            topic = read_topic(&r, version >= FIRST_TOPIC_ID, flexible)
             entry = self.table.find_id(topic.data) if version >= FIRST_TOPIC_ID \
                 else self.table.find_name(topic.data, topic.size)
             if not self.may_write(connection, entry, topic, version):
@@ -322,7 +314,7 @@ cdef class ProducePath:
     ) except -1:
         """Append and answer one topic's partitions; returns how many failed."""
         cdef bint flexible = version >= FIRST_FLEXIBLE
-        cdef WireBytes topic = read_topic(r, version)
+        cdef WireBytes topic = read_topic(r, version >= FIRST_TOPIC_ID, flexible)
         cdef WireBytes records
         cdef TopicEntry entry
         cdef Partition partition
@@ -476,7 +468,7 @@ cdef bint has_transactional(WireReader r, int version) except -1:
     cdef WireBytes records
     cdef BatchInfo info
     for i in range(topics):
-        read_topic(&r, version)
+        read_topic(&r, version >= FIRST_TOPIC_ID, flexible)
         partitions = read_count(&r, flexible)
         for j in range(partitions):
             read_int32(&r)

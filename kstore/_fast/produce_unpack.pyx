@@ -14,7 +14,7 @@ from kstore._fast.partition_table cimport Partition, TopicEntry
 from kstore._fast.rights cimport MAY_WRITE, topic_rights
 from kstore._fast.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, max_unpacked_bytes
 from kstore._fast.wire cimport (
-    WireBytes, read_bytes, read_count, read_int32, read_raw, read_string, skip_tags)
+    WireBytes, read_bytes, read_count, read_int32, read_topic, skip_tags)
 
 cdef enum:
     FIRST_FLEXIBLE = 9
@@ -37,7 +37,7 @@ cdef list find_packed(
     cdef int64_t work
     cdef list found = None
     for i in range(topics):
-        topic = read_raw(&r, 16) if by_id else read_string(&r, flexible)
+        topic = read_topic(&r, by_id, flexible)
         entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
         if entry is not None and rights is not None \
                 and not topic_rights(rights, entry.name) & MAY_WRITE:

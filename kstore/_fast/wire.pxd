@@ -114,6 +114,11 @@ cdef inline WireBytes read_string(WireReader* r, bint flexible) noexcept nogil:
     return read_raw(r, size)
 
 
+# What a topic is named by: its id of 16 bytes, or its name.
+cdef inline WireBytes read_topic(WireReader* r, bint by_id, bint flexible) noexcept nogil:
+    return read_raw(r, 16) if by_id else read_string(r, flexible)
+
+
 # (Compact) nullable bytes: null is size -1.
 cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
     cdef Py_ssize_t size = read_compact(r) if flexible else read_int32(r)
