@@ -8,6 +8,7 @@ import typer
 
 from kstore.cli.admin_command import admin_command
 from kstore.cli.client_options import key_values
+from kstore.cli.options import DryRun
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KI
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Whose; a broker's is its id, 'default': of all.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only have the broker check it.")]
 
 
 def _resource(kind: str, name: str) -> tuple[ResourceKind, str]:

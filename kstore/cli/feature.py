@@ -8,6 +8,7 @@ import typer
 
 from kstore.cli.admin_command import admin_command
 from kstore.cli.client_options import key_values
+from kstore.cli.options import DryRun
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ def update(
     unsafe: Annotated[
         bool, typer.Option("--unsafe", help="The same, even if something is lost by it.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only have the broker check it.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Raise or lower the versions that the cluster has agreed on."""
     from kstore.clients.admin import FeatureUpdate

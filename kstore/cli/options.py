@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["TIMEOUT_MS", "Bootstrap", "Header", "Json", "Topic"]
+__all__ = ["TIMEOUT_MS", "Bootstrap", "DryRun", "Header", "Json", "Topic"]
 
 # How long a command looks for a broker before it says that there is none.
 TIMEOUT_MS = 10_000
@@ -18,6 +18,7 @@ Bootstrap = Annotated[
         "--bootstrap-server", "-b", envvar="KSTORE_BOOTSTRAP_SERVER", help="host:port of a broker."
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only have the broker check it.")]
 Header = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", metavar="NAME=VALUE", help="For each record; may be repeated."),

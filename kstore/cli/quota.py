@@ -8,6 +8,7 @@ import typer
 
 from kstore.cli.admin_command import admin_command
 from kstore.cli.client_options import key_values
+from kstore.cli.options import DryRun
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -84,9 +85,7 @@ def set_quotas(
     user: User = None,
     client_id: ClientId = None,
     ip: Address = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only have the broker check it.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Set quotas of a user, a client id, both together, or an address."""
     entity = _entity(user, client_id, ip)

@@ -11,7 +11,7 @@ from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_datetime_ms, parse_ids, parse_partition
 from kstore.cli.client_options import key_values
 from kstore.cli.failure import fail
-from kstore.cli.options import Topic
+from kstore.cli.options import DryRun, Topic
 from kstore.cli.output import Output
 from kstore.types import TopicPartition
 
@@ -55,9 +55,7 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only have the broker check it.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Create a topic."""
     from kstore.clients.admin import NewTopic
@@ -191,9 +189,7 @@ def alter(
     unset: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Take a config back to its default.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only have the broker check it.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Give a topic more partitions, or change its configs."""
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])

@@ -131,11 +131,17 @@ def test_with_flush_always_the_leaders_own_tail_holds_the_high_watermark(tmp_pat
     leader.close()
 
 
+def copied_three(tmp_path: Path) -> Leader:
+    """A follower, as yet, with three records that are not synced."""
+    made = Leader(tmp_path, flush="always")
+    made.led.follow(6, 4)
+    made.led.log.core.append_buffer(bytearray(build_batch([b"v"] * 3, timestamp=1)), 4, "replica")
+    return made
+
+
 def test_with_flush_always_a_new_leader_syncs_what_it_copied(tmp_path: Path) -> None:
-    leader = Leader(tmp_path, flush="always")
+    leader = copied_three(tmp_path)
     led = leader.led
-    led.follow(6, 4)
-    led.log.core.append_buffer(bytearray(build_batch([b"v"] * 3, timestamp=1)), 4, "replica")
     led.take_high_watermark(3)
     assert led.high_watermark == 0
     asked: list[tuple[object, int]] = []
@@ -147,10 +153,8 @@ def test_with_flush_always_a_new_leader_syncs_what_it_copied(tmp_path: Path) -> 
 
 
 def test_with_flush_always_a_follower_shows_what_is_on_its_disk(tmp_path: Path) -> None:
-    leader = Leader(tmp_path, flush="always")
+    leader = copied_three(tmp_path)
     led = leader.led
-    led.follow(6, 4)
-    led.log.core.append_buffer(bytearray(build_batch([b"v"] * 3, timestamp=1)), 4, "replica")
     led.take_high_watermark(2)
     assert led.high_watermark == 0
     led.log.sync_until(3)

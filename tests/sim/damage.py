@@ -36,6 +36,12 @@ def _segments(node: Node, topic: str) -> list[str]:
     return sorted(path for path in found if batch_starts(path)[-1])
 
 
+def _segment(node: Node, random: Random, topic: str) -> str | None:
+    """One of them."""
+    paths = _segments(node, topic)
+    return random.choice(paths) if paths else None
+
+
 def batch_starts(path: str) -> list[int]:
     """Where a segment's batches begin, and at last where they end: zeros may follow."""
     with open(path, "rb") as file:
@@ -58,10 +64,9 @@ def _told(path: str, what: str) -> tuple[str, Place]:
 
 def flip_bit(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
     """Turn one bit of a batch, its header or its records, in any segment."""
-    paths = _segments(node, topic)
-    if not paths:
+    path = _segment(node, random, topic)
+    if path is None:
         return None
-    path = random.choice(paths)
     at = random.randrange(batch_starts(path)[-1])
     if random.random() < 0.5:  # in a header
         starts = batch_starts(path)
@@ -77,10 +82,9 @@ def flip_bit(node: Node, random: Random, topic: str) -> tuple[str, Place] | None
 
 def _cut(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
     """Cut a segment between two batches, or in one."""
-    paths = _segments(node, topic)
-    if not paths:
+    path = _segment(node, random, topic)
+    if path is None:
         return None
-    path = random.choice(paths)
     starts = batch_starts(path)
     at = random.choice(starts[:-1])
     if random.random() < 0.5:
@@ -93,10 +97,9 @@ def _cut(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
 
 def _remove(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
     """Remove a segment."""
-    paths = _segments(node, topic)
-    if not paths:
+    path = _segment(node, random, topic)
+    if path is None:
         return None
-    path = random.choice(paths)
     os.unlink(path)
     node.disk.synced.pop(path, None)
     return _told(path, "is gone")
