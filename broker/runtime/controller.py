@@ -285,6 +285,8 @@ class Controller:
                 await self.exclusively(self._take_brokers)
                 await self._take_configs()
             except KafkaError as problem:
+                if not self.active:
+                    return
                 away = self.broker.store.away
                 if not away:
                     LOGGER.info("the controller looks again: %s", problem)

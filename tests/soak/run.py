@@ -77,10 +77,8 @@ def soak(
             SteadyProducer(f"p{n}", bootstrap, TOPIC, PARTITIONS) for n in range(PRODUCERS)
         ]
         reader = OrderReader(bootstrap, TOPIC, PARTITIONS)
-        rounds = [
-            Churn(cluster, TOPIC, churn_pause_s),
-            Expander("expander", cluster, expand_every_s),
-        ]
+        churn = Churn(cluster, TOPIC, churn_pause_s)
+        rounds = [churn, Expander("expander", cluster, expand_every_s)]
         workers = [*producers, reader, *rounds]
         for worker in workers:
             worker.start()
@@ -89,6 +87,8 @@ def soak(
             target=_sample, args=(cluster, report, sampling, seconds), daemon=True
         )
         sampler.start()
+        # Or a broker is away when the topic of a transaction's coordinator is made.
+        until(lambda: churn.done >= len(churn.kinds), "each kind of churn was done once", 120)
         try:
             _disturb(cluster, report, random.Random(seed), seconds, fault_every_s, tell)
         finally:

@@ -1,7 +1,11 @@
-"""A controller whose store is away for a while: what was under way is finished when it is back."""
+"""A controller whose store is away for a while: what was under way is finished when it is back. And
+one that is over: nothing is tried again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -35,3 +39,19 @@ def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_
         assert len(controller.state.topics["t"].partitions) == 3
 
     run(story)
+
+
+def test_one_that_is_over_does_not_look_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await cluster.settle()
+        async with controller._one_at_a_time:
+            controller._brokers_changed.set()
+            await until(lambda: not controller._brokers_changed.is_set())
+            controller.deposed("another was elected")
+        for _ in range(10):  # its step is refused, and whoever waits for it hears of that
+            await asyncio.sleep(0)
+
+    with caplog.at_level(logging.INFO):
+        run(story)
+    assert "looks again" not in caplog.text
