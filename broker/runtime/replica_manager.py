@@ -24,7 +24,7 @@ from kstore.broker.state.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
-from kstore.log.recovery import skip_lost
+from kstore.log.recovery import leave_out, skip_lost
 from kstore.protocol.cluster_control import (
     FULL,
     LeaderAndIsrPartition,
@@ -303,6 +303,22 @@ class ReplicaManager:
             entry = TopicEntry(name.encode(), topic_id.bytes, internal=name in INTERNAL_TOPICS)
             table.add_topic(entry)
         return entry
+
+    def drop_uncommitted(self, place: TopicPartition, offset: int) -> None:
+        """Lead a partition without what lies at an offset and behind it, which only this broker
+        has: who waits for it is told, as by a change of leaders. Raises LogError, OSError.
+        """
+        partition = self._find(place)
+        if partition is None or partition.replication is None:
+            return
+        epoch = partition.leader_epoch
+        partition.follow(NO_LEADER, epoch)
+        self._tell(place, False, epoch)
+        try:
+            leave_out(partition.log, offset)
+        finally:
+            partition.lead(epoch, partition.isr_version, partition.replicas, partition.isr)
+            self._tell(place, True, epoch)
 
     # ---- the end of replicas ----
 

@@ -4,6 +4,10 @@ A part's offsets are fetched from the leader, or from another replica that has t
 same leader epoch, and log/rewrite.py puts them in its place where they fit. What no replica can
 give stays as it is: told, and hidden from readers. One part is worked at at a time, and a partition
 is tried again after a pause that doubles.
+
+Followers copy nothing behind damage of their leader. So a leader drops a damaged part that is not
+committed, with all behind it, once every other replica has shown that it does not have it either:
+nobody could ever give it, and the partition would stand still.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.follower import BackOff
+from kstore.broker.state.follower import BackOff, cut_at_damage
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
 from kstore.log.rewrite import damaged_parts, rewrite
@@ -22,6 +26,7 @@ from kstore.protocol.schema import ZERO_UUID
 from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
+    from kstore._fast.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replica_manager import Hosted
     from kstore.log import Log
@@ -34,10 +39,26 @@ log = logging.getLogger("kstore.broker")
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 60.0
+LOOK_PAUSE_S = 1.0
+"""Between looks at how far the followers have come that damage holds up. Nobody is asked for it."""
 ASK_TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 20
 LARGEST_PART_BYTES = 64 << 20
 """Larger parts are left to the operator: one is held in memory until it is written."""
+
+
+class _Tries:
+    """What is kept with a partition that has damage."""
+
+    __slots__ = ("ask_s", "parts", "pauses", "since_ms")
+
+    def __init__(self) -> None:
+        self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self.ask_s = 0.0
+        """Other replicas are not asked before."""
+        self.parts: list[Damage] = []
+        self.since_ms = 0
+        """Since when these damaged parts, and no others, are known to be there."""
 
 
 class SegmentRepairs:
@@ -46,7 +67,7 @@ class SegmentRepairs:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._due: dict[TopicPartition, float] = {}  # when it is tried next
-        self._tried: dict[TopicPartition, tuple[BackOff, float]] = {}  # and not before when
+        self._tries: dict[TopicPartition, _Tries] = {}
         self._told: dict[Damage, str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -55,14 +76,13 @@ class SegmentRepairs:
 
     def note(self, place: TopicPartition) -> None:
         """A damaged part of a partition became known."""
-        _, not_before = self._tried.get(place, (None, 0.0))
-        self._due.setdefault(place, not_before)
+        self._due.setdefault(place, self._tries_of(place).ask_s)
         self._wake()
 
     def note_role(self, place: TopicPartition) -> None:
         """This broker leads or follows a partition now: others may be asked."""
         if place in self._due:
-            self._due[place] = self._broker.loop.time()
+            self._due[place] = self._tries_of(place).ask_s = self._broker.loop.time()
             self._wake()
 
     def close(self) -> None:
@@ -72,6 +92,9 @@ class SegmentRepairs:
             self._task.cancel()
         if self._thread is not None:
             self._thread.shutdown(wait=True)
+
+    def _tries_of(self, place: TopicPartition) -> _Tries:
+        return self._tries.setdefault(place, _Tries())
 
     def _wake(self) -> None:
         self._news.set()
@@ -95,14 +118,15 @@ class SegmentRepairs:
                 await self._news.wait()
                 timer.cancel()
                 continue
-            pauses, _ = self._tried.get(place, (BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S), 0.0))
-            next_s = loop.time() + pauses.pause_s(loop.time())
-            self._tried[place] = pauses, next_s
-            self._due[place] = next_s
-            if not await self._repair(place):
+            tries = self._tries_of(place)
+            asks = loop.time() >= tries.ask_s
+            if asks:
+                tries.ask_s = loop.time() + tries.pauses.pause_s(loop.time())
+            self._due[place] = tries.ask_s
+            if not await self._repair(place, tries, asks=asks):
                 del self._due[place]
 
-    async def _repair(self, place: TopicPartition) -> bool:
+    async def _repair(self, place: TopicPartition, tries: _Tries, *, asks: bool) -> bool:
         """Try all damaged parts of a partition once; whether to try again."""
         broker = self._broker
         partition = broker.table.partition(place.topic.encode(), place.partition)
@@ -112,7 +136,10 @@ class SegmentRepairs:
         damaged: Log = partition.log
         if len(known.replicas) == 1:
             return False
-        for damage in damaged_parts(damaged):
+        if self._holds_up_followers(partition):
+            self._drop_uncommitted(place, partition, tries)
+            self._due[place] = min(self._due[place], broker.loop.time() + LOOK_PAUSE_S)
+        for damage in damaged_parts(damaged) if asks else ():
             why = await self._repair_part(place, damaged, known, damage)
             if why is None:
                 self._told.pop(damage, None)
@@ -123,6 +150,46 @@ class SegmentRepairs:
                     place, damage.position, damage.end_position - 1, damage.segment, why,
                 )  # fmt: skip
         return bool(damaged_parts(damaged))
+
+    def _holds_up_followers(self, partition: Partition) -> bool:
+        """Whether this broker leads it, with damage in what is not committed."""
+        return partition.replication is not None and any(
+            damage.first_offset >= partition.high_watermark
+            for damage in damaged_parts(partition.log)
+        )
+
+    def _drop_uncommitted(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
+        """Drop damage that is not committed, if no other replica has it or what is behind it."""
+        broker, replication = self._broker, partition.replication
+        now_ms = broker.table.replication.now_ms()
+        parts = damaged_parts(partition.log)
+        if parts != tries.parts:
+            tries.parts, tries.since_ms = parts, now_ms
+        if replication is None or partition.proposed_isr is not None:
+            return  # the controller may count on more replicas than this broker knows of
+        ends = []
+        for node_id in partition.replicas:
+            if node_id == broker.node_id:
+                continue
+            # What a follower got before the damage was known, it tells by its next fetch.
+            follower = replication.follower(node_id)
+            fetched = follower is not None and follower.last_fetch_ms > tries.since_ms
+            ends.append(follower.log_end_offset if follower is not None and fetched else None)
+        starts = [damage.first_offset for damage in parts]
+        offset = cut_at_damage(starts, partition.high_watermark, ends)
+        if offset is None:
+            return
+        end = partition.log_end_offset
+        try:
+            broker.replica_manager.drop_uncommitted(place, offset)
+        except (LogError, OSError) as problem:
+            broker.report(f"{place}: its log can't be cut at damaged offset {offset}: {problem}")
+            return
+        log.error(
+            "%s: offsets %d to %d are lost: %d is damaged, no other replica has it, and it was "
+            "not committed; the log goes on at %d",
+            place, offset, end - 1, offset, partition.log_end_offset,
+        )  # fmt: skip
 
     async def _repair_part(
         self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage

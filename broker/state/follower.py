@@ -1,6 +1,6 @@
 """What a follower decides: where to cut a log that has parted from its leader's (KIP-101, KIP-279,
 KIP-595), where to begin when the leader does not have the offset asked for, and how long to wait
-before it tries again.
+before it tries again. And where a leader cuts its own log: its followers can't go on otherwise.
 
 Pure: offsets and epochs in, decisions out. Cutting and asking is runtime/fetchers.py's.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["BackOff", "Cut", "cut_at_divergence", "cut_out_of_range", "names_replica"]
+__all__ = [
+    "BackOff", "Cut", "cut_at_damage", "cut_at_divergence", "cut_out_of_range", "names_replica",
+]  # fmt: skip
 
 UNKNOWN = -1
 
@@ -55,6 +57,20 @@ def cut_out_of_range(log_end_offset: int, leaders: tuple[int, int]) -> Cut:
     if start_offset > log_end_offset:
         return Cut(start_offset, restart=True)
     return Cut(log_end_offset)
+
+
+def cut_at_damage(
+    damaged: Sequence[int], high_watermark: int, ends: Sequence[int | None]
+) -> int | None:
+    """Where a leader may cut its log: the first damaged offset that is not committed, if no other
+    replica has it or what is behind it. None: nowhere, or that is not known yet.
+
+    ``ends`` says of each other replica how far it has come, None where that is not known.
+    """
+    known = [end for end in ends if end is not None]
+    if len(known) < len(ends):
+        return None
+    return min((at for at in damaged if at >= max([high_watermark, *known])), default=None)
 
 
 class BackOff:

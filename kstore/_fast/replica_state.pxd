@@ -26,7 +26,7 @@ cdef class Follower:
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t broker_epoch      # of its last fetch; -1: it did not say
     cdef readonly int64_t last_caught_up_ms
-    cdef int64_t last_fetch_ms
+    cdef readonly int64_t last_fetch_ms
     cdef int64_t leader_end_offset          # at its last fetch
     cdef readonly bint in_isr               # the committed one
     cdef readonly bint proposed             # in the one that the controller is asked for

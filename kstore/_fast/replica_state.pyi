@@ -37,6 +37,7 @@ class Follower:
     broker_epoch: int
     """Of its last fetch; -1: it did not say."""
     last_caught_up_ms: int
+    last_fetch_ms: int
     in_isr: bool
     proposed: bool
     def __init__(self, node_id: int) -> None: ...

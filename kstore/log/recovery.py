@@ -354,6 +354,16 @@ def skip_lost(log: Log) -> None:
     log.note_dirty()
 
 
+def leave_out(log: Log, offset: int) -> None:
+    """Remove what lies at an offset and behind it, which counts as lost; the log goes on where it
+    ended, so that no offset is given again.
+    """
+    end = log.core.log_end_offset
+    log.lost_until = end
+    log.log_dir.lost_offsets += end - log.truncate(offset)
+    skip_lost(log)
+
+
 def tell_recovery(log: Log) -> None:
     """Log what opening a log found, and count what is lost."""
     report = log.recovery

@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, open_log_dir
-from kstore.log.recovery import Loss, skip_lost
+from kstore.log.recovery import Loss, leave_out, skip_lost
 
 
 def make(path: Path, *, close: bool = True) -> tuple[list[Path], list[int]]:
@@ -147,6 +147,31 @@ def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -
         log.append_many([b"x"] * 10)
         skip_lost(log)
         assert (log.log_end_offset, len(log.segments)) == (10, 1)
+
+
+@pytest.mark.parametrize("begins_segment", [True, False])
+def test_what_is_left_out_is_gone_and_its_offsets_are_not_given_again(
+    tmp_path: Path, *, begins_segment: bool
+) -> None:
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        for number in range(10):
+            if number == 6 and begins_segment:
+                log.roll()
+            log.append(b"value %03d" % number)
+        log.core.set_high_watermark(4)
+        leave_out(log, 6)
+        assert (log.log_end_offset, log.high_watermark, directory.lost_offsets) == (10, 4, 4)
+        assert log.append(b"value 010") == 10
+        log.core.set_high_watermark(11)
+        assert numbers(log) == [*range(6), 10]
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.recovery.losses == []
+        assert log.log_end_offset == 11
+        assert numbers(log) == [*range(6), 10]
 
 
 def test_a_clean_log_has_nothing_to_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

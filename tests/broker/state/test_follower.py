@@ -1,5 +1,5 @@
-"""broker/state/follower.py: where a log is cut, against logs written down record by record; and how
-long a follower waits.
+"""broker/state/follower.py: where a log is cut, against logs written down record by record; where a
+leader cuts at damage; and how long a follower waits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kstore._fast.epoch_cache import EpochCache
 from kstore.broker.state.follower import (
     BackOff,
     Cut,
+    cut_at_damage,
     cut_at_divergence,
     cut_out_of_range,
     names_replica,
@@ -115,3 +116,27 @@ def test_a_throttled_replica_is_named_by_partition_and_broker_or_all_are() -> No
     assert names_replica(["0:1", "3:1"], 3, 1)
     assert not names_replica(["0:1", "3:2"], 3, 1)
     assert not names_replica([], 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "ends", "offset"),
+    [
+        ([56], [56, 56], 56),
+        ([56], [50, 56], 56),
+        ([56], [50, -1], 56),
+        ([56], [57, 50], None),  # one has it
+        ([56], [56, None], None),  # one may have it
+        ([56], [None, None], None),
+        ([49], [49, 49], None),  # it is committed
+        ([50], [50, 50], 50),
+        ([49, 56], [49, 49], 56),
+        ([54, 56], [54, 50], 54),
+        ([54, 56], [56, 50], 56),  # one has the first
+        ([54, 56], [57, 50], None),
+        ([], [50, 50], None),
+    ],
+)
+def test_a_leader_cuts_only_what_is_not_committed_and_no_other_replica_has(
+    damaged: list[int], ends: list[int | None], offset: int | None
+) -> None:
+    assert cut_at_damage(damaged, 50, ends) == offset

@@ -1,0 +1,211 @@
+"""broker/runtime/segment_repairs.py: a leader with damage in what nobody has committed, and real
+followers behind real sockets. Damage that another replica has is in conformance's tests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.broker.runtime import segment_repairs
+from kstore.broker.runtime.replica_manager import Hosted, ReplicaManager
+from kstore.broker.runtime.segment_repairs import SegmentRepairs
+from kstore.errors import ErrorCode
+from kstore.log import CorruptLogError
+from kstore.log.rewrite import damaged_parts
+from kstore.record import batches
+from kstore.types import TopicPartition
+from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
+
+PLACE = TopicPartition(TOPIC, 0)
+REPLICAS = (1, 2, 3)
+RECORDS = 65
+COMMITTED, END = 3, 7
+
+Story = Callable[["Leader", Node, Node], Awaitable[None]]
+
+
+class Leader(Node):
+    """A node that leads, with what a broker has for damage."""
+
+    replica_manager: ReplicaManager
+    repairs: SegmentRepairs
+
+    def lead(
+        self, epoch: int, version: int, replicas: tuple[int, ...], isr: tuple[int, ...],
+        index: int = 0,
+    ) -> None:  # fmt: skip
+        super().lead(epoch, version, replicas, isr, index)
+        self.replica_manager = ReplicaManager(self.as_broker)
+        self.replica_manager.hosted[PLACE] = Hosted(self.node_id, epoch, replicas, isr, version)
+        self.repairs = SegmentRepairs(self.as_broker)
+        self.dir.on_damage = lambda log: self.repairs.note(log.topic_partition)
+        self.replica_manager.on_leadership.append(lambda place, *_: self.repairs.note_role(place))
+
+    def damage(self, number: int) -> None:
+        """Turn a bit in the records of a batch, and let a reader meet it."""
+        log = self.partition().log
+        file = Path(log.segments[-1].path)
+        data = bytearray(file.read_bytes())
+        found = list(batches(data[: log.segments[-1].size_bytes]))[number]
+        data[found.position + RECORDS] ^= 1
+        with file.open("r+b") as target:
+            target.write(data)
+        with pytest.raises(CorruptLogError):
+            log.core.read(found.base_offset, log.log_end_offset, 1 << 20)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_repairs, "LOOK_PAUSE_S", 0.02)
+
+
+def run_leader(story: Story, folder: Path) -> None:
+    """The story of a leader that is in sync alone, where two are needed; COMMITTED records are
+    committed, and those up to END are on the leader only, a batch each.
+    """
+
+    async def told() -> None:
+        image = new_image()
+        leader = Leader(1, folder / "1", image)
+        nodes = leader, Node(2, folder / "2", image), Node(3, folder / "3", image)
+        for node in nodes:
+            await node.start()
+        partition = leader.partition()
+        partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
+        leader.lead(0, 0, REPLICAS, REPLICAS)
+        for _ in range(COMMITTED):
+            leader.append(b"committed")
+        for node in nodes[1:]:
+            node.follow(1, 0)
+        await until(lambda: partition.high_watermark == COMMITTED)
+        for node in nodes[1:]:
+            node.fetchers.stop_all()
+        await until(lambda: not leader.plane.open_connections())
+        leader.table.replication.max_lag_ms = -1  # who is not in sync holds nothing back
+        partition.isr_applied((1,), 1, 0)
+        for number in range(COMMITTED, END):
+            leader.append(b"only here %d" % number)
+        try:
+            await story(*nodes)
+        finally:
+            leader.repairs.close()
+            for node in nodes:
+                node.stop()
+
+    run(told)
+
+
+async def blocked(leader: Node, follower: Node) -> None:
+    """Until a follower is told that what comes next is damaged."""
+    await until(lambda: any("has damage at offset" in row for row in follower.reports))
+
+
+@pytest.mark.parametrize("number", [COMMITTED, COMMITTED + 1, END - 1])
+def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        partition, roles, answers = leader.partition(), [], []
+        leader.replica_manager.on_leadership.append(lambda *what: roles.append(what))
+        partition.when_committed(END, answers.append)
+        leader.damage(number)
+        b.follow(1, 0)
+        await blocked(leader, b)
+        await looked(leader, 2)
+        assert damaged_parts(partition.log), "the third may have got it before it was damaged"
+        c.follow(1, 0)
+        await until(lambda: not damaged_parts(partition.log))
+        # Who waits for what is gone is told; the partition is led as before.
+        await until(lambda: answers)
+        assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert roles == [(PLACE, False, 0), (PLACE, True, 0)]
+        assert (partition.online, partition.isr, partition.isr_version) == (True, (1,), 1)
+        assert leader.append(b"next") == END, "no offset is given again"
+        for node in (b, c):
+            await until(lambda node=node: node.partition().log_end_offset == END + 1)
+            assert node.contents() == leader.contents()
+        assert [view.base_offset for view in batches(leader.contents())] == [*range(number), END]
+        partition.isr_applied(REPLICAS, 2, 0)
+        await until(lambda: partition.high_watermark == END + 1)
+        [row] = [row for row in caplog.records if "no other replica has" in row.getMessage()]
+        assert row.levelno == logging.ERROR
+        assert f"offsets {number} to {END - 1}" in row.getMessage()
+        assert leader.dir.lost_offsets == END - number
+
+    run_leader(story, tmp_path)
+
+
+def test_damage_that_a_follower_has_whole_stays_until_that_is_committed(tmp_path: Path) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        partition = leader.partition()
+        b.follow(1, 0)
+        await until(lambda: b.partition().log_end_offset == END)
+        whole = leader.contents()
+        leader.damage(COMMITTED)
+        c.follow(1, 0)
+        await blocked(leader, c)
+        await looked(leader, 2)
+        assert len(damaged_parts(partition.log)) == 1
+        partition.isr_applied((1, 2), 2, 0)
+        await until(lambda: partition.high_watermark == END)
+        await until(lambda: not damaged_parts(partition.log))
+        await until(lambda: c.partition().log_end_offset == END)
+        assert leader.contents() == c.contents() == whole
+
+    run_leader(story, tmp_path)
+
+
+def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        partition = leader.partition()
+        partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=1)
+        partition.advance()
+        assert partition.high_watermark == END
+        leader.damage(COMMITTED + 1)
+        b.follow(1, 0)
+        c.follow(1, 0)
+        await blocked(leader, b)
+        await blocked(leader, c)
+        await looked(leader, 2)
+        assert len(damaged_parts(partition.log)) == 1
+        assert partition.log_end_offset == END
+
+    run_leader(story, tmp_path)
+
+
+def test_nothing_is_dropped_while_an_isr_is_asked_for(tmp_path: Path) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        partition = leader.partition()
+        leader.table.on_isr_change = lambda *what: None
+        assert partition.propose_isr((1, 2))
+        leader.damage(COMMITTED + 1)
+        b.follow(1, 0)
+        c.follow(1, 0)
+        await blocked(leader, b)
+        await blocked(leader, c)
+        await looked(leader, 2)
+        assert len(damaged_parts(partition.log)) == 1
+        leader.table.on_isr_change = None
+        partition.isr_refused()
+        await until(lambda: not damaged_parts(partition.log))
+
+    run_leader(story, tmp_path)
+
+
+async def looked(leader: Leader, times: int) -> None:
+    """Until the damage was looked at so many times more."""
+    seen: list[Any] = []
+    repair = leader.repairs._repair
+
+    async def count(*what: Any, asks: bool) -> bool:
+        found = await repair(*what, asks=asks)
+        seen.append(what)
+        return found
+
+    leader.repairs._repair = count  # type: ignore[method-assign]
+    await until(lambda: len(seen) >= times)
