@@ -33,6 +33,10 @@ class Administrator:
         self._made = 0
         self._topics: dict[str, set[int]] = {}
         """Topic to how many partitions it may have; 0: it may not exist."""
+        self._dying: set[str] = set()
+        """Topics whose deletion was asked for: without an answer it may still arrive, whatever else
+        is answered before.
+        """
 
     async def run(self) -> None:
         """Do so until told to stop."""
@@ -59,10 +63,12 @@ class Administrator:
         before = set(self._topics[name])
         self._topics[name] = before | {count}
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        await self._do(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), name, {count})
+        then = {count, 0} if name in self._dying else {count}
+        await self._do(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), name, then)
 
     async def _delete(self, name: str) -> None:
         self._topics[name] = self._topics[name] | {0}
+        self._dying.add(name)
         await self._do(
             DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000), name, {0}
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from tests.sim.commits import Asked, GroupOffset
+
 MOST_OF_A_RULE = 4
 KEYED, STAMPED = b"key:", b"topic:"
 """What values begin with of which more is known: "key:NAME:NUMBER", numbers from 0 without a gap,
@@ -79,8 +81,8 @@ class History:
         self._sent: dict[tuple[Place, str], list[bytes]] = defaultdict(list)
         self._transactions: dict[bytes, tuple[int, str]] = {}
         self._outputs: dict[bytes, int] = defaultdict(int)
-        self._owners: dict[tuple[str, Place], str] = {}
-        self._commits: dict[tuple[str, Place], tuple[int, int]] = {}
+        self._owners: dict[tuple[str, Place], tuple[str, int]] = {}
+        self._offsets: dict[tuple[str, Place], GroupOffset] = defaultdict(GroupOffset)
         self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
         self._epochs: dict[tuple[Place, int], bytes] = {}
         self.all_sent: dict[Place, set[bytes]] = defaultdict(set)
@@ -205,39 +207,41 @@ class History:
     def owns(self, group: str, place: Place, member: str) -> None:
         """A member begins to own a partition."""
         self.counts["assignments"] += 1
-        known = self._owners.get((group, place))
-        if known is not None and known != member:
+        known = self._owners.get((group, place), (member, 0))[0]
+        if known != member:
             self.break_rule(
                 "one_owner", f"{member} got {place} of {group} while {known} had not given it up"
             )
-        self._owners[group, place] = member
+        self._owners[group, place] = member, self.counts["assignments"]
 
     def disowns(self, group: str, place: Place, member: str) -> None:
         """A member gives a partition up, before it says so to the coordinator."""
-        if self._owners.get((group, place)) == member:
+        if self._owners.get((group, place), ("", 0))[0] == member:
             del self._owners[group, place]
 
-    def commit_sent(self, group: str, place: Place, offset: int) -> None:
+    def commit_sent(self, group: str, place: Place, offset: int, member: str) -> None:
         """An offset is about to be committed; offsets of one group only grow here."""
-        low, high = self._commits.get((group, place), (-1, -1))
-        self._commits[group, place] = (low, max(high, offset))
+        self._offsets[group, place].sent(member, offset)
 
-    def committed(self, group: str, place: Place, offset: int) -> None:
-        """A commit was acknowledged."""
-        self.counts["commits"] += 1
-        low, high = self._commits.get((group, place), (-1, -1))
-        self._commits[group, place] = (max(low, offset), max(high, offset))
+    def commit_answered(
+        self, group: str, place: Place, offset: int, member: str, *, acknowledged: bool
+    ) -> None:
+        """A commit was acknowledged or refused."""
+        self.counts["commits"] += acknowledged
+        self._offsets[group, place].answered(member, offset, acknowledged=acknowledged)
 
-    def least_commit(self, group: str, place: Place) -> int:
-        """What a group's offset is now at least; -1 where nothing was committed."""
-        return self._commits.get((group, place), (-1, -1))[0]
+    def asks_commit(self, group: str, place: Place) -> Asked:
+        """A group's offset is about to be asked for."""
+        return Asked(self._offsets[group, place].low, self._owners.get((group, place)))
 
-    def found_commit(self, group: str, place: Place, offset: int, low: int) -> None:
-        """A group's offset was asked for, when ``low`` was acknowledged."""
-        high = self._commits.get((group, place), (-1, -1))[1]
-        if not low <= offset <= high:
+    def found_commit(self, group: str, place: Place, offset: int, asked: Asked) -> None:
+        """A group's offset was told; ``asked`` is of the time before the question."""
+        known = self._offsets[group, place]
+        if not known.found(offset, asked, self._owners.get((group, place))):
             self.break_rule(
-                "commits", f"{group} has {offset} for {place}; {low} was acknowledged, {high} sent"
+                "commits",
+                f"{group} has {offset} for {place}; {asked.low} was acknowledged, "
+                f"{known.high} sent",
             )
 
     # ---- the end ----

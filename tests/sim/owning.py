@@ -97,7 +97,8 @@ class Owner:
         try:
             await self.tell_leaving(epoch)
         except UnansweredError:
-            return
+            # It may still arrive: only another member can't be meant by it.
+            self.member_id = self.member_id and self.member_id + "+"
 
     # ---- work ----
 
@@ -110,9 +111,9 @@ class Owner:
     async def _consume_some(self, place: Place) -> None:
         client, epoch = self.client, self.epoch
         if self.owned.get(place, 0) < 0:
-            low = self.history.least_commit(self.group, place)
+            asked = self.history.asks_commit(self.group, place)
             offset = await committed_offset(client, self.group, place)
-            self.history.found_commit(self.group, place, offset, low)
+            self.history.found_commit(self.group, place, offset, asked)
             offset = max(offset, 0)
             if self.owned.get(place, 0) < 0:
                 self.owned[place] = offset
@@ -135,10 +136,11 @@ class Owner:
         node = await client.coordinator(self.group, transactional=False)
         if place not in self.owned or epoch != self.epoch:
             return
-        self.history.commit_sent(self.group, place, next_offset)
+        self.history.commit_sent(self.group, place, next_offset, client.name)
         try:
             code = await commit(client, node, self.group, self.member_id, epoch, place, next_offset)
         except UnansweredError:
             return
-        if code == ErrorCode.NONE:
-            self.history.committed(self.group, place, next_offset)
+        self.history.commit_answered(
+            self.group, place, next_offset, client.name, acknowledged=code == ErrorCode.NONE
+        )

@@ -372,9 +372,9 @@ class _Run:
             self.history.check_keys(written, work.next)
         checked = [(group, p) for group in GROUPS if group in self.kinds for p in self.places]
         for group, place in checked + [(ORDERLY, place) for place in ordered]:
-            low = self.history.least_commit(group, place)
+            asked = self.history.asks_commit(group, place)
             found = await committed_offset(admin, group, place)
-            self.history.found_commit(group, place, found, low)
+            self.history.found_commit(group, place, found, asked)
         for place in (*self.places, *copies, *ordered):
             replicas = {node.host: local_batches(node, place) for node in self.world.brokers()}
             self.history.check_replicas(place, replicas)

@@ -1,0 +1,60 @@
+"""What the simulated administrator takes for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.protocol.topics import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from tests.sim.churning import Administrator
+from tests.sim.client import UnansweredError
+from tests.sim.history import History
+
+
+class Brokers:
+    """Answer that all is done, or a deletion with this error; None: not at all."""
+
+    def __init__(self, deletion: int | None) -> None:
+        self.deletion = deletion
+
+    async def ask_anyone(self, request: Any, **given: Any) -> Any:
+        if not isinstance(request, DeleteTopicsRequest):
+            return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="a")])
+        if self.deletion is None:
+            raise UnansweredError
+        row = DeletableTopicResult(name="a", error_code=self.deletion)
+        return DeleteTopicsResponse(responses=[row])
+
+
+def told(deletion: int | None, *, grows: bool) -> set[int]:
+    """How many partitions a topic of two may have, once it was to be deleted, and to grow."""
+    brokers: Any = Brokers(deletion)
+    administrator = Administrator(brokers, History(), 1)
+    administrator._topics = {"a": {2}}
+
+    async def story() -> None:
+        await administrator._delete("a")
+        if grows:
+            await administrator._grow("a")
+
+    asyncio.run(story())
+    return administrator._topics["a"]
+
+
+@pytest.mark.parametrize("deletion", [None, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_deletion_that_was_not_answered_may_come_later(deletion: int | None) -> None:
+    assert told(deletion, grows=False) == {0, 2}
+    assert told(deletion, grows=True) == {0, 3}
+
+
+def test_a_deletion_that_was_answered_has_happened() -> None:
+    assert told(ErrorCode.NONE, grows=False) == {0}

@@ -1,0 +1,106 @@
+"""What a group's offset may be: the rule "commits" itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.history import History, Place
+
+PLACE = Place("t", 0)
+
+
+class Story:
+    """Members of a group, and what they see."""
+
+    def __init__(self) -> None:
+        self.history = History()
+
+    def commit(self, member: str, offset: int, *, acknowledged: bool | None) -> None:
+        """None: no answer comes."""
+        self.history.commit_sent("g", PLACE, offset, member)
+        if acknowledged is not None:
+            self.history.commit_answered("g", PLACE, offset, member, acknowledged=acknowledged)
+
+    def own(self, member: str, *, instead_of: str = "") -> None:
+        if instead_of:
+            self.history.disowns("g", PLACE, instead_of)
+        self.history.owns("g", PLACE, member)
+
+    def finds(self, offset: int) -> bool:
+        """Whether the offset may be so."""
+        broken = len(self.history.violations)
+        self.history.found_commit("g", PLACE, offset, self.history.asks_commit("g", PLACE))
+        return len(self.history.violations) == broken
+
+
+@pytest.fixture
+def story() -> Story:
+    made = Story()
+    made.own("one")
+    return made
+
+
+def test_nothing_acknowledged_is_lost(story: Story) -> None:
+    assert story.finds(-1)
+    story.commit("one", 5, acknowledged=True)
+    story.commit("one", 9, acknowledged=True)
+    assert story.finds(9)
+    assert not story.finds(5)
+    assert not story.finds(-1)
+    assert not story.finds(10), "nobody sent it"
+
+
+def test_what_was_refused_may_be_there_but_not_come_later(story: Story) -> None:
+    story.commit("one", 5, acknowledged=False)
+    assert story.finds(5)
+    assert story.finds(-1)
+    story.commit("one", 9, acknowledged=True)
+    assert not story.finds(5)
+
+
+def test_a_commit_without_an_answer_may_come_after_a_later_one(story: Story) -> None:
+    """It was on its way on another connection, and the coordinator takes what comes last."""
+    story.commit("one", 5, acknowledged=True)
+    story.commit("one", 10, acknowledged=None)
+    story.commit("one", 19, acknowledged=True)
+    assert story.finds(19)
+    assert story.finds(10)
+    assert not story.finds(5)
+
+
+def test_who_goes_on_from_a_late_commit_commits_less_than_before(story: Story) -> None:
+    story.commit("one", 10, acknowledged=None)
+    story.commit("one", 19, acknowledged=True)
+    story.own("two", instead_of="one")
+    assert story.finds(10)
+    story.commit("two", 12, acknowledged=True)
+    assert story.finds(12)
+    assert not story.finds(10), "the coordinator refuses who owned it before"
+
+
+def test_a_late_commit_of_who_owned_it_before_is_refused(story: Story) -> None:
+    story.commit("one", 10, acknowledged=None)
+    story.commit("one", 19, acknowledged=True)
+    story.own("two", instead_of="one")
+    assert story.finds(19)
+    assert not story.finds(10)
+
+
+def test_a_question_from_before_the_owner_decides_nothing(story: Story) -> None:
+    story.commit("one", 10, acknowledged=None)
+    story.commit("one", 19, acknowledged=True)
+    asked = story.history.asks_commit("g", PLACE)
+    story.own("two", instead_of="one")
+    story.history.found_commit("g", PLACE, 19, asked)
+    assert story.finds(10), "it came between the question and the new owner"
+
+
+def test_what_is_acknowledged_during_a_question_counts(story: Story) -> None:
+    story.commit("one", 10, acknowledged=None)
+    story.commit("one", 19, acknowledged=True)
+    asked = story.history.asks_commit("g", PLACE)
+    story.commit("one", 25, acknowledged=True)
+    story.history.found_commit("g", PLACE, 10, asked)
+    assert not story.history.violations
+    assert not story.finds(19)
+    assert story.finds(25)
