@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
@@ -306,6 +307,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
         self._gates: Any = None
         """What holds partitions back (runtime/expansion_gates.py), once a topic wants that."""
+        self._line = asyncio.Lock()
+        self._in_line = 0
+        """Requests that are not decided on yet: what comes behind them must not overtake them."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -328,9 +332,10 @@ class GroupCoordinator(Coordinator[GroupPartition]):
 
     def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
         """Let the group's shard answer, at once where nothing has to be waited for; KafkaError
-        where it can't, in Kafka's terms.
+        where it can't, in Kafka's terms. Requests are decided on in the order in which they come:
+        of two commits on one connection the second counts.
         """
-        if self.broker.image.ordered or not self._by_index:
+        if self._in_line or self.broker.image.ordered or not self._by_index:
             return self._answer_later(group_id, request, ctx)
         return self.find(group_id).answer(request, ctx)
 
@@ -340,11 +345,22 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
-        partition = await self.partition(group_id)
-        if self.broker.image.ordered:
-            await self._refresh_gates()
-        answer = partition.answer(request, ctx)
+        async with self._turn():
+            partition = await self.partition(group_id)
+            if self.broker.image.ordered:
+                await self._refresh_gates()
+            answer = partition.answer(request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Behind the requests that came before."""
+        self._in_line += 1
+        try:
+            async with self._line:
+                yield
+        finally:
+            self._in_line -= 1
 
     async def _refresh_gates(self) -> None:
         """Let groups see as much of topics with ordered expansion as they may (KIP-253)."""
@@ -356,8 +372,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
 
     async def read(self, group_id: str, view: Callable[[GroupShard], T]) -> T:
         """What the group's shard shows now, once it can't be lost any more; KafkaError."""
-        partition = await self.loaded_partition(group_id)
-        shown = view(partition.shard)
+        async with self._turn():
+            partition = await self.loaded_partition(group_id)
+            shown = view(partition.shard)
         await partition.settled()
         return shown
 

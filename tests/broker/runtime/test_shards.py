@@ -263,6 +263,62 @@ def test_what_can_not_be_appended_did_not_happen(
     run(tmp_path, story)
 
 
+class SlowGates:
+    """What tells which partitions groups may see, after eight turns of the loop; then at once."""
+
+    def __init__(self, host: Host, *, topic_stays: bool) -> None:
+        self.host = host
+        self.topic_stays = topic_stays
+        self.turns = 8
+        host.ordered = {"t"}
+
+    async def refresh(self) -> None:
+        turns, self.turns = self.turns, 0
+        for turn in range(turns):
+            if turn == 2 and not self.topic_stays:
+                self.host.ordered = set()
+            await asyncio.sleep(0)
+
+
+async def commit_in_a_row(coordinator: GroupCoordinator, turns: int) -> None:
+    """Commit 5, then 9, then ask, as requests that one connection sends without waiting for the
+    answers, so many turns of the loop apart: the group has 9.
+    """
+    answers: list[asyncio.Future[Any]] = []
+    for offset in (5, 9):
+        answer: Any = coordinator.answer("g", commit(offset), ASKED)
+        if isinstance(answer, Awaitable):
+            answers.append(asyncio.ensure_future(answer))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    asking = coordinator.read("g", lambda shard: shard.offsets.get("g", "t", 0))
+    stored = await asyncio.ensure_future(asking)
+    assert stored is not None, f"with {turns} turns between the two"
+    assert stored.offset == 9, f"with {turns} turns between the two"
+    await asyncio.gather(*answers)
+
+
+def test_a_commit_is_not_overtaken_while_the_topic_is_made(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await commit_in_a_row(coordinator, turns)
+
+    for turns in range(30):
+        run(tmp_path / str(turns), story)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_commit_is_not_overtaken_while_gates_are_read(tmp_path: Path, stays: bool) -> None:
+    """Nor where the topic that has gates is deleted meanwhile."""
+
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        await coordinator.partition("g")
+        for turns in range(12):
+            coordinator._gates = SlowGates(host, topic_stays=stays)
+            await commit_in_a_row(coordinator, turns)
+
+    run(tmp_path, story)
+
+
 def test_a_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) -> None:
     async def write(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.handle("g", commit(1), ASKED)
