@@ -172,8 +172,13 @@ def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
         await blocked(leader, b)
         await blocked(leader, c)
         await looked(leader, 2)
-        assert len(damaged_parts(partition.log)) == 1
+        [committed] = damaged_parts(partition.log)
         assert partition.log_end_offset == END
+        partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
+        leader.append(b"not committed")
+        leader.damage(END)
+        await until(lambda: leader.dir.lost_offsets)
+        assert (damaged_parts(partition.log), leader.dir.lost_offsets) == ([committed], 1)
 
     run_leader(story, tmp_path)
 
