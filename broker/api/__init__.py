@@ -97,7 +97,7 @@ API_TABLE: dict[int, ApiRow] = {
     29: ApiRow("acls:handle_describe_acls", 1, 3),
     30: ApiRow("acls:handle_create_acls", 1, 3),
     31: ApiRow("acls:handle_delete_acls", 1, 3),
-    24: ApiRow("transactions:handle_add_partitions_to_txn", 0, 5),
+    24: ApiRow("add_partitions:handle_add_partitions_to_txn", 0, 5),
     25: ApiRow("transactions:handle_add_offsets_to_txn", 0, 4),
     26: ApiRow("transactions:handle_end_txn", 0, 5),
     27: ApiRow("transaction_admin:handle_write_txn_markers", 1, 2),

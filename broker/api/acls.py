@@ -8,6 +8,7 @@ nothing get INVALID_REQUEST.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kstore.acls import (
@@ -21,7 +22,10 @@ from kstore.acls import (
 )
 from kstore.broker.api import RequestContext
 from kstore.broker.api.access import allowed_cluster
+from kstore.broker.api.turns import in_turns
 from kstore.broker.coordination.store import BadPathError, StoreError
+from kstore.broker.runtime.acl_store import TooManyAclsError
+from kstore.broker.runtime.slices import Work, each, each_work
 from kstore.config.authorizer_configs import is_principal
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.acls import (
@@ -51,12 +55,12 @@ MEANINGLESS = "A resource type, pattern type, operation or permission has no mea
 UNCERTAIN = "The coordination store failed, and it is not known what was done"
 
 
-def handle_describe_acls(
+async def handle_describe_acls(
     broker: Broker, request: DescribeAclsRequest, ctx: RequestContext
 ) -> DescribeAclsResponse:
     """The rules that a filter means, by the resources that they are about."""
     wanted = _filter(request)
-    if broker.authorizer is None:
+    if broker.acls is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_ACLS)
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
         return DescribeAclsResponse(
@@ -64,7 +68,8 @@ def handle_describe_acls(
             error_message=_not_allowed(ctx, AclOperation.DESCRIBE),
         )
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in sorted(broker.authorizer.acls(wanted), key=str):
+
+    def put(acl: Acl) -> None:
         key = (acl.resource_type, acl.resource_name, acl.pattern_type)
         if key not in found:
             found[key] = DescribeAclsResource(
@@ -75,6 +80,8 @@ def handle_describe_acls(
             permission_type=acl.permission,
         )  # fmt: skip
         found[key].acls.append(row)
+
+    await in_turns(broker, ctx, each(put, await broker.acls.matching(wanted)))
     return DescribeAclsResponse(error_message=None, resources=list(found.values()))
 
 
@@ -82,25 +89,23 @@ async def handle_create_acls(
     broker: Broker, request: CreateAclsRequest, ctx: RequestContext
 ) -> CreateAclsResponse:
     """Add rules; each gets its own error. One that is there already is as good as added."""
-    for row in request.creations:
-        _check_known(
-            row.resource_type, row.resource_pattern_type, row.operation, row.permission_type
-        )
-    if broker.acls is None:
-        return _none_created(request, ErrorCode.SECURITY_DISABLED, NO_ACLS)
-    if not allowed_cluster(broker, ctx, AclOperation.ALTER):
-        words = _not_allowed(ctx, AclOperation.ALTER)
-        return _none_created(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
-    rows = [(acl, _refusal(acl)) for acl in map(_acl, request.creations)]
-    problems = await broker.acls.create(acl for acl, refusal in rows if refusal is None)
-    results = []
-    for acl, refusal in rows:
-        result = AclCreationResult(error_message=None)
+    problems: dict[Acl, StoreError] = {}
+
+    def result(acl: Acl, refusal: str | None) -> AclCreationResult:
         if refusal is not None:
-            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, refusal
-        elif acl in problems:
-            result.error_code, result.error_message = _told(problems[acl])
-        results.append(result)
+            return _created(ErrorCode.INVALID_REQUEST, refusal)
+        return _created(*_told(problems[acl])) if acl in problems else _created(0, None)
+
+    acls = await in_turns(broker, ctx, each(_acl, request.creations))
+    reason = _reason(broker, ctx)
+    if reason is not None:
+        results = await in_turns(broker, ctx, each(lambda _: _created(*reason), acls))
+        return CreateAclsResponse(results=results)
+    assert broker.acls is not None
+    refusals = await in_turns(broker, ctx, each(_refusal, acls))
+    rows = list(zip(acls, refusals, strict=True))
+    problems = await broker.acls.create(acl for acl, refusal in rows if refusal is None)
+    results = await in_turns(broker, ctx, each(lambda row: result(*row), rows))
     return CreateAclsResponse(results=results)
 
 
@@ -108,30 +113,56 @@ async def handle_delete_acls(
     broker: Broker, request: DeleteAclsRequest, ctx: RequestContext
 ) -> DeleteAclsResponse:
     """Remove the rules that the filters mean, and tell which they were."""
-    filters = [_filter(row) for row in request.filters]
-    meaningless = [_is_meaningless(wanted) for wanted in filters]
+    filters = await in_turns(broker, ctx, each(_filter, request.filters))
+    reason = _reason(broker, ctx)
+    deleted: Iterator[list[Acl]] = iter(())
+    if reason is None:
+        assert broker.acls is not None
+        meant = await in_turns(broker, ctx, each(_meaningful, filters))
+        try:
+            deleted = iter(await broker.acls.delete([wanted for wanted in meant if wanted]))
+        except StoreError as problem:
+            reason = _told(problem)
+        except TooManyAclsError as problem:
+            reason = (ErrorCode.POLICY_VIOLATION, f"Nothing is deleted: {problem}")
+    matches: dict[Acl, DeleteAclsMatchingAcl] = {}
+
+    def match(acl: Acl) -> DeleteAclsMatchingAcl:
+        if acl not in matches:
+            matches[acl] = _match(acl)
+        return matches[acl]
+
+    def result(wanted: AclFilter) -> Work[DeleteAclsFilterResult]:
+        if reason is not None:
+            return _deleted(*reason)
+        if _meaningful(wanted) is None:
+            return _deleted(ErrorCode.INVALID_REQUEST, MEANINGLESS)
+        rows = yield from each(match, next(deleted))
+        return DeleteAclsFilterResult(error_message=None, matching_acls=rows)
+
+    results = await in_turns(broker, ctx, each_work(result, filters))
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _reason(broker: Broker, ctx: RequestContext) -> tuple[int, str] | None:
+    """Why who asks can't change rules; None if he can."""
     if broker.acls is None:
-        return _none_deleted(request, ErrorCode.SECURITY_DISABLED, NO_ACLS)
+        return ErrorCode.SECURITY_DISABLED, NO_ACLS
     if not allowed_cluster(broker, ctx, AclOperation.ALTER):
-        words = _not_allowed(ctx, AclOperation.ALTER)
-        return _none_deleted(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, words)
-    if any(meaningless):
-        filters = [wanted for wanted, wrong in zip(filters, meaningless, strict=True) if not wrong]
-    try:
-        deleted = iter(await broker.acls.delete(filters))
-    except StoreError as problem:
-        return _none_deleted(request, *_told(problem))
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=MEANINGLESS)
-            if wrong
-            else DeleteAclsFilterResult(
-                error_message=None,
-                matching_acls=[_match(acl) for acl in sorted(next(deleted), key=str)],
-            )
-            for wrong in meaningless
-        ]
-    )
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _not_allowed(ctx, AclOperation.ALTER)
+    return None
+
+
+def _created(code: int, words: str | None) -> AclCreationResult:
+    return AclCreationResult(error_code=code, error_message=words)
+
+
+def _deleted(code: int, words: str) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=code, error_message=words)
+
+
+def _meaningful(wanted: AclFilter) -> AclFilter | None:
+    return None if _is_meaningless(wanted) else wanted
 
 
 def _is_meaningless(wanted: AclFilter) -> bool:
@@ -156,6 +187,7 @@ def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
 
 
 def _acl(row: AclCreation) -> Acl:
+    _check_known(row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
     return Acl(
         AclResourceType(row.resource_type),
         row.resource_name,
@@ -211,20 +243,6 @@ def _told(problem: StoreError) -> tuple[int, str]:
 
 def _not_allowed(ctx: RequestContext, operation: AclOperation) -> str:
     return f"{ctx.principal} needs {operation.name} on the cluster for that"
-
-
-def _none_created(request: CreateAclsRequest, code: int, words: str) -> CreateAclsResponse:
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=code, error_message=words) for _ in request.creations]
-    )
-
-
-def _none_deleted(request: DeleteAclsRequest, code: int, words: str) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=code, error_message=words) for _ in request.filters
-        ]
-    )
 
 
 def _check_known(resource: int, pattern: int, operation: int, permission: int) -> None:

@@ -20,6 +20,8 @@ from kstore.broker.api.configs import (
     TOPIC,
     check_broker_id,
 )
+from kstore.broker.api.turns import in_turns
+from kstore.broker.runtime.slices import Work, each
 from kstore.broker.state import config_rules
 from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
 from kstore.broker.state.topic_rules import TopicError, check_configs, check_name, topic_row
@@ -47,6 +49,7 @@ _Changes = Callable[[dict[str, str]], Sequence[Change]]
 # The resource types of IncrementalAlterConfigs, and of AlterConfigs.
 _ALTERABLE = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 _REPLACEABLE = _ALTERABLE - {BROKER_LOGGER}
+MANY = 128  # more changes of one resource than these are looked at in slices
 
 
 async def handle_incremental_alter_configs(
@@ -56,7 +59,8 @@ async def handle_incremental_alter_configs(
     response = incremental.IncrementalAlterConfigsResponse()
     counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
     for resource in request.resources:
-        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
+        made = each(lambda c: Change(c.name, c.config_operation, c.value), resource.configs)
+        changes = await in_turns(broker, ctx, _few(resource.resource_type, made))
         code, message = await _try(
             broker, resource, counts, _whatever_is_set(changes), request.validate_only
         )
@@ -78,7 +82,9 @@ async def handle_alter_configs(
     response = replacing.AlterConfigsResponse()
     counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
     for resource in request.resources:
-        given = [(config.name, config.value) for config in resource.configs]
+        made = each(lambda c: Change(c.name, Operation.SET, c.value), resource.configs)
+        changes = await in_turns(broker, ctx, _few(resource.resource_type, made))
+        given = [(change.name, change.value) for change in changes]
         code, message = await _try(
             broker, resource, counts, _replacing(given), request.validate_only, _REPLACEABLE
         )
@@ -91,6 +97,30 @@ async def handle_alter_configs(
             )
         )
     return response
+
+
+def _few(kind: int, made: Work[list[Change]]) -> Work[list[Change]]:
+    """The changes of one resource; of very many, those that are to be looked at. All others are of
+    settings that do not exist: the first of these, and one that is changed twice, is refused.
+    """
+    changes = yield from made
+    known = _KNOWN.get(kind)
+    if len(changes) <= MANY or known is None:
+        return changes
+    counts: Counter[str] = Counter()
+    yield from each(lambda change: counts.update((change.name,)), changes)
+    refused = False
+
+    def counts_here(change: Change) -> bool:
+        nonlocal refused
+        if known(change.name) or counts[change.name] > 1:
+            return True
+        is_first = change.operation != Operation.DELETE and not refused
+        refused = refused or is_first
+        return is_first
+
+    kept = yield from each(counts_here, changes)
+    return [change for change, is_kept in zip(changes, kept, strict=True) if is_kept]
 
 
 def _whatever_is_set(changes: Sequence[Change]) -> _Changes:
@@ -244,6 +274,26 @@ _KINDS = {
     BROKER_LOGGER: _alter_loggers,
     CLIENT_METRICS: _alter_client_metrics,
     GROUP: _alter_group,
+}
+
+
+def _is_group_config(name: str) -> bool:
+    from kstore.config.group_configs import GROUP_CONFIGS
+
+    return name in GROUP_CONFIGS
+
+
+def _is_client_metrics_config(name: str) -> bool:
+    from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
+
+    return name in CLIENT_METRICS_CONFIGS
+
+
+# Whether a kind of resources has such a setting; of brokers every name is taken.
+_KNOWN: dict[int, Callable[[str], bool]] = {
+    TOPIC: lambda name: topic_row(name) is not None,
+    GROUP: _is_group_config,
+    CLIENT_METRICS: _is_client_metrics_config,
 }
 
 

@@ -6,12 +6,13 @@ The moves themselves are runtime/replica_moves.py's.
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import RequestContext
+from kstore.broker.api.turns import in_turns, sliced
+from kstore.broker.runtime.slices import Work, each
 from kstore.errors import ErrorCode
 from kstore.protocol.log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
 
-PER_TURN = 200
-"""Partitions described before other work on the loop has its turn."""
+NO_PARTITION = (-1,)
+"""A topic of which no partition is asked for takes its time as one."""
 
 
 async def handle_describe_log_dirs(
@@ -44,14 +45,21 @@ async def handle_describe_log_dirs(
     results: dict[int, DescribeLogDirsResult] = {}
     for log_dir in broker.replicas.dirs:
         results[id(log_dir)] = await _space(broker, log_dir)
-    for count, (key, log) in enumerate(_asked_for(broker, request), 1):
-        home = results[id(log.log_dir)]
-        row = DescribeLogDirsPartition(partition_index=key.partition, partition_size=log.size_bytes)
-        _topic(home, key.topic).partitions.append(row)
-        if count % PER_TURN == 0:
-            await asyncio.sleep(0)
-    wanted = None if request.topics is None else {t.topic: t.partitions for t in request.topics}
-    for move in _moves(broker).under_way():
+
+    def describe(found: tuple[TopicPartition, Log | None]) -> None:
+        key, log = found
+        if log is not None:
+            row = DescribeLogDirsPartition(
+                partition_index=key.partition, partition_size=log.size_bytes
+            )
+            _topic(results[id(log.log_dir)], key.topic).partitions.append(row)
+
+    await in_turns(broker, ctx, each(describe, _asked_for(broker, request)))
+    moves = list(_moves(broker).under_way())
+    wanted = None
+    if moves and request.topics is not None:
+        wanted = {topic.topic: topic.partitions for topic in request.topics}
+    for move in moves:
         key = move.partition
         if wanted is None or key.partition in wanted.get(key.topic, ()):
             future = DescribeLogDirsPartition(
@@ -80,17 +88,16 @@ async def _space(broker: Broker, log_dir: LogDir) -> DescribeLogDirsResult:
 
 def _asked_for(
     broker: Broker, request: DescribeLogDirsRequest
-) -> Iterator[tuple[TopicPartition, Log]]:
-    """The open logs among the partitions asked for, each once."""
+) -> Iterator[tuple[TopicPartition, Log | None]]:
+    """The partitions asked for with their logs, None for one that is not open here; each once."""
     if request.topics is None:
         for partition, log in broker.replicas.logs():
             yield TopicPartition(partition.entry.name.decode(), partition.index), log
         return
     for topic in request.topics:
-        for index in dict.fromkeys(topic.partitions):
+        for index in dict.fromkeys(topic.partitions) or NO_PARTITION:
             found = broker.table.partition(topic.topic.encode(), index)
-            if found is not None and found.log is not None:
-                yield TopicPartition(topic.topic, index), found.log
+            yield TopicPartition(topic.topic, index), None if found is None else found.log
 
 
 def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
@@ -104,30 +111,42 @@ def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
 
 def handle_alter_replica_log_dirs(
     broker: Broker, request: AlterReplicaLogDirsRequest, ctx: RequestContext
-) -> AlterReplicaLogDirsResponse:
+) -> AlterReplicaLogDirsResponse | Awaitable[AlterReplicaLogDirsResponse]:
     """Begin the moves; each partition is answered with whether its move has begun."""
+    return sliced(broker, ctx, _alter(broker, request))
+
+
+def _alter(
+    broker: Broker, request: AlterReplicaLogDirsRequest
+) -> Work[AlterReplicaLogDirsResponse]:
     paths = {os.path.abspath(log_dir.path): log_dir for log_dir in broker.replicas.dirs}
-    codes: dict[str, dict[int, int]] = {}
+    results: dict[str, dict[int, AlterReplicaLogDirPartitionResult]] = {}
+
+    def begin(asked: tuple[str, str, int | None]) -> None:
+        path, topic, index = asked
+        if index is None:
+            return
+        target, code = paths.get(path), int(ErrorCode.LOG_DIR_NOT_FOUND)
+        if target is not None:
+            code = _moves(broker).begin(TopicPartition(topic, index), target)
+        row = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        results.setdefault(topic, {})[index] = row
+
+    def tell(item: tuple[str, dict[int, Any]]) -> AlterReplicaLogDirTopicResult:
+        return AlterReplicaLogDirTopicResult(topic_name=item[0], partitions=list(item[1].values()))
+
+    yield from each(begin, _to_be_moved(request))
+    return AlterReplicaLogDirsResponse(results=(yield from each(tell, results.items())))
+
+
+def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str, int | None]]:
+    """Path, topic and partition; what has none of these takes its time, too."""
     for asked in request.dirs:
-        target = paths.get(asked.path)
+        yield asked.path, "", None
         for topic in asked.topics:
+            yield asked.path, topic.name, None
             for index in topic.partitions:
-                code = ErrorCode.LOG_DIR_NOT_FOUND
-                if target is not None:
-                    code = _moves(broker).begin(TopicPartition(topic.name, index), target)
-                codes.setdefault(topic.name, {})[index] = code
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                    for index, code in rows.items()
-                ],
-            )
-            for name, rows in codes.items()
-        ]
-    )
+                yield asked.path, topic.name, index
 
 
 def _moves(broker: Broker) -> ReplicaMoves:

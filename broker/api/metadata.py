@@ -10,6 +10,7 @@ are there.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -18,6 +19,8 @@ from kstore._fast.metadata_topics import encode_topics
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
 from kstore.broker.api.access import allowed, allowed_cluster, operations_mask, permitted
+from kstore.broker.api.turns import sliced
+from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, in_order
 from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.topic_rules import NewTopic, TopicError, check_name
 from kstore.errors import ErrorCode
@@ -278,35 +281,48 @@ def _asked(
 
 def handle_describe_topic_partitions(
     broker: Broker, request: DescribeTopicPartitionsRequest, ctx: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
     """Describe topics in order of name, at most so many partitions; the cursor says where
     to go on.
     """
+    return sliced(broker, ctx, _describe_topic_partitions(broker, request, ctx))
+
+
+def _describe_topic_partitions(
+    broker: Broker, request: DescribeTopicPartitionsRequest, ctx: RequestContext
+) -> Work[DescribeTopicPartitionsResponse]:
     most = broker.config["max.request.partition.size.limit"]
     limit = min(max(request.response_partition_limit, 1), most)
-    names = sorted({topic.name for topic in request.topics} or broker.image.topics)
+    asked: set[str] = set()
+    yield from each(lambda topic: asked.add(topic.name), request.topics)
+    names = yield from in_order(asked or list(broker.image.topics), str)
     first = 0
     if request.cursor is not None:
         start = request.cursor.topic_name
-        if request.cursor.partition_index < 0 or (request.topics and start not in names):
-            return _bad_cursor(sorted({topic.name for topic in request.topics}))
-        names = [name for name in names if name >= start]
+        if request.cursor.partition_index < 0 or (request.topics and start not in asked):
+            rows = yield from each(_bad_cursor, names if request.topics else ())
+            return DescribeTopicPartitionsResponse(topics=rows)
+        names = names[bisect_left(names, start) :]
         first = request.cursor.partition_index if names and names[0] == start else 0
-    may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
-    known = permitted(broker, ctx, may, kind, names, quiet=not request.topics)
-    denied = [] if not request.topics else [name for name in names if name not in known]
-    response = _some_partitions(broker, ctx, [n for n in names if n in known], first, limit)
-    response.topics += [_denied(name) for name in denied]
+    quiet, may, kind = not request.topics, AclOperation.DESCRIBE, AclResourceType.TOPIC
+    known = yield from each(lambda n: allowed(broker, ctx, may, kind, n, quiet=quiet), names)
+    shown = [name for name, is_known in zip(names, known, strict=True) if is_known]
+    response = yield from _some_partitions(broker, ctx, shown, first, limit)
+    if request.topics and len(shown) < len(names):
+        denied = [name for name, is_known in zip(names, known, strict=True) if not is_known]
+        response.topics += yield from each(_denied, denied)
     return response
 
 
 def _some_partitions(
     broker: Broker, ctx: RequestContext, names: list[str], first: int, limit: int
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     """At most so many partitions of these topics, beginning at a partition of the first."""
     response = DescribeTopicPartitionsResponse()
     reachable = _reachable(broker, ctx)
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if number % ROWS_BETWEEN == 0:
+            yield
         if limit <= 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(
                 topic_name=name, partition_index=0
@@ -330,12 +346,9 @@ def _some_partitions(
     return response
 
 
-def _bad_cursor(names: list[str]) -> DescribeTopicPartitionsResponse:
+def _bad_cursor(name: str) -> DescribeTopicPartitionsResponseTopic:
     """The cursor is at a topic that was not asked for, or before its first partition."""
-    code = ErrorCode.INVALID_REQUEST
-    return DescribeTopicPartitionsResponse(
-        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=n) for n in names]
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
 def _operations(broker: Broker, ctx: RequestContext, name: str) -> int:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.state.authorizer import Rights
 
-__all__ = ["ANYBODY", "DENIED", "PERMISSIONS", "Level", "Right", "guarded", "no_right"]
+__all__ = [
+    "ANYBODY", "DENIED", "PERMISSIONS", "WAIT_FOR_OTHERS", "Level", "Right", "guarded", "no_right",
+]  # fmt: skip
 
 READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
 DELETE, ALTER, DESCRIBE = AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE

@@ -33,6 +33,7 @@ PIECES: dict[int, Pieces] = {
     8: Pieces(),
     9: Pieces(),
     10: Pieces(once=True),
+    13: Pieces(),
     15: Pieces(once=True),
     19: Pieces(rows=16, together=True),
     20: Pieces(rows=16, together=True),
@@ -55,6 +56,9 @@ PIECES: dict[int, Pieces] = {
     25300: Pieces(),
 }
 """API key to how its rows are divided."""
+_LEFT = Rows("members", "members", (), has_places=False)
+DIVIDED: dict[int, tuple[Rows, ...]] = {13: (_LEFT,)}
+"""Rows of requests that may be divided, though an error of the whole is not told for each."""
 
 
 Chain = tuple[Any, ...]
@@ -66,7 +70,8 @@ def rows_for(request: Any, version: int) -> Rows | None:
     if request.API_KEY not in PIECES:
         return None
     cls = type(request)
-    found = (rows for rows in ROWS[request.API_KEY] if field_exists(cls, rows.asked, version))
+    known = DIVIDED.get(request.API_KEY) or ROWS[request.API_KEY]
+    found = (rows for rows in known if field_exists(cls, rows.asked, version))
     return next(found, None)
 
 

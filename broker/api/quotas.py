@@ -7,11 +7,14 @@ The rules are in state/client_quotas.py; runtime/client_throttles.py holds clien
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
+from kstore.broker.api.turns import in_turns, sliced
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.client_throttles import quotas_of
+from kstore.broker.runtime.slices import Work, each, each_work
 from kstore.broker.state.client_quotas import (
     Alteration,
     Entity,
@@ -43,11 +46,13 @@ __all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
 
 def handle_describe_client_quotas(
     broker: Broker, request: DescribeClientQuotasRequest, ctx: RequestContext
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
     """The quotas of the entities that the filter names."""
-    components = [Filter(c.entity_type, c.match_type, c.match) for c in request.components]
+    components: list[Filter] = []
     try:
-        check_filter(components)
+        for row in request.components:  # each is checked before the next one is made
+            components.append(Filter(row.entity_type, row.match_type, row.match))
+            check_filter(components)
     except QuotaError as problem:
         return DescribeClientQuotasResponse(
             error_code=problem.code, error_message=problem.message, entries=None
@@ -60,19 +65,28 @@ def handle_describe_client_quotas(
             error_message=f"The coordination store did not answer: {problem}",
             entries=None,
         )
-    return DescribeClientQuotasResponse(
-        entries=[
-            DescribeClientQuotasResponseEntryData(
-                entity=[
-                    DescribeClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
-                    for kind, name in entity
-                ],
-                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
-            )
-            for entity, quotas in known.items()
-            if matches(entity, components, strict=request.strict)
-        ]
-    )
+    return sliced(broker, ctx, _described(dict(known), components, strict=request.strict))
+
+
+def _described(
+    known: Mapping[Entity, Mapping[str, float]], components: Sequence[Filter], *, strict: bool
+) -> Work[DescribeClientQuotasResponse]:
+    def row(
+        item: tuple[Entity, Mapping[str, float]],
+    ) -> DescribeClientQuotasResponseEntryData | None:
+        entity, quotas = item
+        if not matches(entity, components, strict=strict):
+            return None
+        return DescribeClientQuotasResponseEntryData(
+            entity=[
+                DescribeClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
+                for kind, name in entity
+            ],
+            values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+        )
+
+    rows = yield from each(row, known.items())
+    return DescribeClientQuotasResponse(entries=[row for row in rows if row is not None])
 
 
 async def handle_alter_client_quotas(
@@ -94,19 +108,21 @@ async def handle_alter_client_quotas(
 
     await broker.run_blocking(alter)
     quotas.tell()
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponseEntryData(
-                error_code=code,
-                error_message=words,
-                entity=[
-                    AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
-                    for kind, name in entity
-                ],
-            )
-            for entity, (code, words) in results.items()
-        ]
-    )
+
+    def named(part: tuple[str, str | None]) -> AlterClientQuotasResponseEntityData:
+        return AlterClientQuotasResponseEntityData(entity_type=part[0], entity_name=part[1])
+
+    def entry(
+        item: tuple[Entity, tuple[int, str | None]],
+    ) -> Work[AlterClientQuotasResponseEntryData]:
+        entity, (code, words) = item
+        parts = yield from each(named, entity)
+        return AlterClientQuotasResponseEntryData(
+            error_code=code, error_message=words, entity=parts
+        )
+
+    entries = await in_turns(broker, ctx, each_work(entry, results.items()))
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _alter(

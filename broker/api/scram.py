@@ -10,9 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
+from kstore.broker.api.turns import in_turns
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime import entity_configs
 from kstore.broker.runtime.scram_users import USERS, user_path
+from kstore.broker.runtime.slices import each
 from kstore.broker.state.scram_credentials import (
     MECHANISMS,
     Deletion,
@@ -29,6 +31,7 @@ from kstore.protocol.scram import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    ScramCredentialUpsertion,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +45,8 @@ async def handle_describe_user_scram_credentials(
     broker: Broker, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of the named users, or of all that have a credential."""
-    asked = Counter(row.name for row in request.users or ())
+    asked: Counter[str] = Counter()
+    await in_turns(broker, ctx, each(lambda row: asked.update((row.name,)), request.users or ()))
     try:
         found = await broker.run_blocking(lambda: _credentials(broker.store, list(asked)))
     except StoreError as problem:
@@ -50,8 +54,8 @@ async def handle_describe_user_scram_credentials(
             error_code=ErrorCode.REQUEST_TIMED_OUT,
             error_message=f"The coordination store did not answer: {problem}",
         )
-    results = []
-    for user in asked or found:
+
+    def result(user: str) -> DescribeUserScramCredentialsResult:
         row = DescribeUserScramCredentialsResult(user=user)
         if asked[user] > 1:
             row.error_code = ErrorCode.DUPLICATE_RESOURCE
@@ -61,7 +65,9 @@ async def handle_describe_user_scram_credentials(
             row.error_message = f"User {user!r} has no SCRAM credential."
         else:
             row.credential_infos = found[user]
-        results.append(row)
+        return row
+
+    results = await in_turns(broker, ctx, each(result, asked or found))
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -91,13 +97,14 @@ async def handle_alter_user_scram_credentials(
     broker: Broker, request: AlterUserScramCredentialsRequest, ctx: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Change the users of whom every row is valid; the others get their error."""
-    deletions = [Deletion(row.name, row.mechanism) for row in request.deletions]
-    upsertions = [
-        Upsertion(
-            row.name, row.mechanism, row.iterations, bytes(row.salt), bytes(row.salted_password)
-        )
-        for row in request.upsertions
-    ]
+
+    def upsertion(row: ScramCredentialUpsertion) -> Upsertion:
+        salt, password = bytes(row.salt), bytes(row.salted_password)
+        return Upsertion(row.name, row.mechanism, row.iterations, salt, password)
+
+    removed = each(lambda row: Deletion(row.name, row.mechanism), request.deletions)
+    deletions = await in_turns(broker, ctx, removed)
+    upsertions = await in_turns(broker, ctx, each(upsertion, request.upsertions))
     users = [row.user for row in deletions] + [row.user for row in upsertions]
     scram = broker.scram
 
@@ -111,12 +118,12 @@ async def handle_alter_user_scram_credentials(
     problems = await broker.run_blocking(run)
     if broker.security is not None:
         broker.security.users_changed()
-    results = []
-    for user in dict.fromkeys(users):
+
+    def result(user: str) -> AlterUserScramCredentialsResult:
         code, words = problems.get(user, (ErrorCode.NONE, None))
-        results.append(
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=words)
-        )
+        return AlterUserScramCredentialsResult(user=user, error_code=code, error_message=words)
+
+    results = await in_turns(broker, ctx, each(result, dict.fromkeys(users)))
     return AlterUserScramCredentialsResponse(results=results)
 
 

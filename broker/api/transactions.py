@@ -1,5 +1,5 @@
-"""AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: what a
-transactional producer asks of its coordinators.
+"""AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: what a transactional producer asks of
+its coordinators, beside AddPartitionsToTxn (add_partitions.py).
 
 What is allowed is broker/state's; here is what exists, and which error which version knows.
 """
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
-from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import permitted
+from kstore.broker.api.add_partitions import fenced_as_known
 from kstore.broker.runtime.coordinator_log import partition_of
 from kstore.broker.runtime.shards import coordinator_of
 from kstore.broker.runtime.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactional_produce import error_for_version, has_transaction
-from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
+from kstore.broker.runtime.transactions import transactions_of
 from kstore.broker.state.transaction_state import TV_0, TV_2
 from kstore.broker.state.transaction_steps import Claim, Decision
 from kstore.broker.state.txn_offset_commit import txn_offset_commit_failure
@@ -23,12 +22,6 @@ from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
     EndTxnRequest,
     EndTxnResponse,
     TxnOffsetCommitRequest,
@@ -46,160 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "handle_add_offsets_to_txn",
-    "handle_add_partitions_to_txn",
     "handle_end_txn",
     "handle_txn_offset_commit",
 ]
 
-FIRST_BROKER_VERSION = 4
-"""From here on AddPartitionsToTxn is what brokers ask each other, for many transactions at once."""
-FIRST_WITH_PRODUCER_FENCED = 2
 FIRST_END_WITH_NEW_EPOCH = 5
 FIRST_COMMIT_THAT_ADDS = 5
 FIRST_COMMIT_WITH_ABORTABLE = 4
 FIRST_COMMIT_THAT_KNOWS_LOADING = 2
 RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-
-
-def handle_add_partitions_to_txn(
-    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add partitions to transactions, or look whether they are in them. In a cluster, and where
-    answers wait for the disk, this one comes once what it tells can't be lost any more.
-    """
-    coordinator = transactions_of(broker)
-    asked, client_version = request.transactions, TV_2
-    if ctx.api_version < FIRST_BROKER_VERSION:
-        client_version = TV_0
-        asked = [
-            AddPartitionsToTxnTransaction(
-                transactional_id=request.v3_and_below_transactional_id,
-                producer_id=request.v3_and_below_producer_id,
-                producer_epoch=request.v3_and_below_producer_epoch,
-                topics=request.v3_and_below_topics,
-            )
-        ]
-        denied = _denied(broker, request, ctx)
-        if denied:
-            return _added([(item, _none_added(item, denied)) for item in asked], ctx.api_version)
-    found = [(item, _add(broker, coordinator, item, client_version)) for item in asked]
-    if broker.cluster is None and not coordinator.durable:
-        return _added(found, ctx.api_version)
-    return _added_later(coordinator, found, ctx.api_version)
-
-
-Found = list[tuple[AddPartitionsToTxnTransaction, dict[TopicPartition, int]]]
-
-
-async def _added_later(
-    coordinator: TransactionCoordinator, found: Found, api_version: int
-) -> AddPartitionsToTxnResponse:
-    for asked, codes in found:
-        if ErrorCode.NONE in codes.values():
-            try:
-                await coordinator.settled(asked.transactional_id)
-            except KafkaError as error:
-                codes.update(dict.fromkeys(codes, error.code))
-    return _added(found, api_version)
-
-
-def _added(found: Found, api_version: int) -> AddPartitionsToTxnResponse:
-    if api_version >= FIRST_BROKER_VERSION:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(
-                    transactional_id=asked.transactional_id,
-                    topic_results=_topic_results(asked, codes),
-                )
-                for asked, codes in found
-            ]
-        )
-    [(asked, codes)] = found
-    known = {place: _fenced_as_known(code, api_version) for place, code in codes.items()}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(asked, known))
-
-
-def _add(
-    broker: Broker,
-    coordinator: TransactionCoordinator,
-    asked: AddPartitionsToTxnTransaction,
-    client_version: int,
-) -> dict[TopicPartition, int]:
-    """An error code per partition. If one does not exist, none is added."""
-    places = _places(asked)
-    absent = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    missing = {place: absent for place in places if broker.image.partition(*place) is None}
-    if missing:
-        return _none_added(asked, missing)
-    claim = Claim(asked.producer_id, asked.producer_epoch)
-    if asked.verify_only:
-        found = coordinator.verify_partitions(asked.transactional_id, claim, frozenset(places))
-        return {place: found[place] for place in places}
-    code = coordinator.add_partitions(
-        asked.transactional_id, claim, frozenset(places), client_version
-    )
-    return dict.fromkeys(places, code)
-
-
-def _places(asked: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
-    ]
-
-
-def _none_added(
-    asked: AddPartitionsToTxnTransaction, problems: dict[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """The codes where some partitions can't be added: no other is."""
-    return {
-        place: problems.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in _places(asked)
-    }
-
-
-def _denied(
-    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
-) -> dict[TopicPartition, int]:
-    """The partitions that the client has no right to write, and what else is wrong with some."""
-    if broker.authorizer is None:
-        return {}
-    names = {topic.name for topic in request.v3_and_below_topics}
-    writable = permitted(broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC, names)
-    if writable == names:
-        return {}
-    found: dict[TopicPartition, int] = {}
-    for topic in request.v3_and_below_topics:
-        for index in topic.partitions:
-            place = TopicPartition(topic.name, index)
-            if topic.name not in writable:
-                found[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif broker.image.partition(*place) is None:
-                found[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return found
-
-
-def _topic_results(
-    asked: AddPartitionsToTxnTransaction, codes: dict[TopicPartition, int]
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index,
-                    partition_error_code=codes[TopicPartition(topic.name, index)],
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in asked.topics
-    ]
-
-
-def _fenced_as_known(code: int, api_version: int) -> int:
-    """Old clients know only INVALID_PRODUCER_EPOCH."""
-    if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return code
 
 
 async def handle_add_offsets_to_txn(
@@ -219,7 +67,7 @@ async def handle_add_offsets_to_txn(
             await coordinator.settled(request.transactional_id)
     except KafkaError as error:
         code = error.code
-    return AddOffsetsToTxnResponse(error_code=_fenced_as_known(code, ctx.api_version))
+    return AddOffsetsToTxnResponse(error_code=fenced_as_known(code, ctx.api_version))
 
 
 async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
@@ -262,7 +110,7 @@ async def _ended_later(deciding: Awaitable[Decision], api_version: int) -> EndTx
 
 def _ended(decision: Decision, api_version: int) -> EndTxnResponse:
     return EndTxnResponse(
-        error_code=_fenced_as_known(decision.error_code, api_version),
+        error_code=fenced_as_known(decision.error_code, api_version),
         producer_id=decision.producer.producer_id,
         producer_epoch=decision.producer.producer_epoch,
     )

@@ -8,7 +8,7 @@ How large a request may become in memory is limited before: by the elements of i
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.codec import Decoding
@@ -16,8 +16,9 @@ from kstore._fast.encoder import Encoding
 from kstore.broker.api import API_TABLE, Handler, RequestContext
 from kstore.broker.api.failing import Rows
 from kstore.broker.api.metadata import JoinedMetadata
-from kstore.broker.api.pieces import PIECES, Joined, is_wide, pieces_of, rows_for
-from kstore.broker.runtime.slices import Turns
+from kstore.broker.api.permissions import WAIT_FOR_OTHERS
+from kstore.broker.api.pieces import Joined, is_wide, pieces_of, rows_for
+from kstore.broker.api.turns import GoneError, turn
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
@@ -31,8 +32,6 @@ STEP_ELEMENTS = 2000
 """Decoded, or encoded, in one turn."""
 MUTED_FOR_WIDE = 2
 """`Connection.mute`: its wide request is being carried out."""
-WHOLE_ELEMENTS = 10_000
-"""In a request whose handler sees all of it in one turn."""
 PEER_ELEMENTS = 2_000_000
 """In a message of the controller: about every partition there is."""
 FEW_COLLECTIONS = 2000
@@ -41,8 +40,6 @@ no garbage until they are answered, and to look at all of it holds the loop for 
 """
 METADATA = 3
 END = object()
-FEW: dict[int, int] = {}
-"""API key to how many elements its requests may have, where that is few."""
 
 
 def max_elements(broker: Broker, api_key: int) -> int:
@@ -50,7 +47,7 @@ def max_elements(broker: Broker, api_key: int) -> int:
     limit: int = broker.config["kstore.request.max.elements"]
     if API_TABLE[api_key].internal:
         return max(limit, PEER_ELEMENTS)
-    return limit if api_key in PIECES else min(limit, FEW.get(api_key, WHOLE_ELEMENTS))
+    return limit
 
 
 class WideRequests:
@@ -58,7 +55,6 @@ class WideRequests:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._turns = Turns(broker.loop)
 
     def is_divided(self, request: Message, version: int) -> bool:
         """Whether a request that is decoded has more rows than its handler is given at once. Where
@@ -101,7 +97,7 @@ class WideRequests:
             if self._broker.throttles is not None and ctx.connection is not None:
                 self._broker.throttles.tell(ctx.connection, response, is_late=True)
             return await self._encode(response, ctx)
-        except _GoneError:
+        except GoneError:
             return None
         finally:
             held.release()
@@ -110,7 +106,7 @@ class WideRequests:
         """The request, in steps; ProtocolError where it is malformed, or has too many elements."""
         plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
         decoding = Decoding(plan, body, max_elements(self._broker, ctx.api_key))
-        while not await self._turn(ctx, lambda: decoding.step(STEP_ELEMENTS)):
+        while not await turn(self._broker, ctx, lambda: decoding.step(STEP_ELEMENTS)):
             pass
         return decoding.message
 
@@ -119,14 +115,15 @@ class WideRequests:
             encoded: bytes = response.encode(ctx.api_version)
             return encoded
         encoding = Encoding(response.plan_for(ctx.api_version), response)
-        while not await self._turn(ctx, lambda: encoding.step(STEP_ELEMENTS)):
+        while not await turn(self._broker, ctx, lambda: encoding.step(STEP_ELEMENTS)):
             pass
         return encoding.result()
 
     async def _whole(self, handler: Handler, request: Any, ctx: RequestContext, held: _Held) -> Any:
-        response = await self._turn(ctx, lambda: handler(self._broker, request, ctx))
+        response = await turn(self._broker, ctx, lambda: handler(self._broker, request, ctx))
         if isinstance(response, Awaitable):
-            held.release()  # it may wait for other members: what is behind it goes on
+            if ctx.api_key in WAIT_FOR_OTHERS:
+                held.release()  # what is behind it goes on
             response = await response
         return response
 
@@ -140,7 +137,7 @@ class WideRequests:
             piece = next(pieces, END)
             return piece if piece is None or piece is END else handler(self._broker, piece, ctx)
 
-        while (answer := await self._turn(ctx, answer_next)) is not END:
+        while (answer := await turn(self._broker, ctx, answer_next)) is not END:
             if isinstance(answer, Awaitable):
                 answer = await answer
             if answer is not None and not joined.add(answer):
@@ -149,24 +146,6 @@ class WideRequests:
             answer = handler(self._broker, request, ctx)
             return await answer if isinstance(answer, Awaitable) else answer
         return joined.response
-
-    async def _turn(self, ctx: RequestContext, work: Callable[[], Any]) -> Any:
-        """What the work gives, when it is its turn; its time is charged to the client."""
-        await self._turns.next()
-        connection, throttles = ctx.connection, self._broker.throttles
-        if connection is not None and connection.is_closed:
-            raise _GoneError
-        if throttles is None or connection is None:
-            return work()
-        began = throttles.begin()
-        try:
-            return work()
-        finally:
-            throttles.spent(connection, began)
-
-
-class _GoneError(Exception):
-    """The connection is closed: nobody waits for the answer."""
 
 
 class _Held:

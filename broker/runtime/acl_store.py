@@ -9,7 +9,9 @@ rules mean is state/authorizer.py's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Set
+from asyncio import Lock
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -29,14 +31,15 @@ from kstore.broker.coordination.store import (
     StoreError,
 )
 from kstore.broker.runtime.entity_configs import sanitize
-from kstore.broker.state.authorizer import Authorizer, Pattern
+from kstore.broker.runtime.slices import Slices, Work, each, in_order
+from kstore.broker.state.authorizer import NO_RULES, Authorizer, Pattern, Rules
 from kstore.config.authorizer_configs import split_principals
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.broker import Broker
 
-__all__ = ["ACL_FOLDERS", "AclStore", "open_authorizer"]
+__all__ = ["ACL_FOLDERS", "AclStore", "TooManyAclsError", "open_authorizer"]
 
 LITERAL, PREFIXED = "/kafka-acl", "/kafka-acl-extended/prefixed"
 ACL_FOLDERS = (LITERAL, "/kafka-acl-extended")
@@ -55,6 +58,16 @@ OPERATIONS = {
 """The word for each operation: Read, DescribeConfigs. ReplicatorWrite is one, too."""
 
 
+PATTERNS_AT_ONCE = 64
+"""Changed in the store before others may use it."""
+MAX_TOLD = 1_000_000
+"""Rules in the answer to one DeleteAcls."""
+
+
+class TooManyAclsError(Exception):
+    """Filters that match more rules than an answer may have."""
+
+
 class UnreadableAclError(StoreError):
     """A node of ACLs that says what this broker does not know."""
 
@@ -65,12 +78,14 @@ class AclStore:
     def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
         self._broker = broker
         self._authorizer = authorizer
+        self._lock = Lock()
+        """Held from the look into the store until the authorizer knows what was there."""
 
     # ---- what others ask for ----
 
     async def create(self, acls: Iterable[Acl]) -> dict[Acl, StoreError]:
         """Add rules, on the disk and here; those that could not be kept, with the reason."""
-        by_pattern = _by_pattern(acls)
+        by_pattern = await self._slices().do(_by_pattern(acls))
         problems: dict[Acl, StoreError] = {}
 
         def add(pattern: Pattern, more: set[Acl]) -> frozenset[Acl] | None:
@@ -83,16 +98,42 @@ class AclStore:
         await self._carry_out(by_pattern, add)
         return problems
 
-    async def delete(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
-        """Remove the rules that each filter means, on the disk and here; and tell which."""
+    async def matching(self, wanted: AclFilter) -> list[Acl]:
+        """The rules that a filter means, in the order of their texts."""
+        return await self._slices().do(self._find(wanted))
+
+    def _find(self, wanted: AclFilter) -> Work[list[Acl]]:
+        rules = (acl for acls in self._authorizer.candidates(wanted) for acl in acls)
+        found = yield from each(lambda acl: acl if wanted.matches(acl) else None, rules)
+        return (yield from in_order((acl for acl in found if acl is not None), str))
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Remove the rules that each filter means, on the disk and here; and tell which. Where they
+        are more than anybody can be told, none is removed: TooManyAclsError.
+        """
         if self._broker.cluster is not None:  # another broker may have just added some
             await self.reload({"/"})
-        gone = [self._authorizer.acls(wanted) for wanted in filters]
+        slices = self._slices()
+        found: dict[AclFilter, list[Acl]] = {}
+        gone: list[list[Acl]] = []
+        told = 0
+        for wanted in filters:
+            matches = found.get(wanted)
+            if matches is None:
+                matches = found[wanted] = await slices.do(self._find(wanted))
+            gone.append(matches)
+            told += len(matches)
+            if told > MAX_TOLD:
+                raise TooManyAclsError(
+                    f"the filters match more than {MAX_TOLD:,} rules; send fewer of them at a time"
+                )
+            await slices.breathe()
 
         def remove(pattern: Pattern, less: set[Acl]) -> frozenset[Acl]:
             return _change(self._broker.store, pattern, lambda found: found - less)
 
-        await self._carry_out(_by_pattern(acl for acls in gone for acl in acls), remove)
+        acls = (acl for matches in found.values() for acl in matches)
+        await self._carry_out(await slices.do(_by_pattern(acls)), remove)
         return gone
 
     async def _carry_out(
@@ -100,19 +141,21 @@ class AclStore:
         wanted: dict[Pattern, set[Acl]],
         change: Callable[[Pattern, set[Acl]], frozenset[Acl] | None],
     ) -> None:
-        """Change the patterns in the store, then have the authorizer know."""
-        now: dict[Pattern, frozenset[Acl]] = {}
+        """Change the patterns in the store, some at a time, and have the authorizer know."""
+        for part in _parts(wanted):
+            now: dict[Pattern, Rules] = {}
 
-        def run() -> None:
-            for pattern, acls in wanted.items():
-                found = change(pattern, acls)
-                if found is not None:
-                    now[pattern] = found
+            def run(part: Iterable[Pattern] = part, now: dict[Pattern, Rules] = now) -> None:
+                for pattern in part:
+                    found = change(pattern, wanted[pattern])
+                    if found is not None:
+                        now[pattern] = Rules.of(found)
 
-        try:
-            await self._broker.run_blocking(run)
-        finally:
-            self._take_over(now)
+            async with self._lock:
+                try:
+                    await self._broker.run_blocking(run)
+                finally:
+                    self._take_over(now)
 
     # ---- what others have changed ----
 
@@ -121,28 +164,45 @@ class AclStore:
         as it was.
         """
         try:
-            await self._reload(paths)
+            async with self._lock:
+                await self._reload(paths)
         except UnreadableAclError as problem:
             self._broker.report(str(problem))
 
     async def _reload(self, paths: Set[str]) -> None:
         patterns = {_pattern(path) for path in paths}
         known = {pattern for pattern in patterns if pattern is not None}
+        store = self._broker.store
+
+        def read() -> dict[Pattern, Rules]:
+            if None in patterns:
+                return _read_all(store)
+            return {pattern: Rules.of(_read(store, pattern)[0]) for pattern in known}
+
+        now = await self._broker.run_blocking(read)
         if None in patterns:
-            acls = await self._broker.run_blocking(lambda: _read_all(self._broker.store))
-            if self._authorizer.load(acls):
-                self._broker.plane.forget_answers()
-            return
+            now |= {gone: NO_RULES for gone in self._authorizer.patterns() if gone not in now}
+        slices = self._slices()
+        for part in _parts(now):
+            self._take_over({pattern: now[pattern] for pattern in part})
+            await slices.breathe()
 
-        def read() -> dict[Pattern, frozenset[Acl]]:
-            return {pattern: _read(self._broker.store, pattern)[0] for pattern in known}
-
-        self._take_over(await self._broker.run_blocking(read))
-
-    def _take_over(self, now: dict[Pattern, frozenset[Acl]]) -> None:
-        changed = [pattern for pattern, acls in now.items() if self._authorizer.put(pattern, acls)]
+    def _take_over(self, now: dict[Pattern, Rules]) -> None:
+        changed = [
+            pattern for pattern, rules in now.items() if self._authorizer.put(pattern, rules)
+        ]
         if changed:
             self._broker.plane.forget_answers()
+
+    def _slices(self) -> Slices:
+        return Slices(self._broker.turns)
+
+
+def _parts(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
+    """Some patterns at a time."""
+    left = iter(patterns)
+    while part := list(islice(left, PATTERNS_AT_ONCE)):
+        yield part
 
 
 def open_authorizer(broker: Broker) -> Authorizer:
@@ -152,7 +212,8 @@ def open_authorizer(broker: Broker) -> Authorizer:
         split_principals(config["super.users"]),
         allow_if_no_acl_found=config["allow.everyone.if.no.acl.found"],
     )
-    authorizer.load(_read_all(broker.store))
+    for pattern, rules in _read_all(broker.store).items():
+        authorizer.put(pattern, rules)
     broker.authorizer = broker.plane.authorizer = authorizer
     broker.acls = AclStore(broker, authorizer)
     return authorizer
@@ -161,11 +222,14 @@ def open_authorizer(broker: Broker) -> Authorizer:
 # ---- nodes ----
 
 
-def _by_pattern(acls: Iterable[Acl]) -> dict[Pattern, set[Acl]]:
+def _by_pattern(acls: Iterable[Acl]) -> Work[dict[Pattern, set[Acl]]]:
     found: dict[Pattern, set[Acl]] = {}
-    for acl in acls:
+
+    def put(acl: Acl) -> None:
         pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
         found.setdefault(pattern, set()).add(acl)
+
+    yield from each(put, acls)
     return found
 
 
@@ -200,14 +264,14 @@ def _read(store: Store, pattern: Pattern) -> tuple[frozenset[Acl], int | None]:
     return _parse(path, pattern, data), version
 
 
-def _read_all(store: Store) -> list[Acl]:
+def _read_all(store: Store) -> dict[Pattern, Rules]:
     patterns = list(_patterns(store))
     paths = [_path(pattern) for pattern in patterns]
-    found: list[Acl] = []
-    for pattern, path, node in zip(patterns, paths, store.read_many(paths), strict=True):
-        if node is not None:
-            found += _parse(path, pattern, node[0])
-    return found
+    return {
+        pattern: Rules.of(_parse(path, pattern, node[0]))
+        for pattern, path, node in zip(patterns, paths, store.read_many(paths), strict=True)
+        if node is not None
+    }
 
 
 def _patterns(store: Store) -> Iterator[Pattern]:

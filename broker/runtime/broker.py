@@ -23,6 +23,7 @@ from kstore.broker.runtime.descriptors import Descriptors
 from kstore.broker.runtime.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.group_commit import GroupCommit
 from kstore.broker.runtime.replicas import LocalReplicas
+from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.stores import open_own_store
 from kstore.broker.runtime.topics import Topics
 from kstore.broker.state.fetch_session import FetchSessionCache
@@ -83,6 +84,7 @@ class Broker:
         self.loop = loop
         self.node_id: int = config["node.id"]
         self.report = report
+        self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
         if config.clustered:
@@ -112,9 +114,7 @@ class Broker:
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
         """
         self.authorizer: Authorizer | None = None
-        """Who may do what (state/authorizer.py); None without authorizer.class.name: everything is
-        allowed.
-        """
+        """Who may do what (state/authorizer.py); None, without authorizer.class.name: everybody."""
         self.acls: AclStore | None = None
         """Where the authorizer's rules are kept (runtime/acl_store.py)."""
         self.features: Any = None

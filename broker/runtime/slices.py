@@ -1,29 +1,85 @@
 """Long loops in small pieces: other work on the event loop has its turn every 2 milliseconds; and
 the turns that all wide requests share.
+
+Work that is a generator yields where others may have their turn; who drives it decides whether they
+get one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from heapq import merge
 from time import monotonic
+from typing import TypeVar
 
-__all__ = ["Slices", "Turns"]
+__all__ = ["ROWS_BETWEEN", "SLICE_S", "Slices", "Turns", "Work", "each", "each_work", "in_order"]
 
+A = TypeVar("A")
+T = TypeVar("T")
 SLICE_S = 0.002
+ROWS_BETWEEN = 128
+"""Rows between two places where others may have their turn."""
+Work = Generator[None, None, T]
+"""Work that yields where others may have their turn, and returns its result."""
+
+
+def each(make: Callable[[A], T], items: Iterable[A]) -> Work[list[T]]:
+    """``[make(item) for item in items]``."""
+    made = []
+    for number, item in enumerate(items, 1):
+        made.append(make(item))
+        if number % ROWS_BETWEEN == 0:
+            yield
+    return made
+
+
+def each_work(make: Callable[[A], Work[T]], items: Iterable[A]) -> Work[list[T]]:
+    """The results of the work on each item."""
+    made = []
+    for number, item in enumerate(items, 1):
+        made.append((yield from make(item)))
+        if number % ROWS_BETWEEN == 0:
+            yield
+    return made
+
+
+def in_order(items: Iterable[A], key: Callable[[A], str]) -> Work[list[A]]:
+    """``sorted(items, key=key)``."""
+    pairs = yield from each(lambda item: (key(item), item), items)
+    parts = []
+    for start in range(0, len(pairs), ROWS_BETWEEN):
+        part = pairs[start : start + ROWS_BETWEEN]
+        parts.append(sorted(part, key=lambda pair: pair[0]))
+        if len(part) == ROWS_BETWEEN:
+            yield
+    return (yield from each(lambda pair: pair[1], merge(*parts, key=lambda pair: pair[0])))
 
 
 class Slices:
     """The turns of one long piece of work."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns | None = None) -> None:
+        """``turns``: those that it shares with others of its kind."""
+        self._turns = turns
         self._end = monotonic() + SLICE_S
 
     async def breathe(self) -> None:
         """Called after each small piece."""
         if monotonic() >= self._end:
-            await asyncio.sleep(0)
+            await (asyncio.sleep(0) if self._turns is None else self._turns.next())
             self._end = monotonic() + SLICE_S
+
+    async def do(self, work: Work[T]) -> T:
+        """The result of work."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            await self.breathe()
 
 
 class Turns:

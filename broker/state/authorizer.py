@@ -7,6 +7,7 @@ decision is remembered until a rule changes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -24,7 +25,7 @@ from kstore.acls import (
 )
 from kstore.broker.state.bounded_cache import text_bytes
 
-__all__ = ["Authorizer", "Pattern", "Rights", "one_host"]
+__all__ = ["NO_RULES", "Authorizer", "Pattern", "Rights", "Rules", "one_host"]
 
 EVERYTHING = (1 << 16) - 1
 """The bit field of all operations: bit n is operation n, as in answers (KIP-430)."""
@@ -46,6 +47,7 @@ ANY_RESOURCE = "hardcode"
 """The name that Kafka asks about for "any resource of this type" first: whom nothing restricts, a
 super user above all, is allowed all of them.
 """
+KEPT = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
 RESOURCES = frozenset(
     {
         AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER,
@@ -73,10 +75,31 @@ class Entry(NamedTuple):
         return cls(one_host(acl.host), int(operation), denies, bits)
 
 
-Pattern: TypeAlias = tuple[AclResourceType, AclPatternType, str]
-"""Which resources a rule is about: their type, and a name or the beginning of names."""
 Entries: TypeAlias = dict[str, list[Entry]]
 """Principal to its rules, of one pattern of names."""
+
+
+class Rules(NamedTuple):
+    """The rules of one pattern, as decisions need them. Made by any thread."""
+
+    acls: frozenset[Acl]
+    entries: Entries
+    of_hosts: int
+    """How many are about one host."""
+
+    @classmethod
+    def of(cls, acls: Iterable[Acl]) -> Rules:
+        """What these rules come to."""
+        kept = frozenset(acls)
+        entries: Entries = {}
+        for acl in kept:
+            entries.setdefault(acl.principal, []).append(Entry.of(acl))
+        return cls(kept, entries, sum(acl.host != ANY_HOST for acl in kept))
+
+
+Pattern: TypeAlias = tuple[AclResourceType, AclPatternType, str]
+"""Which resources a rule is about: their type, and a name or the beginning of names."""
+NO_RULES = Rules.of(())
 
 
 class Names:
@@ -87,18 +110,26 @@ class Names:
         self.prefixed: dict[str, Entries] = {}
         self.lengths: list[int] = []
         """Of the prefixes, each once."""
+        self._of_length: Counter[int] = Counter()
 
-    def put(self, pattern_type: AclPatternType, name: str, acls: frozenset[Acl]) -> None:
+    def put(self, pattern_type: AclPatternType, name: str, entries: Entries) -> None:
         """Have these rules of one pattern and no others."""
-        entries: Entries = {}
-        for acl in acls:
-            entries.setdefault(acl.principal, []).append(Entry.of(acl))
         patterns = self.literal if pattern_type == AclPatternType.LITERAL else self.prefixed
+        there = name in patterns
         if entries:
             patterns[name] = entries
         else:
             patterns.pop(name, None)
-        self.lengths = sorted({len(prefix) for prefix in self.prefixed})
+        if patterns is self.prefixed and there != bool(entries):
+            self._count(len(name), -1 if there else 1)
+
+    def _count(self, length: int, more: int) -> None:
+        """There is one more, or one less, prefix of this length."""
+        self._of_length[length] += more
+        if self._of_length[length] == 0:
+            del self._of_length[length]
+        if more > 0 or length not in self._of_length:
+            self.lengths = sorted(self._of_length)
 
     def applying(self, name: str) -> Iterator[Entries]:
         """The rules of every pattern that the name matches."""
@@ -186,7 +217,7 @@ class Authorizer:
         """``super_users`` are principals ("User:admin") who may do everything."""
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl_found = allow_if_no_acl_found
-        self._acls: dict[Pattern, frozenset[Acl]] = {}
+        self._rules: dict[Pattern, Rules] = {}
         self._names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
         self._of_hosts = 0
         """How many rules are about one host; if none is, all hosts of a principal are as one."""
@@ -202,33 +233,47 @@ class Authorizer:
 
     def load(self, acls: Iterable[Acl]) -> bool:
         """Have these rules and no others; whether that changed anything."""
-        wanted: dict[Pattern, set[Acl]] = {pattern: set() for pattern in self._acls}
+        wanted: dict[Pattern, set[Acl]] = {pattern: set() for pattern in self._rules}
         for acl in acls:
             pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
             wanted.setdefault(pattern, set()).add(acl)
-        changed = [pattern for pattern, found in wanted.items() if self.put(pattern, found)]
+        changed = [
+            pattern for pattern, found in wanted.items() if self.put(pattern, Rules.of(found))
+        ]
         return bool(changed)
 
-    def put(self, pattern: Pattern, acls: Iterable[Acl]) -> bool:
+    def put(self, pattern: Pattern, new: Rules) -> bool:
         """Have these rules of one pattern and no others; whether that changed anything."""
-        old, new = self._acls.get(pattern, frozenset()), frozenset(acls)
-        if new == old:
+        old = self._rules.get(pattern, NO_RULES)
+        if new.acls == old.acls:
             return False
-        if new:
-            self._acls[pattern] = new
+        if new.acls:
+            self._rules[pattern] = new
         else:
-            del self._acls[pattern]
+            del self._rules[pattern]
         resource_type, pattern_type, name = pattern
-        self._names[resource_type].put(pattern_type, name, new)
-        self._of_hosts += sum(acl.host != ANY_HOST for acl in new)
-        self._of_hosts -= sum(acl.host != ANY_HOST for acl in old)
+        self._names[resource_type].put(pattern_type, name, new.entries)
+        self._of_hosts += new.of_hosts - old.of_hosts
         self._forget()
         return True
 
+    def patterns(self) -> list[Pattern]:
+        """Those that have rules."""
+        return list(self._rules)
+
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """The rules that a filter means, or all."""
-        found = (acl for acls in self._acls.values() for acl in acls)
-        return [acl for acl in found if wanted is None or wanted.matches(acl)]
+        wanted = wanted or AclFilter()
+        found = (acl for acls in self.candidates(wanted) for acl in acls)
+        return [acl for acl in found if wanted.matches(acl)]
+
+    def candidates(self, wanted: AclFilter) -> list[frozenset[Acl]]:
+        """The rules of all patterns that a filter may mean, each pattern's by themselves."""
+        kind, pattern_type, name = wanted.resource_type, wanted.pattern_type, wanted.resource_name
+        if kind in RESOURCES and pattern_type in KEPT and name is not None:
+            rules = self._rules.get((kind, pattern_type, name))
+            return [] if rules is None else [rules.acls]
+        return [rules.acls for rules in self._rules.values()]
 
     # ---- decisions ----
 
@@ -322,7 +367,7 @@ class Authorizer:
             (kind, AclPatternType.PREFIXED, name[:length]) for length in self._names[kind].lengths
         ]
         for pattern in patterns:
-            for acl in self._acls.get(pattern, ()):
+            for acl in self._rules.get(pattern, NO_RULES).acls:
                 if (
                     acl.permission == AclPermission.DENY
                     and acl.principal in (principal, ANY_PRINCIPAL)

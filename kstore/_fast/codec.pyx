@@ -212,20 +212,24 @@ cdef object read_fixed(FieldPlan field, Cursor* c, int kind):
     return number
 
 
-cdef object read_value(FieldPlan field, Cursor* c, int kind):
+# Whether a struct follows; it does where it is not nullable, or is an array's element.
+cdef bint read_presence(FieldPlan field, Cursor* c) except -1:
     cdef int8_t present
+    if not field.nullable or field.kind != KIND_STRUCT:
+        return True
+    need(field, c, 1)
+    present = <int8_t>c.p[0]
+    c.p += 1
+    return not (present < 0 or present == 0 and field.tagged)
+
+
+cdef object read_value(FieldPlan field, Cursor* c, int kind):
     if kind <= KIND_UUID:
         return read_fixed(field, c, kind)
     if kind <= KIND_RECORDS:
         return read_blob(field, c, kind)
     if kind == KIND_STRUCT:
-        if field.nullable and field.kind == KIND_STRUCT:
-            need(field, c, 1)
-            present = <int8_t>c.p[0]
-            c.p += 1
-            if present < 0 or present == 0 and field.tagged:
-                return None
-        return read_struct(field.child, c)
+        return read_struct(field.child, c) if read_presence(field, c) else None
     return read_array(field, c)
 
 
@@ -258,6 +262,16 @@ cdef object read_struct(Plan plan, Cursor* c):
 
 # What stands behind a struct's fields, and what does not stand on the wire at all.
 cdef int end_struct(Plan plan, object message, Cursor* c) except -1:
+    set_defaults(plan, message)
+    if plan.flexible:
+        if c.p < c.end and c.p[0] == 0:
+            c.p += 1
+        else:
+            read_tags(plan, message, c)
+    return 0
+
+
+cdef int set_defaults(Plan plan, object message) except -1:
     cdef FieldPlan field
     cdef Py_ssize_t i
     for i in range(PyList_GET_SIZE(plan.absent)):
@@ -268,10 +282,6 @@ cdef int end_struct(Plan plan, object message, Cursor* c) except -1:
         for i in range(PyList_GET_SIZE(plan.tagged)):
             field = <FieldPlan>PyList_GET_ITEM(plan.tagged, i)
             PyObject_SetAttr(message, field.name, field.make_default())
-        if c.p < c.end and c.p[0] == 0:
-            c.p += 1
-        else:
-            read_tags(plan, message, c)
     return 0
 
 
@@ -287,39 +297,55 @@ cdef uint32_t read_tag_number(Plan plan, Cursor* c) except? 0xFFFFFFFFU:
 # Unknown tags are kept as bytes, so that a message passed on loses nothing. The order of tags is
 # not checked, as in Kafka; of a repeated tag the last one counts.
 cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
-    cdef int32_t count = <int32_t>read_tag_number(plan, c)
-    cdef uint32_t tag
-    cdef uint32_t size
-    cdef Cursor part
+    cdef Py_ssize_t count = read_tag_count(plan, c)
+    cdef const uint8_t* outer
     cdef FieldPlan field
-    cdef dict unknown = None
+    while count > 0:
+        count -= 1
+        field = begin_tag(plan, message, c, &outer)
+        if field is not None:
+            PyObject_SetAttr(message, field.name, read_value(field, c, field.kind))
+            end_tag(field, c, outer)
+    return 0
+
+
+cdef Py_ssize_t read_tag_count(Plan plan, Cursor* c) except -1:
+    cdef int32_t count = <int32_t>read_tag_number(plan, c)
     if <int64_t>count * 2 > c.end - c.p:
         raise ProtocolError(
             f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes "
             "left")
-    take(plan.cls.__name__, c, max(count, 0))
-    while count > 0:                        # a negative count is none, as in Kafka
-        count -= 1
-        tag = read_tag_number(plan, c)
-        size = read_tag_number(plan, c)
-        if size > c.end - c.p:
-            raise ProtocolError(f"{plan.cls.__name__}: tag {tag} has {size} bytes, but "
-                                f"{c.end - c.p} are left in the frame")
-        part = c[0]
-        part.end = c.p + size
+    count = max(count, 0)                   # a negative count is none, as in Kafka
+    take(plan.cls.__name__, c, count)
+    return count
+
+
+# The field whose value is the next tag's: the cursor ends with it until `end_tag`. None where
+# nobody knows the tag, whose bytes are then kept.
+cdef FieldPlan begin_tag(Plan plan, object message, Cursor* c, const uint8_t** outer):
+    cdef uint32_t tag = read_tag_number(plan, c)
+    cdef uint32_t size = read_tag_number(plan, c)
+    cdef FieldPlan field
+    if size > c.end - c.p:
+        raise ProtocolError(f"{plan.cls.__name__}: tag {tag} has {size} bytes, but "
+                            f"{c.end - c.p} are left in the frame")
+    field = find_tag(plan, tag)
+    if field is None:
+        if message.unknown_tags is None:
+            message.unknown_tags = {}
+        message.unknown_tags[tag] = PyBytes_FromStringAndSize(<char*>c.p, size)
         c.p += size
-        field = find_tag(plan, tag)
-        if field is None:
-            if unknown is None:
-                unknown = {}
-            unknown[tag] = PyBytes_FromStringAndSize(<char*>part.p, size)
-            continue
-        PyObject_SetAttr(message, field.name, read_value(field, &part, field.kind))
-        c.room = part.room
-        if part.p != part.end:
-            raise ProtocolError(f"{field.where}: tag {tag} has {part.end - part.p} bytes too many")
-    if unknown is not None:
-        PyObject_SetAttr(message, "unknown_tags", unknown)
+        return None
+    outer[0] = c.end
+    c.end = c.p + size
+    return field
+
+
+cdef int end_tag(FieldPlan field, Cursor* c, const uint8_t* outer) except -1:
+    if c.p != c.end:
+        raise ProtocolError(
+            f"{field.where}: tag {field.tag} has {c.end - c.p} bytes too many")
+    c.end = outer
     return 0
 
 
@@ -353,14 +379,19 @@ cdef class Decoding:
     def step(self, Py_ssize_t elements):
         """Decode about so many more elements; whether the message is whole."""
         cdef Level level
+        cdef FieldPlan field
         while self.levels and elements > 0:
             level = <Level>PyList_GET_ITEM(self.levels, PyList_GET_SIZE(self.levels) - 1)
-            if level.place == level.count:
+            if level.tags:
+                self.read_tag(level)
+                elements -= 1
+            elif level.place == level.count:
                 self.levels.pop()
                 if level.plan is not None:
-                    end_struct(level.plan, level.whole, &self.cursor)
+                    self.end(level)
             elif level.plan is not None:
-                self.read_field(level)
+                field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
+                self.read_field(level.whole, field)
             else:
                 self.read_element(level)
                 elements -= 1
@@ -375,25 +406,58 @@ cdef class Decoding:
         self.levels.append(level)
         return level.whole
 
-    cdef int read_field(self, Level level) except -1:
-        cdef FieldPlan field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
+    # A field of a message; of an array or a struct with arrays, only where it begins.
+    cdef int read_field(self, object message, FieldPlan field) except -1:
         cdef Level inner
         cdef Py_ssize_t count
+        if field.kind == KIND_STRUCT and field.child.has_arrays:
+            value = self.enter(field.child) if read_presence(field, &self.cursor) else None
+            PyObject_SetAttr(message, field.name, value)
+            return 0
         if field.kind != KIND_ARRAY:
-            PyObject_SetAttr(
-                level.whole, field.name, read_value(field, &self.cursor, field.kind))
+            PyObject_SetAttr(message, field.name, read_value(field, &self.cursor, field.kind))
             return 0
         count = read_length(field, &self.cursor, 4, field.element_min_size, field.nullable)
         if count < 0:
-            PyObject_SetAttr(level.whole, field.name, None)
+            PyObject_SetAttr(message, field.name, None)
             return 0
         take(field.where, &self.cursor, count)
         inner = Level.__new__(Level)
         inner.field = field
         inner.whole = []
         inner.count = count
-        PyObject_SetAttr(level.whole, field.name, inner.whole)
+        PyObject_SetAttr(message, field.name, inner.whole)
         self.levels.append(inner)
+        return 0
+
+    # A struct whose fields are read: its tagged ones are, too, or follow in steps.
+    cdef int end(self, Level level) except -1:
+        cdef Level tags
+        cdef Py_ssize_t count
+        if not level.plan.tagged_arrays:
+            return end_struct(level.plan, level.whole, &self.cursor)
+        set_defaults(level.plan, level.whole)
+        count = read_tag_count(level.plan, &self.cursor)
+        if count:
+            tags = Level.__new__(Level)
+            tags.plan = level.plan
+            tags.whole = level.whole
+            tags.count = count
+            tags.tags = True
+            self.levels.append(tags)
+        return 0
+
+    # The end of the tag before, then the next one.
+    cdef int read_tag(self, Level level) except -1:
+        if level.field is not None:
+            end_tag(level.field, &self.cursor, level.outer)
+            level.field = None
+        if level.place == level.count:
+            self.levels.pop()
+            return 0
+        level.field = begin_tag(level.plan, level.whole, &self.cursor, &level.outer)
+        if level.field is not None:
+            self.read_field(level.whole, level.field)
         return 0
 
     cdef int read_element(self, Level level) except -1:

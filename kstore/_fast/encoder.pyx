@@ -202,6 +202,17 @@ cdef int write_fixed(FieldPlan field, object value, Out* out, int kind) except -
     return 0
 
 
+# Whether a struct follows: where it may be null, that is told in front of it.
+cdef bint write_presence(FieldPlan field, object value, Out* out) except -1:
+    if not field.nullable or field.kind != KIND_STRUCT:
+        return True
+    reserve(out, 1)
+    # Null is -1 as a byte in line, and 0 as a varint in a tag: Kafka's generator has it so.
+    out.data[out.size] = 1 if value is not None else 0 if field.tagged else 0xFF
+    out.size += 1
+    return value is not None
+
+
 cdef int write_value(FieldPlan field, object value, Out* out, int kind) except -1:
     if kind <= KIND_UUID:
         return write_fixed(field, value, out, kind)
@@ -209,13 +220,8 @@ cdef int write_value(FieldPlan field, object value, Out* out, int kind) except -
         return write_blob(field, value, out, kind)
     if kind == KIND_ARRAY:
         return write_array(field, value, out)
-    if field.nullable and field.kind == KIND_STRUCT:
-        reserve(out, 1)
-        # Null is -1 as a byte in line, and 0 as a varint in a tag: Kafka's generator has it so.
-        out.data[out.size] = 1 if value is not None else 0 if field.tagged else 0xFF
-        out.size += 1
-        if value is None:
-            return 0
+    if not write_presence(field, value, out):
+        return 0
     if type(value) is not field.child.cls:
         raise TypeError(f"expected {field.child.cls.__name__}, got {type(value).__name__}")
     return write_struct(field.child, value, out)
@@ -386,6 +392,8 @@ cdef class Encoding:
         cdef FieldPlan field = <FieldPlan>PyList_GET_ITEM(level.plan.fields, level.place)
         cdef Level inner
         value = PyObject_GetAttr(level.whole, field.name)
+        if field.kind == KIND_STRUCT and field.child.has_arrays:
+            return self.enter(field.child, value) if write_presence(field, value, &self.out) else 0
         if field.kind != KIND_ARRAY:
             return write_value(field, value, &self.out, field.kind)
         items = begin_array(field, value, &self.out)

@@ -1,7 +1,7 @@
 # Plans: what one message class looks like on the wire in one version. kstore/protocol/schema.py
 # compiles them; nothing else makes one.
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum WireKind:
     KIND_BOOL = 0
@@ -57,11 +57,14 @@ cdef class Plan:
     cdef readonly list absent        # FieldPlans not in this version: decode gives their defaults
     cdef readonly list strict        # those of absent that encode refuses when not default
     cdef readonly Py_ssize_t min_size
-    cdef readonly bint has_arrays    # among fields
+    cdef readonly bint has_arrays    # among fields and tagged, or in their structs
+    cdef readonly bint tagged_arrays # the same of tagged alone
 
 cdef class Level:
     cdef Plan plan                   # a struct's; None: it is an array, of this field
-    cdef FieldPlan field
+    cdef FieldPlan field             # or the tagged field that is being read
     cdef object whole                # the message, or the list: what is filled, or written
-    cdef Py_ssize_t place            # the next field, or element
+    cdef Py_ssize_t place            # the next field, element or tag
     cdef Py_ssize_t count
+    cdef bint tags                   # what is read is behind the struct's fields
+    cdef const uint8_t* outer        # where the struct ends at most, while a tag is read

@@ -67,14 +67,24 @@ cdef class Plan:
         self.absent = absent
         self.strict = strict
         self.min_size = 1 if flexible else 0
-        self.has_arrays = False
         for field in fields:
             self.min_size += field.min_size
-            self.has_arrays = self.has_arrays or field.kind == KIND_ARRAY
+        self.tagged_arrays = any_arrays(tagged)
+        self.has_arrays = self.tagged_arrays or any_arrays(fields)
+
+
+cdef bint any_arrays(list fields):
+    cdef FieldPlan field
+    for field in fields:
+        if field.kind == KIND_ARRAY or field.kind == KIND_STRUCT and field.child.has_arrays:
+            return True
+    return False
 
 
 cdef class Level:
-    """How far one struct, or one array, of a message is that is decoded or encoded in steps."""
+    """How far one struct, one array, or a struct's tagged fields of a message are that is decoded or
+    encoded in steps.
+    """
 
 
 def initialize(object message, list fields, dict values):

@@ -94,9 +94,8 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.request.max.elements", _INT, 100_000,
-        "The most elements (topics, partitions, groups, resources; of all arrays) of a request"
-        " whose rows are answered one by one; of another, 10,000 at most. A request with more ends"
-        " its connection: in memory an element of a few bytes takes a hundred.",
+        "The most elements (topics, partitions, groups, resources; of all arrays) of a request."
+        " One with more ends its connection: in memory an element of a few bytes takes a hundred.",
         _MEDIUM, at_least(1000),
     ),
     ConfigDef(

@@ -6,30 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import struct
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kstore._fast.connection import Connection
 from kstore.broker.api import API_TABLE, FAST
 from kstore.broker.api.pieces import PIECES, rows_for
 from kstore.broker.api.wide import STEP_ELEMENTS, max_elements
-from kstore.broker.runtime.broker import Broker
-from kstore.broker.runtime.slices import Turns
-from kstore.broker.server import Server
-from kstore.broker.state.image import Endpoint
-from kstore.config import BrokerConfig
+from kstore.broker.runtime.slices import ROWS_BETWEEN, Turns
 from kstore.protocol.api_versions import ApiVersionsRequest
 from kstore.protocol.group_admin import DescribeGroupsRequest
 from kstore.protocol.groups import HeartbeatRequest
 from kstore.protocol.registry import APIS, encode_request
-from kstore.protocol.schema import Message
-from tests.broker.plane_harness import FakeTransport
 from tests.broker.wide_requests import Path as Fields
 from tests.broker.wide_requests import array_paths, wide_request
+from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
 
 SIZE = 128 * 1024
 KEYS = [key for key, row in API_TABLE.items() if row.handler != FAST and not row.internal]
@@ -43,84 +35,6 @@ FIXED = {
     "timeout_ms": 1, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10, "group_id": "g",
     "transactional_id": None, "generation_id_or_member_epoch": -1,
 }  # fmt: skip
-
-
-class World:
-    """A broker without sockets, and the loop's turns counted."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        loop = asyncio.get_running_loop()
-        given = {"log.dirs": str(folder), "offsets.topic.num.partitions": "1"} | settings
-        config = BrokerConfig.load(None, given, {})
-        self.server = Server(config, loop)
-        self.broker = Broker(config, loop, self.server, self.server.report)
-        self.server.publish(self.broker)
-        self.broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
-        self.turns = 0
-        self.handled: list[Message] = []
-        self._loop = loop
-        self._counter = loop.call_soon(self._count)
-
-    def _count(self) -> None:
-        self.turns += 1
-        self._counter = self._loop.call_soon(self._count)
-
-    def watch(self, key: int) -> None:
-        """Keep the requests that an API's handler is given."""
-        handler, api, most = self.server.handler(key)
-
-        def seen(broker: Any, request: Any, ctx: Any) -> Any:
-            self.handled.append(request)
-            return handler(broker, request, ctx)
-
-        self.server._handlers[key] = (seen, api, most)
-
-    def connect(self) -> tuple[Connection, FakeTransport]:
-        transport = FakeTransport()
-        connection = Connection(self.broker.plane, "PLAINTEXT")
-        connection.connection_made(transport)
-        return connection, transport
-
-    async def answers(self, transport: FakeTransport, count: int) -> list[bytes]:
-        """So many answers, or those that came before the end of the connection."""
-        while True:
-            found, data = [], bytes(transport.written)
-            while len(data) >= 4 and len(data) >= 4 + struct.unpack_from(">i", data)[0]:
-                size = 4 + struct.unpack_from(">i", data)[0]
-                found.append(data[4:size])
-                data = data[size:]
-            if len(found) >= count or transport.closed:
-                return found
-            await asyncio.sleep(0)
-
-    async def close(self) -> None:
-        self._counter.cancel()
-        for coordinator in (self.broker.transactions, self.broker.groups):
-            if coordinator is not None:
-                await coordinator.close()
-        await self.server.finish(1)
-        self.broker.close()
-
-
-def feed(connection: Connection, data: bytes) -> None:
-    while data:
-        view = memoryview(connection.get_buffer(-1))  # type: ignore[arg-type]
-        count = min(len(view), len(data))
-        view[:count] = data[:count]
-        view.release()
-        connection.buffer_updated(count)
-        data = data[count:]
-
-
-def in_world(tmp_path: Path, test: Callable[[World], Awaitable[None]], **settings: str) -> None:
-    async def run() -> None:
-        world = World(tmp_path, **settings)
-        try:
-            await test(world)
-        finally:
-            await world.close()
-
-    asyncio.run(run())
 
 
 def elements(message: Any) -> int:
@@ -165,6 +79,51 @@ def test_a_wide_request_gives_others_their_turns(
             most_at_once = max(elements(seen) for seen in world.handled)
             assert most_at_once <= 2 * (PIECES[key].rows + 2)
         assert world.turns >= len(world.handled)
+
+    in_world(tmp_path, ask)
+
+
+JUDGED_AS_A_WHOLE = [
+    pytest.param(24, ("transactions",), id="AddPartitionsToTxn-transactions"),
+    pytest.param(24, ("transactions", "topics"), id="AddPartitionsToTxn-topics"),
+    pytest.param(24, ("transactions", "topics", "partitions"), id="AddPartitionsToTxn-partitions"),
+    pytest.param(30, ("creations",), id="CreateAcls"),
+    pytest.param(31, ("filters",), id="DeleteAcls"),
+    pytest.param(33, ("resources", "configs"), id="AlterConfigs-configs"),
+    pytest.param(34, ("dirs", "topics", "partitions"), id="AlterReplicaLogDirs"),
+    pytest.param(35, ("topics",), id="DescribeLogDirs"),
+    pytest.param(44, ("resources", "configs"), id="IncrementalAlterConfigs-configs"),
+    pytest.param(49, ("entries", "entity"), id="AlterClientQuotas-entity"),
+    pytest.param(50, ("users",), id="DescribeUserScramCredentials"),
+    pytest.param(51, ("deletions",), id="AlterUserScramCredentials"),
+    pytest.param(75, ("topics",), id="DescribeTopicPartitions"),
+]
+
+
+@pytest.mark.parametrize(("key", "path"), JUDGED_AS_A_WHOLE)
+def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int, path: Fields
+) -> None:
+    for module in ("kstore.broker.api.turns", "kstore.broker.runtime.slices"):
+        monkeypatch.setattr(f"{module}.SLICE_S", 0)  # each piece takes a whole slice
+    version = API_TABLE[key].max_version
+    request = wide_request(key, version, path, SIZE, **FIXED)
+    count = elements(request)
+
+    async def ask(world: World) -> None:
+        connection, transport = world.connect()
+        feed(connection, encode_request(request, version, 1, "me"))
+        assert len(await asyncio.wait_for(world.answers(transport, 1), 60)) == 1
+        assert world.turns >= count // STEP_ELEMENTS + count // ROWS_BETWEEN
+
+    settings = AUTHORIZER if key in (30, 31) else {}
+    in_world(tmp_path, ask, **settings)
+
+
+def test_all_requests_may_have_as_many_elements_as_the_setting_says(tmp_path: Path) -> None:
+    async def ask(world: World) -> None:
+        limit = world.broker.config["kstore.request.max.elements"]
+        assert {max_elements(world.broker, key) for key in KEYS} == {limit}
 
     in_world(tmp_path, ask)
 

@@ -14,12 +14,18 @@ from kstore._fast.codec import Decoding
 from kstore._fast.encoder import Encoding
 from kstore.errors import ProtocolError
 from kstore.protocol.coordinator import FindCoordinatorRequest
+from kstore.protocol.groups import HeartbeatRequest, PositionTopic
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from kstore.protocol.schema import Message
+from kstore.protocol.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopology,
+)
 from tests.reference.messages import all_messages, messages, versions_of
 
 MANY = 1 << 30
@@ -59,6 +65,37 @@ def test_no_step_has_more_elements_than_it_is_told() -> None:
     plan, raw = ListOffsetsRequest.plan_for(11), wide(10, 100).encode(11)
     assert in_steps(Decoding(plan, raw, MANY), 50) == 1 + 10 * 101 // 50
     assert in_steps(Encoding(plan, wide(10, 100)), 50) == 1 + 10 * 101 // 50
+
+
+def in_a_struct() -> StreamsGroupHeartbeatRequest:
+    rows = [
+        StreamsGroupHeartbeatRequestSubtopology(subtopology_id=str(number))
+        for number in range(1000)
+    ]
+    return StreamsGroupHeartbeatRequest(
+        topology=StreamsGroupHeartbeatRequestTopology(subtopologies=rows)
+    )
+
+
+def in_a_tagged_field() -> HeartbeatRequest:
+    return HeartbeatRequest(position=[PositionTopic(topic=str(n)) for n in range(1000)])
+
+
+@pytest.mark.parametrize(("message", "version"), [(in_a_struct(), 0), (in_a_tagged_field(), 4)])
+def test_arrays_in_structs_and_tagged_fields_are_read_in_steps(
+    message: Message, version: int
+) -> None:
+    plan, raw = type(message).plan_for(version), message.encode(version)
+    decoding = Decoding(plan, raw, MANY)
+    assert in_steps(decoding, 50) >= 1000 // 50
+    assert decoding.message == message
+
+
+def test_arrays_in_structs_are_written_in_steps() -> None:
+    message = in_a_struct()
+    encoding = Encoding(type(message).plan_for(0), message)
+    assert in_steps(encoding, 50) >= 1000 // 50
+    assert encoding.result() == message.encode(0)
 
 
 @pytest.mark.parametrize("version", [1, 11])

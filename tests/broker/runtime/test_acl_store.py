@@ -41,7 +41,7 @@ class Side:
         config = {"super.users": "", "allow.everyone.if.no.acl.found": False} | settings
         self.broker: Any = SimpleNamespace(
             store=store, config=config, cluster=cluster, run_blocking=self._run,
-            report=self.reports.append, acls=None, authorizer=None,
+            report=self.reports.append, acls=None, authorizer=None, turns=None,
             plane=SimpleNamespace(forget_answers=self._forget, authorizer=None),
         )  # fmt: skip
         open_authorizer(self.broker)

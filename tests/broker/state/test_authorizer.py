@@ -18,7 +18,7 @@ from kstore.acls import (
     AclResourceType,
 )
 from kstore.broker.state import authorizer as rules
-from kstore.broker.state.authorizer import Authorizer, one_host
+from kstore.broker.state.authorizer import NO_RULES, Authorizer, Rules, one_host
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
@@ -161,11 +161,11 @@ def test_a_change_of_the_rules_holds_at_once() -> None:
     pattern = (TOPIC, LITERAL, "orders")
     for host in ("*", HOST):
         assert not may(some, READ)
-        assert some.put(pattern, [acl("orders", READ, host=host)])
-        assert not some.put(pattern, [acl("orders", READ, host=host)]), "nothing new"
+        assert some.put(pattern, Rules.of([acl("orders", READ, host=host)]))
+        assert not some.put(pattern, Rules.of([acl("orders", READ, host=host)])), "nothing new"
         assert may(some, READ)
         assert some.rights(ALICE, HOST).topic(b"orders") >> READ & 1
-        assert some.put(pattern, [])
+        assert some.put(pattern, Rules.of([]))
         assert not may(some, READ)
         assert not some.rights(ALICE, HOST).topic(b"orders")
     assert some.acls() == []
@@ -207,7 +207,7 @@ def test_rights_that_somebody_still_holds_give_their_memory_back() -> None:
     some = with_rules(acl("orders", READ))
     held = some.rights(ALICE, HOST)
     assert held.topic(b"orders") >> READ & 1
-    some.put((TOPIC, LITERAL, "orders"), [])
+    some.put((TOPIC, LITERAL, "orders"), NO_RULES)
     assert held.topics == {}
     assert held.topic(b"orders") == 0
     assert held.topics == {}

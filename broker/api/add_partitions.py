@@ -1,0 +1,217 @@
+"""AddPartitionsToTxn 0-5: partitions become part of a transaction, or are asked whether they are.
+
+Up to version 3 a producer asks, for its one transaction; from 4 on brokers do, for many at once
+(KIP-890). Of a transaction either all partitions are added or none, so all of them are looked at
+first. What is allowed is broker/state's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING
+
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.access import allowed
+from kstore.broker.api.turns import in_turns, sliced
+from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, each_work
+from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
+from kstore.broker.state.transaction_state import TV_0, TV_2
+from kstore.broker.state.transaction_steps import Claim
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["fenced_as_known", "handle_add_partitions_to_txn"]
+
+FIRST_BROKER_VERSION = 4
+FIRST_WITH_PRODUCER_FENCED = 2
+Codes = list[int]
+"""An error code for each partition of a transaction, in the order of the request."""
+Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
+
+
+def handle_add_partitions_to_txn(
+    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    """Add partitions to transactions, or look whether they are in them. In a cluster, and where
+    answers wait for the disk, this one comes once what it tells can't be lost any more.
+    """
+    found = sliced(broker, ctx, _decide(broker, request, ctx))
+    if isinstance(found, Awaitable):
+        return _added_later(broker, found, ctx)
+    if broker.cluster is None and not transactions_of(broker).durable:
+        return sliced(broker, ctx, _added(found, ctx.api_version))
+    return _added_settled(broker, found, ctx)
+
+
+async def _added_later(
+    broker: Broker, deciding: Awaitable[Found], ctx: RequestContext
+) -> AddPartitionsToTxnResponse:
+    return await _added_settled(broker, await deciding, ctx)
+
+
+async def _added_settled(
+    broker: Broker, found: Found, ctx: RequestContext
+) -> AddPartitionsToTxnResponse:
+    coordinator = transactions_of(broker)
+    for number, (asked, codes) in enumerate(found, 1):
+        if ErrorCode.NONE in codes:
+            try:
+                await coordinator.settled(asked.transactional_id)
+            except KafkaError as error:
+                codes[:] = [error.code] * len(codes)
+        if number % ROWS_BETWEEN == 0:
+            await broker.turns.next()
+    return await in_turns(broker, ctx, _added(found, ctx.api_version))
+
+
+# ---- what becomes of each partition ----
+
+
+def _decide(broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext) -> Work[Found]:
+    """Add what can be added."""
+    coordinator = transactions_of(broker)
+
+    def add(
+        asked: AddPartitionsToTxnTransaction,
+    ) -> Work[tuple[AddPartitionsToTxnTransaction, Codes]]:
+        version = TV_0 if ctx.api_version < FIRST_BROKER_VERSION else TV_2
+        return asked, (yield from _add(broker, coordinator, asked, version))
+
+    if ctx.api_version >= FIRST_BROKER_VERSION:
+        return (yield from each_work(add, request.transactions))
+    asked = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    denied = yield from _denied(broker, asked, ctx)
+    if any(denied):
+        return [(asked, (yield from _none_added(denied)))]
+    return [(yield from add(asked))]
+
+
+def _add(
+    broker: Broker,
+    coordinator: TransactionCoordinator,
+    asked: AddPartitionsToTxnTransaction,
+    client_version: int,
+) -> Work[Codes]:
+    """What becomes of each partition. If one does not exist, none is added."""
+    places = yield from _places(asked)
+
+    def absent(place: TopicPartition) -> int:
+        if broker.image.partition(*place) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    missing = yield from each(absent, places)
+    if any(missing):
+        return (yield from _none_added(missing))
+    name, claim = asked.transactional_id, Claim(asked.producer_id, asked.producer_epoch)
+
+    def verify(place: TopicPartition) -> int:
+        return coordinator.verify_partitions(name, claim, frozenset({place}))[place]
+
+    if asked.verify_only:
+        return (yield from each(verify, places))
+    code = coordinator.add_partitions(name, claim, frozenset(places), client_version)
+    return [code] * len(places)
+
+
+def _places(asked: AddPartitionsToTxnTransaction) -> Work[list[TopicPartition]]:
+    def listed() -> Iterator[TopicPartition]:
+        for topic in asked.topics:
+            for index in topic.partitions:
+                yield TopicPartition(topic.name, index)
+
+    return (yield from each(lambda place: place, listed()))
+
+
+def _none_added(problems: Codes) -> Work[Codes]:
+    """The codes where some partitions can't be added: no other is."""
+    return (yield from each(lambda code: code or ErrorCode.OPERATION_NOT_ATTEMPTED, problems))
+
+
+def _denied(
+    broker: Broker, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
+) -> Work[Codes]:
+    """Errors where the client has no right to write to some partitions, with what else is wrong;
+    none where it may write to all.
+    """
+    if broker.authorizer is None:
+        return []
+    names = {topic.name for topic in asked.topics}
+
+    def writable(name: str) -> bool:
+        return allowed(broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC, name)
+
+    may_write = dict(zip(names, (yield from each(writable, names)), strict=True))
+    if all(may_write.values()):
+        return []
+
+    def problem(place: TopicPartition) -> int:
+        if not may_write[place.topic]:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if broker.image.partition(*place) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    return (yield from each(problem, (yield from _places(asked))))
+
+
+# ---- the answer ----
+
+
+def _added(found: Found, version: int) -> Work[AddPartitionsToTxnResponse]:
+    """The answer, in the form of the version."""
+
+    def topics(
+        asked: AddPartitionsToTxnTransaction, codes: Codes
+    ) -> Work[list[AddPartitionsToTxnTopicResult]]:
+        left = iter(codes)
+        return (yield from each_work(lambda topic: _topic(topic, left, version), asked.topics))
+
+    def result(
+        item: tuple[AddPartitionsToTxnTransaction, Codes],
+    ) -> Work[AddPartitionsToTxnResult]:
+        rows = yield from topics(*item)
+        name = item[0].transactional_id
+        return AddPartitionsToTxnResult(transactional_id=name, topic_results=rows)
+
+    if version < FIRST_BROKER_VERSION:
+        rows = yield from topics(*found[0])
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+    results = yield from each_work(result, found)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _topic(
+    topic: AddPartitionsToTxnTopic, codes: Iterator[int], version: int
+) -> Work[AddPartitionsToTxnTopicResult]:
+    def row(index: int) -> AddPartitionsToTxnPartitionResult:
+        code = fenced_as_known(next(codes), version)
+        return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+
+    rows = yield from each(row, topic.partitions)
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows)
+
+
+def fenced_as_known(code: int, api_version: int) -> int:
+    """Old clients know only INVALID_PRODUCER_EPOCH."""
+    if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -1,0 +1,74 @@
+"""Work of a handler that would hold the event loop for long, in pieces with turns for others
+between them.
+
+Where an answer can't be made row by row (pieces.py), because all of a request is judged before
+anything is done, its handler's work is a generator: it yields where others may have their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from kstore.broker.runtime.slices import SLICE_S, Work
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.broker import Broker
+
+__all__ = ["GoneError", "in_turns", "sliced", "turn"]
+
+T = TypeVar("T")
+
+
+class GoneError(Exception):
+    """The connection is closed: nobody waits for the answer."""
+
+
+async def turn(broker: Broker, ctx: RequestContext, work: Callable[[], T]) -> T:
+    """What the work gives, when it is its turn; its time is charged to the client. GoneError if
+    the client is gone.
+    """
+    await broker.turns.next()
+    connection, throttles = ctx.connection, broker.throttles
+    if connection is not None and connection.is_closed:
+        raise GoneError
+    if throttles is None or connection is None:
+        return work()
+    began = throttles.begin()
+    try:
+        return work()
+    finally:
+        throttles.spent(connection, began)
+
+
+def sliced(broker: Broker, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
+    """The result of work where it is short; else the rest of it is done in turns."""
+    try:
+        next(work)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    return in_turns(broker, ctx, work)
+
+
+async def in_turns(broker: Broker, ctx: RequestContext, work: Work[T]) -> T:
+    """The result of work that is done in turns of the loop, this one and as many as it takes, each
+    as long as others can wait.
+    """
+    found: list[T] = []
+
+    def go_on() -> None:
+        end = monotonic() + SLICE_S
+        try:
+            next(work)
+            while monotonic() < end:
+                next(work)
+        except StopIteration as done:
+            found.append(done.value)
+
+    go_on()
+    while not found:
+        await turn(broker, ctx, go_on)
+    return found[0]

@@ -1,0 +1,176 @@
+"""Requests that are judged as a whole and carried out in slices: what they do is what a small one
+does, however many rows they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from kstore.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+from kstore.broker.api import API_TABLE
+from kstore.broker.runtime import acl_store
+from kstore.errors import ErrorCode
+from kstore.protocol.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from kstore.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kstore.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
+
+R = TypeVar("R", bound=Message)
+MANY = 10_100
+"""More than the broker once took."""
+TOPIC, LITERAL = AclResourceType.TOPIC, AclPatternType.LITERAL
+READ, ALLOW = AclOperation.READ, AclPermission.ALLOW
+
+
+async def asked(world: World, request: Message, kind: type[R]) -> R:
+    """The broker's answer."""
+    version = API_TABLE[request.API_KEY].max_version
+    connection, transport = world.connect()
+    feed(connection, encode_request(request, version, 1, "me"))
+    (answer,) = await asyncio.wait_for(world.answers(transport, 1), 60)
+    _, response = decode_response(answer, kind, version)
+    return response
+
+
+async def topic(world: World, name: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    )
+    response = await asked(world, request, CreateTopicsResponse)
+    assert response.topics[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+def test_of_a_transaction_all_partitions_are_added_or_none(tmp_path: Path, count: int) -> None:
+    async def ask(world: World) -> None:
+        await topic(world, "t")
+        row = AddPartitionsToTxnTopic(name="t", partitions=list(range(count)))
+        wide = AddPartitionsToTxnTransaction(transactional_id="wide", topics=[row])
+        one = AddPartitionsToTxnTopic(name="t", partitions=[0])
+        narrow = AddPartitionsToTxnTransaction(transactional_id="narrow", topics=[one])
+        request = AddPartitionsToTxnRequest(transactions=[wide, narrow])
+        response = await asked(world, request, AddPartitionsToTxnResponse)
+        first, second = response.results_by_transaction
+        codes = [
+            (row.partition_index, row.partition_error_code)
+            for row in first.topic_results[0].results_by_partition
+        ]
+        unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert codes[0] == (0, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        assert codes[1:] == [(index, unknown) for index in range(1, count)]
+        (told,) = second.topic_results[0].results_by_partition
+        assert told.partition_error_code not in (ErrorCode.OPERATION_NOT_ATTEMPTED, unknown)
+
+    in_world(tmp_path, ask)
+
+
+def creation(number: int) -> AclCreation:
+    principal = f"User:u{number}" if number % 1000 else "nobody"
+    return AclCreation(
+        resource_type=TOPIC, resource_name=f"t{number % 10}", resource_pattern_type=LITERAL,
+        principal=principal, host="*", operation=READ, permission_type=ALLOW,
+    )  # fmt: skip
+
+
+def wanted(number: int) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=TOPIC, resource_name_filter=f"t{number % 10}",
+        pattern_type_filter=LITERAL, principal_filter=f"User:u{number}", host_filter=None,
+        operation=READ, permission_type=ALLOW,
+    )  # fmt: skip
+
+
+def test_each_of_many_rules_gets_its_own_answer(tmp_path: Path) -> None:
+    async def ask(world: World) -> None:
+        request = CreateAclsRequest(creations=[creation(number) for number in range(MANY)])
+        created = await asked(world, request, CreateAclsResponse)
+        codes = [row.error_code for row in created.results]
+        refused = int(ErrorCode.INVALID_REQUEST)
+        assert codes == [0 if number % 1000 else refused for number in range(MANY)]
+        every = DescribeAclsRequest(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
+            resource_name_filter=None, principal_filter=None, host_filter=None,
+        )  # fmt: skip
+        described = await asked(world, every, DescribeAclsResponse)
+        assert {row.resource_name for row in described.resources} == {f"t{n}" for n in range(10)}
+        assert sum(len(row.acls) for row in described.resources) == codes.count(0)
+        deletion = DeleteAclsRequest(filters=[wanted(number) for number in range(1, 1001)] * 2)
+        deleted = await asked(world, deletion, DeleteAclsResponse)
+        found = [[acl.principal for acl in row.matching_acls] for row in deleted.filter_results]
+        names = [[f"User:u{number}"] for number in range(1, 1000)] + [[]]
+        assert found == names * 2
+        left = await asked(world, every, DescribeAclsResponse)
+        assert sum(len(row.acls) for row in left.resources) == codes.count(0) - 999
+
+    in_world(tmp_path, ask, **AUTHORIZER)
+
+
+def test_filters_that_match_more_rules_than_an_answer_may_have_delete_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acl_store, "MAX_TOLD", 10)
+
+    async def ask(world: World) -> None:
+        creations = [creation(number) for number in range(1, 6)]
+        await asked(world, CreateAclsRequest(creations=creations), CreateAclsResponse)
+        every = DeleteAclsFilter(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
+            resource_name_filter=None, principal_filter=None, host_filter=None,
+        )  # fmt: skip
+        refused = await asked(world, DeleteAclsRequest(filters=[every] * 3), DeleteAclsResponse)
+        assert {row.error_code for row in refused.filter_results} == {ErrorCode.POLICY_VIOLATION}
+        told = await asked(world, DeleteAclsRequest(filters=[every] * 2), DeleteAclsResponse)
+        assert [len(row.matching_acls) for row in told.filter_results] == [5, 5]
+
+    in_world(tmp_path, ask, **AUTHORIZER)
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        ("unknown.{}", ErrorCode.INVALID_CONFIG),
+        ("unknown", ErrorCode.INVALID_REQUEST),
+        ("retention.ms", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_settings_that_do_not_exist_or_come_twice_are_refused_however_many_there_are(
+    tmp_path: Path, names: str, code: int, count: int
+) -> None:
+    async def ask(world: World) -> None:
+        await topic(world, "t")
+        configs = [AlterableConfig(name=names.format(number), value="1") for number in range(count)]
+        row = AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[row])
+        response = await asked(world, request, IncrementalAlterConfigsResponse)
+        assert response.responses[0].error_code == code
+        times = f"{count} times" if code == ErrorCode.INVALID_REQUEST else "unknown.0"
+        assert times in (response.responses[0].error_message or "")
+
+    in_world(tmp_path, ask)
