@@ -82,9 +82,7 @@ cdef bint any_arrays(list fields):
 
 
 cdef class Level:
-    """How far one struct, one array, or a struct's tagged fields of a message are that is decoded or
-    encoded in steps.
-    """
+    """How far one struct, one array or a struct's tagged fields are, of a message in steps."""
 
 
 def initialize(object message, list fields, dict values):
