@@ -6,6 +6,7 @@ broker/state's.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
@@ -37,6 +38,7 @@ from kstore.protocol.groups import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
+    from kstore.protocol.schema import Message
 
 __all__ = [
     "group_operations",
@@ -168,19 +170,34 @@ async def handle_list_groups(
     return response
 
 
-async def handle_delete_groups(
+def handle_delete_groups(
     broker: Broker, request: DeleteGroupsRequest, ctx: RequestContext
+) -> Awaitable[DeleteGroupsResponse]:
+    """Delete groups without members, with their offsets; at once, as offsets are committed: a
+    commit that comes behind it on the same connection stays.
+    """
+    answers: dict[str, Message | Awaitable[Message] | KafkaError] = {}
+    for group_id in request.groups_names:
+        if group_id not in answers:
+            single = DeleteGroupsRequest(groups_names=[group_id])
+            try:
+                answers[group_id] = coordinator_of(broker).answer(group_id, single, ctx)
+            except KafkaError as error:
+                answers[group_id] = error
+    return _deleted(answers)
+
+
+async def _deleted(
+    answers: dict[str, Message | Awaitable[Message] | KafkaError],
 ) -> DeleteGroupsResponse:
-    """Delete groups without members, with their offsets."""
     response = DeleteGroupsResponse()
-    for group_id in dict.fromkeys(request.groups_names):
-        single = DeleteGroupsRequest(groups_names=[group_id])
+    for group_id, answer in answers.items():
         try:
-            answer = cast(
-                DeleteGroupsResponse, await coordinator_of(broker).handle(group_id, single, ctx)
-            )
-            response.results += answer.results
+            told = await answer if isinstance(answer, Awaitable) else answer
         except KafkaError as error:
-            result = DeletableGroupResult(group_id=group_id, error_code=error.code)
-            response.results.append(result)
+            told = error
+        if isinstance(told, KafkaError):
+            response.results.append(DeletableGroupResult(group_id=group_id, error_code=told.code))
+        else:
+            response.results += cast(DeleteGroupsResponse, told).results
     return response

@@ -258,10 +258,12 @@ def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
     )
 
 
-async def handle_offset_delete(
+def handle_offset_delete(
     broker: Broker, request: OffsetDeleteRequest, ctx: RequestContext
-) -> OffsetDeleteResponse:
-    """Delete committed offsets of topics that the group does not consume."""
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    """Delete committed offsets of topics that the group does not consume; at once, as they are
+    committed: a commit that comes behind it on the same connection stays.
+    """
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         image = broker.image.topics.get(topic.name)
@@ -279,10 +281,28 @@ async def handle_offset_delete(
         topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
     request.topics = [topic for topic in request.topics if topic.partitions]
     try:
-        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
-        response = cast(OffsetDeleteResponse, answer)
+        answer = coordinator_of(broker).answer(request.group_id, request, ctx)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
+    if isinstance(answer, OffsetDeleteResponse):
+        return _with_refused(answer, refused)
+    return _deleted_later(cast("Awaitable[Message]", answer), refused)
+
+
+async def _deleted_later(
+    answer: Awaitable[Message], refused: dict[str, OffsetDeleteResponseTopic]
+) -> OffsetDeleteResponse:
+    try:
+        response = cast(OffsetDeleteResponse, await answer)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    return _with_refused(response, refused)
+
+
+def _with_refused(
+    response: OffsetDeleteResponse, refused: dict[str, OffsetDeleteResponseTopic]
+) -> OffsetDeleteResponse:
+    """The answer for all topics, one entry for each."""
     if response.error_code == ErrorCode.NONE:
         for deleted in response.topics:
             present = refused.setdefault(deleted.name, deleted)

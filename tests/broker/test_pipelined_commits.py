@@ -1,0 +1,88 @@
+"""A connection's requests are carried out in the order in which they are sent, where a client does
+not wait for the answers: a commit stays that comes behind what deletes offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore.broker.api import API_TABLE
+from kstore.protocol.group_admin import DeleteGroupsRequest
+from kstore.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kstore.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from tests.broker.topic_client import TopicClient
+from tests.conformance.kstore_broker import KstoreBroker
+
+COMMIT_VERSION = FETCH_VERSION = 9
+"""The last that name topics."""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TopicClient]:
+    broker = KstoreBroker(tmp_path)
+    broker.start()
+    client = TopicClient(broker)
+    client.create("t")
+    yield client
+    client.sock.close()
+    broker.stop()
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
+    return OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def in_a_row(client: TopicClient, *requests: tuple[Message, int]) -> None:
+    """Send requests of these versions at once; then read the answers."""
+    frames = [
+        encode_request(request, version, number, "test")
+        for number, (request, version) in enumerate(requests)
+    ]
+    client.sock.sendall(b"".join(frames))
+    for number, (request, version) in enumerate(requests):
+        form = APIS[request.API_KEY].response
+        correlation_id, _ = decode_response(client.answer(), form, version)
+        assert correlation_id == number
+
+
+@pytest.mark.parametrize(
+    "deletion",
+    [
+        OffsetDeleteRequest(
+            group_id="g",
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+                )
+            ],
+        ),
+        DeleteGroupsRequest(groups_names=["g"]),
+    ],
+    ids=["offsets", "group"],
+)
+def test_a_commit_behind_a_deletion_stays(client: TopicClient, deletion: Message) -> None:
+    client.call(commit(5), COMMIT_VERSION)
+    deletes = deletion, API_TABLE[deletion.API_KEY].max_version
+    in_a_row(client, deletes, (commit(9), COMMIT_VERSION))
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    answer = client.call(asked, FETCH_VERSION)
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == 9
