@@ -10,7 +10,10 @@ from kstore._fast.error_codes cimport (
 from kstore._fast.log_core cimport LogCore
 from kstore._fast.log_view cimport Slice
 from kstore._fast.node_hints cimport put_leader, write_endpoints
+from kstore._fast.replica_state cimport Follower
 from kstore._fast.sending cimport add_slice
+from kstore._fast.slice_checks cimport (
+    CHECK_ALL, CHECK_HEADERS, Depth, depth_for_reader, is_good_copy, is_good_in_file)
 from kstore._fast.wire cimport (
     put_count, put_int8, put_int32, put_int64, put_no_tags, put_unsigned, room)
 
@@ -57,15 +60,34 @@ cdef int find_slice(
     return 0
 
 
-cdef bint put_slice(FetchPart part, AnswerBuffer out, report) except -1:
+cdef Depth depth_for(FetchPart part, int32_t replica_id) except *:
+    """How deep the part's records are looked at. A replica that asks again for what it was sent
+    could not append it.
+    """
+    cdef Follower follower
+    cdef bint again
+    if replica_id < 0 or part.partition.replication is None:
+        return depth_for_reader(part.partition.core, part.fetch_offset, &part.slice)
+    follower = part.partition.replication.find(replica_id)
+    if follower is None:
+        return CHECK_HEADERS
+    again = follower.sent_offset == part.fetch_offset
+    follower.sent_offset = part.fetch_offset
+    return CHECK_ALL if again else CHECK_HEADERS
+
+
+cdef bint put_slice(
+    FetchPart part, int32_t replica_id, AnswerBuffer out, report
+) except -1:
     """Put the part's records to the buffer's end. False: the file has not what its log knows, and
     the part was looked for anew.
     """
     cdef LogCore core = part.partition.core
     cdef Slice told = part.slice
     cdef int64_t size = told.size_bytes
+    cdef Depth depth = depth_for(part, replica_id)
     if add_slice(out, part.file, told.position, size):
-        if core.is_ordered_in_file(part.file, &told):
+        if is_good_in_file(core, part.file, &told, depth):
             return True
         out.slices.pop()
         out.slice_bytes -= size
@@ -77,7 +99,7 @@ cdef bint put_slice(FetchPart part, AnswerBuffer out, report) except -1:
             part.error = KAFKA_STORAGE_ERROR
             part.slice.size_bytes = 0
             return False
-        if core.is_ordered(out.data + out.size, &told):
+        if is_good_copy(core, out.data + out.size, &told, depth):
             out.size += size
             return True
     find_slice(part, told.next_offset, size, True, report)

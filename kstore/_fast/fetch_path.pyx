@@ -494,7 +494,7 @@ cdef class FetchPath:
         if version >= FIRST_RACK:
             put_int32(out, part.preferred_replica)
         put_count(out, size, flexible)
-        if size > 0 and not put_slice(part, out, self.report):
+        if size > 0 and not put_slice(part, request.replica_id, out, self.report):
             out.size = start
             return self.write_part(request, part, out)
         self.bytes_out += part.slice.size_bytes

@@ -9,6 +9,12 @@ cdef struct IndexEntry:
     uint32_t position               # where that batch lies
     int64_t max_timestamp           # of all batches of the segment before it
 
+# A part that was looked at, first at this time (0: never).
+cdef struct CheckedPart:
+    int64_t start
+    int64_t end
+    int64_t ms
+
 cdef class LogSegment:
     cdef readonly int64_t base_offset
     cdef public str path
@@ -23,10 +29,8 @@ cdef class LogSegment:
     cdef object opener                      # callable(path) -> SegmentFile
     # from here on this process has written; all before it is checked when it is read
     cdef public int64_t own_position
-    # the order of the batches in this part was checked, first at this time (0: never)
-    cdef int64_t checked_from
-    cdef int64_t checked_to
-    cdef int64_t checked_ms
+    cdef CheckedPart order_checked          # of its batches
+    cdef CheckedPart sums                   # their checksums
     cdef SegmentFile handle
     cdef IndexEntry* entries                # the entries from number first_entry on
     cdef public int64_t first_entry
@@ -44,4 +48,6 @@ cdef class LogSegment:
     # Whether the order of these bytes' batches was checked not long ago; that it was.
     cdef bint was_checked(self, int64_t position, int64_t end) noexcept
     cdef void note_checked(self, int64_t position, int64_t end) noexcept
+    cdef bint sums_checked(self, int64_t position, int64_t end) noexcept
+    cdef void note_sums(self, int64_t position, int64_t end) noexcept
     cdef void forget_checked(self) noexcept

@@ -17,6 +17,25 @@ cdef enum:
 cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF
 
 
+cdef inline bint covers(const CheckedPart* part, int64_t position, int64_t end) noexcept:
+    return part.start <= position and end <= part.end and now_ms() - part.ms < CHECK_AGAIN_MS
+
+
+# One part is remembered: it grows by what touches it. Of two apart, the larger is kept.
+cdef void extend(CheckedPart* part, int64_t position, int64_t end) noexcept:
+    cdef int64_t now = now_ms()
+    if now - part.ms < CHECK_AGAIN_MS:
+        if position <= part.end and end >= part.start:
+            part.start = min(part.start, position)
+            part.end = max(part.end, end)
+            return
+        if end - position < part.end - part.start:
+            return
+    part.start = position
+    part.end = end
+    part.ms = now
+
+
 cdef class LogSegment:
     def __init__(self, int64_t base_offset, str path not None, opener, *, int64_t size_bytes=0,
                  int64_t next_offset=-1, int64_t max_timestamp=-1, int64_t first_timestamp=-1,
@@ -93,25 +112,20 @@ cdef class LogSegment:
         return 0 if self.first_entry == 0 else -1
 
     cdef bint was_checked(self, int64_t position, int64_t end) noexcept:
-        return self.checked_from <= position and end <= self.checked_to \
-            and now_ms() - self.checked_ms < CHECK_AGAIN_MS
+        return covers(&self.order_checked, position, end)
 
-    # One part is remembered: it grows by what touches it. Of two apart, the larger is kept.
     cdef void note_checked(self, int64_t position, int64_t end) noexcept:
-        cdef int64_t now = now_ms()
-        if now - self.checked_ms < CHECK_AGAIN_MS:
-            if position <= self.checked_to and end >= self.checked_from:
-                self.checked_from = min(self.checked_from, position)
-                self.checked_to = max(self.checked_to, end)
-                return
-            if end - position < self.checked_to - self.checked_from:
-                return
-        self.checked_from = position
-        self.checked_to = end
-        self.checked_ms = now
+        extend(&self.order_checked, position, end)
+
+    cdef bint sums_checked(self, int64_t position, int64_t end) noexcept:
+        return covers(&self.sums, position, end)
+
+    cdef void note_sums(self, int64_t position, int64_t end) noexcept:
+        extend(&self.sums, position, end)
 
     cdef void forget_checked(self) noexcept:
-        self.checked_from = self.checked_to = 0
+        self.order_checked.start = self.order_checked.end = 0
+        self.sums.start = self.sums.end = 0
 
     def seal(self):
         """Nothing is appended any more. What this process has appended counts as checked."""

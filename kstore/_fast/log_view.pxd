@@ -11,6 +11,7 @@ from kstore._fast.segment_file cimport SegmentFile
 cdef enum:
     HINTS = 8
     HEADER_WINDOW = 8192
+    SENT_UNKNOWN = -1
 
 # A stretch of a segment in which batch headers are looked at.
 cdef struct HeaderWindow:
@@ -33,11 +34,23 @@ cdef struct Order:
     int32_t epoch                   # its leader epoch; -1: any
     int64_t epoch_until             # for batches that begin below this offset
 
+# Whether a batch follows the one before it, as nearly all do: where the epoch stays as it is. What
+# does not is for `fits` to judge.
+cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
+    if info.base_offset < order.expected or info.last_offset_delta < 0 \
+            or info.base_offset >= min(order.limit, order.epoch_until) \
+            or info.last_offset_delta >= order.limit - info.base_offset \
+            or info.partition_leader_epoch != order.epoch:
+        return False
+    order.expected = info.base_offset + info.last_offset_delta + 1
+    return True
+
 # Where a reader left off: its next offset lies at this position of that segment.
 cdef struct Hint:
     int64_t offset
     int64_t segment_base
     int64_t position
+    int sent                        # how often what follows was sent
 
 cdef class LogView:
     cdef readonly int64_t log_start_offset
@@ -80,9 +93,6 @@ cdef class LogView:
     cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1
     cdef int turn_epoch(self, int64_t offset, Order* order) except -1
     cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil
-    # Whether the batches of a slice follow one another; what does not is made known as damage.
-    cdef bint is_ordered(self, const uint8_t* p, const Slice* slice) except -1
-    cdef bint is_ordered_in_file(self, SegmentFile file, const Slice* slice) except -1
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
@@ -97,6 +107,7 @@ cdef class LogView:
     cdef int note_end(self) except -1
     cdef int32_t epoch_before(self, int64_t offset) noexcept
     cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
+    cdef int times_sent(self, int64_t offset) noexcept
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size, Order* order) except -1
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
                         int64_t position,

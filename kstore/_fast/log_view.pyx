@@ -24,18 +24,6 @@ cdef int64_t LARGEST_DELTA = 0x7FFFFFFFLL         # of a record's offset from it
 cdef int64_t NO_END = 0x7FFFFFFFFFFFFFFFLL
 
 
-# Whether a batch follows the one before it, as nearly all do: where the epoch stays as it is. What
-# does not is for `fits` to judge.
-cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
-    if info.base_offset < order.expected or info.last_offset_delta < 0 \
-            or info.base_offset >= min(order.limit, order.epoch_until) \
-            or info.last_offset_delta >= order.limit - info.base_offset \
-            or info.partition_leader_epoch != order.epoch:
-        return False
-    order.expected = info.base_offset + info.last_offset_delta + 1
-    return True
-
-
 cdef class LogView:
     def __init__(self, owner, *, int64_t index_interval_bytes=4096):
         self.owner = owner
@@ -213,46 +201,6 @@ cdef class LogView:
         order.expected = info.base_offset + info.last_offset_delta + 1
         return True
 
-    cdef bint is_ordered(self, const uint8_t* p, const Slice* slice) except -1:
-        cdef BatchInfo info
-        cdef Order order
-        cdef int64_t at = 0
-        self.begin_order(slice.base_offset, slice.next_offset, &order)
-        while at < slice.size_bytes:
-            if read_batch_header(p + at, p + slice.size_bytes, &info) != BATCH_OK \
-                    or not (goes_on(&info, &order) or self.fits(&info, &order)):
-                self.owner.corrupt(self.segment_of(slice.base_offset), slice.position + at)
-                return False
-            at += info.size_bytes
-        return True
-
-    # For bytes that are sent without being read: their headers are.
-    cdef bint is_ordered_in_file(self, SegmentFile file, const Slice* slice) except -1:
-        cdef LogSegment segment = self.segment_of(slice.base_offset)
-        cdef HeaderWindow window
-        cdef BatchInfo info
-        cdef Order order
-        cdef int64_t at = slice.position
-        cdef int64_t end = at + slice.size_bytes
-        if segment is None or segment.handle is not file or at >= segment.own_position:
-            return True         # written anew meanwhile; or by this process, which has the order
-        if segment.was_checked(at, end):
-            return True
-        window.start = window.size = 0
-        self.begin_order(slice.base_offset, slice.next_offset, &order)
-        try:
-            while at < end and self.peek(segment, at, &window, &info):
-                if not goes_on(&info, &order) and not self.fits(&info, &order):
-                    self.owner.corrupt(segment, at)
-                    return False
-                at += info.size_bytes
-        except OSError:
-            if segment.damages is None:
-                raise
-            return False
-        segment.note_checked(slice.position, end)
-        return True
-
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1:
@@ -348,6 +296,17 @@ cdef class LogView:
         self.hints[i].offset = offset
         self.hints[i].segment_base = segment_base
         self.hints[i].position = position
+        self.hints[i].sent = 0
+
+    # How often what follows an offset was sent before, as far as that is remembered: readers that
+    # go on where they left off begin at a hint. UNKNOWN: they begin somewhere else.
+    cdef int times_sent(self, int64_t offset) noexcept:
+        cdef int i
+        for i in range(HINTS):
+            if self.hints[i].offset == offset:
+                self.hints[i].sent += 1
+                return self.hints[i].sent - 1
+        return SENT_UNKNOWN
 
     # -- keeping what an append or a scan brings
 

@@ -31,6 +31,7 @@ cdef class Follower:
     cdef readonly bint in_isr               # the committed one
     cdef readonly bint proposed             # in the one that the controller is asked for
     cdef int64_t told_high_watermark        # by the last answer to it
+    cdef int64_t sent_offset                # from which it was last sent records; -1: never
 
 cdef class ReplicaState:
     cdef LogCore core

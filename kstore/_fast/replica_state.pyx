@@ -49,7 +49,7 @@ cdef class Follower:
     def __init__(self, int node_id):
         self.node_id = node_id
         self.log_end_offset = self.log_start_offset = self.broker_epoch = -1
-        self.leader_end_offset = self.told_high_watermark = -1
+        self.leader_end_offset = self.told_high_watermark = self.sent_offset = -1
         self.last_caught_up_ms = self.last_fetch_ms = NEVER
 
 

@@ -1,0 +1,1 @@
+"""Whether a slice of a segment may be sent. For Cython alone."""
