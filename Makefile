@@ -33,6 +33,9 @@ COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python
 
 SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) setup.py
 
+# Else each of the hundreds of processes that tests start compiles all of kstore anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit lock debug asan dist clean
