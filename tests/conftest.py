@@ -6,6 +6,7 @@ twice at most. And the fixtures of more than one folder.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -67,6 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if isinstance(wanted, settings):
                 cls.settings = settings(wanted, max_examples=max(wanted.max_examples // 4, 5))
     _long_files_first(items)
+    gc.freeze()  # thousands of items stay to the end: the collector need not walk them again
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
     for item in items:

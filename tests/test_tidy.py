@@ -9,11 +9,14 @@ no longer needed fails the test.
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("kstore", "broker", "clients", "pipeline", "pyspark_kstore", "tests", "bench")
@@ -158,20 +161,26 @@ def imports(path: Path) -> tuple[Import, ...]:
 
 
 def _python_imports(path: Path) -> Iterator[Import]:
-    lazy: set[ast.AST] = set()
-    for node in ast.walk(tree(path)):
-        is_guard = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if is_guard or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lazy.update(ast.walk(node))
-    for node in ast.walk(tree(path)):
+    for node, at_load in _statements(tree(path), True):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno, at_load=node not in lazy)
+                yield Import(alias.name, node.lineno, at_load=at_load)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 name = inner if inner in modules() else node.module
-                yield Import(name, node.lineno, at_load=node not in lazy)
+                yield Import(name, node.lineno, at_load=at_load)
+
+
+def _statements(above: ast.AST, at_load: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every statement within another, and whether it runs when the module is loaded."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for node in getattr(above, name, ()):
+            if isinstance(node, ast.stmt):
+                yield node, at_load
+            is_guard = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            is_later = is_guard or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from _statements(node, at_load and not is_later)
 
 
 _CYTHON_IMPORT = re.compile(
@@ -208,6 +217,17 @@ def component(name: str) -> tuple[int, str] | None:
 def report(problems: list[str]) -> None:
     """Fail with one line per problem."""
     assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """The trees of all files are millions of objects: the garbage collector is spared them, and
+    they go when the last test of a module has looked at them.
+    """
+    gc.disable()
+    yield
+    tree.cache_clear()
+    gc.enable()
 
 
 def test_a_module_imports_only_from_lower_layers() -> None:
@@ -306,22 +326,26 @@ def _named_in_tables(name: str, path: Path) -> list[str]:
 
 
 def test_what_tests_share_is_used_by_a_test() -> None:
-    used = {i.name for path in code(".py", under=("tests/", "bench/")) for i in imports(path)}
-    used |= {f"{name}.{n}" for name in used for n in ("__init__",)}
+    used: set[str] = set()
+    for path in code(".py", under=("tests/", "bench/")):
+        used |= {i.name for i in imports(path)} | set(_from_packages(path))
+        used |= {f"{name}.py" for name in re.findall(r"\b(\w+)\.py", text(path))}
     problems = []
     for path in code(".py", under=("tests/",)):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         is_collected = path.name.startswith("test_") or path.name in {"conftest.py", "__init__.py"}
         runs_alone = '__name__ == "__main__"' in text(path)
-        if not is_collected and not runs_alone and name not in used and not _from_package(name):
+        is_used = name in used or path.name in used
+        if not is_collected and not runs_alone and not is_used:
             problems.append(f"{relative(path)} is used by no test")
     report(problems)
 
 
-def _from_package(name: str) -> bool:
-    package, _, last = name.rpartition(".")
-    wanted = re.compile(rf"from {re.escape(package)} import [^\n]*\b{last}\b|\b{last}\b\.py")
-    return any(wanted.search(text(p)) for p in code(".py", under=("tests/", "bench/")))
+def _from_packages(path: Path) -> Iterator[str]:
+    """What a file imports by name from another: some of it are modules."""
+    for node, _ in _statements(tree(path), True):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def check_ratchet(found: dict[str, int], known: dict[str, int], limit: int, what: str) -> None:

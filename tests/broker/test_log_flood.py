@@ -17,6 +17,8 @@ from kstore.testing import Broker
 from tests.broker.tls_harness import Authority
 
 CONNECTIONS = 30
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
 GARBAGE = {
     "unknown API": b"\x00\x00\x00\x0c\x7f\xff\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00",
     "size": b"\x7f\xff\xff\xff",
@@ -29,9 +31,7 @@ def knock(address: tuple[str, int], sent: bytes, *, tls: bool = False) -> None:
     """Connect, send and read to the end."""
     with socket.create_connection(address, timeout=60) as sock, contextlib.suppress(OSError):
         if tls:
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            with context.wrap_socket(sock, server_hostname="localhost") as secure:
+            with TLS.wrap_socket(sock, server_hostname="localhost") as secure:
                 secure.sendall(sent)
                 assert secure.recv(1) == b""
             return

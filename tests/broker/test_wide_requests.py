@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.api import API_TABLE, FAST
+from kstore.broker.api import API_TABLE, FAST, wide
 from kstore.broker.api.pieces import PIECES, rows_for
-from kstore.broker.api.wide import STEP_ELEMENTS, max_elements
+from kstore.broker.api.wide import max_elements
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Turns
 from kstore.protocol.api_versions import ApiVersionsRequest
 from kstore.protocol.group_admin import DescribeGroupsRequest
@@ -24,6 +24,9 @@ from tests.broker.wide_requests import array_paths, wide_request
 from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
 
 SIZE = 128 * 1024
+MOST_ELEMENTS = 100_000
+PARTS = 4
+"""By what the quick tests divide sizes and limits."""
 KEYS = [key for key, row in API_TABLE.items() if row.handler != FAST and not row.internal]
 CASES = [
     pytest.param(key, path, distinct, id=f"{APIS[key].name}-{'.'.join(path)}-{distinct}")
@@ -49,12 +52,10 @@ def elements(message: Any) -> int:
     return count
 
 
-@pytest.mark.parametrize(("key", "path", "distinct"), CASES)
-def test_a_wide_request_gives_others_their_turns(
-    tmp_path: Path, key: int, path: Fields, distinct: bool
-) -> None:
+def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: int = 1) -> None:
+    """A wide request is answered in turns, or refused; ``parts``: everything is so much smaller."""
     version = API_TABLE[key].max_version
-    request = wide_request(key, version, path, SIZE, distinct=distinct, **FIXED)
+    request = wide_request(key, version, path, SIZE // parts, distinct=distinct, **FIXED)
     count = elements(request)
 
     async def ask(world: World) -> None:
@@ -68,7 +69,7 @@ def test_a_wide_request_gives_others_their_turns(
             assert not world.handled, "it was refused before"
             return
         assert len(answers) == 1
-        assert world.turns >= count // STEP_ELEMENTS
+        assert world.turns >= count // wide.STEP_ELEMENTS
         if key not in PIECES:
             assert [elements(seen) for seen in world.handled] == [count]
             return
@@ -80,7 +81,23 @@ def test_a_wide_request_gives_others_their_turns(
             assert most_at_once <= 2 * (PIECES[key].rows + 2)
         assert world.turns >= len(world.handled)
 
-    in_world(tmp_path, ask)
+    in_world(folder, ask, **{"kstore.request.max.elements": str(MOST_ELEMENTS // parts)})
+
+
+@pytest.mark.parametrize(("key", "path", "distinct"), CASES)
+def test_a_wide_request_gives_others_their_turns(
+    tmp_path: Path, key: int, path: Fields, distinct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "STEP_ELEMENTS", wide.STEP_ELEMENTS // PARTS)
+    give_turns(tmp_path, key, path, distinct=distinct, parts=PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "path", "distinct"), CASES)
+def test_a_wide_request_gives_others_their_turns_at_its_full_size(
+    tmp_path: Path, key: int, path: Fields, distinct: bool
+) -> None:
+    give_turns(tmp_path, key, path, distinct=distinct)
 
 
 JUDGED_AS_A_WHOLE = [
@@ -114,7 +131,7 @@ def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
         connection, transport = world.connect()
         feed(connection, encode_request(request, version, 1, "me"))
         assert len(await asyncio.wait_for(world.answers(transport, 1), 60)) == 1
-        assert world.turns >= count // STEP_ELEMENTS + count // ROWS_BETWEEN
+        assert world.turns >= count // wide.STEP_ELEMENTS + count // ROWS_BETWEEN
 
     settings = AUTHORIZER if key in (30, 31) else {}
     in_world(tmp_path, ask, **settings)
