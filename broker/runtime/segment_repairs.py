@@ -1,8 +1,9 @@
-"""Damaged parts of segments, written again from another replica while the log serves.
+"""Damaged and lost parts of segments, written again from another replica while the log serves.
 
 A part's offsets are fetched from the leader, or from another replica that has them committed in the
-same leader epoch, and log/rewrite.py puts them in its place where they fit. What no replica can
-give stays as it is: told, and hidden from readers. One part is worked at at a time, and a partition
+same leader epoch, and log/rewrite.py puts them in its place where they fit; log/refill.py does so
+where a sealed segment was cut or is gone. What no replica can give stays as it is: told, and
+damaged parts hidden from readers. One part is worked at at a time, and a partition
 is tried again after a pause that doubles.
 
 Followers copy nothing behind damage of their leader. So a leader drops a damaged part that is not
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from kstore.broker.state.follower import BackOff, cut_at_damage
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
+from kstore.log.refill import lost_parts, refill
 from kstore.log.rewrite import damaged_parts, rewrite
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.schema import ZERO_UUID
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replica_manager import Hosted
     from kstore.log import Log
     from kstore.log.damage import Damage
+    from kstore.log.recovery import Loss
     from kstore.types import TopicPartition
 
 __all__ = ["SegmentRepairs"]
@@ -43,6 +47,8 @@ LOOK_PAUSE_S = 1.0
 """Between looks at how far the followers have come that damage holds up. Nobody is asked for it."""
 ASK_TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 20
+REFILL_BYTES = 8 << 20
+"""Of a lost part so much is fetched before it is written."""
 LARGEST_PART_BYTES = 64 << 20
 """Larger parts are left to the operator: one is held in memory until it is written."""
 
@@ -68,14 +74,14 @@ class SegmentRepairs:
         self._broker = broker
         self._due: dict[TopicPartition, float] = {}  # when it is tried next
         self._tries: dict[TopicPartition, _Tries] = {}
-        self._told: dict[Damage, str] = {}
+        self._told: dict[Damage | Loss, str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
 
     def note(self, place: TopicPartition) -> None:
-        """A damaged part of a partition became known."""
+        """A damaged or lost part of a partition became known."""
         self._due.setdefault(place, self._tries_of(place).ask_s)
         self._wake()
 
@@ -141,15 +147,27 @@ class SegmentRepairs:
             self._due[place] = min(self._due[place], broker.loop.time() + LOOK_PAUSE_S)
         for damage in damaged_parts(damaged) if asks else ():
             why = await self._repair_part(place, damaged, known, damage)
-            if why is None:
-                self._told.pop(damage, None)
-            elif self._told.get(damage) != why:
-                self._told[damage] = why
-                log.warning(
-                    "%s: bytes %d to %d of %s can't be written again from another replica yet: %s",
-                    place, damage.position, damage.end_position - 1, damage.segment, why,
-                )  # fmt: skip
-        return bool(damaged_parts(damaged))
+            part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
+            self._tell(place, damage, part, why)
+        for loss in lost_parts(damaged) if asks else ():
+            why = await self._refill(place, damaged, known, loss)
+            part = (
+                f"offsets {loss.first_offset} to {loss.next_offset - 1}, lost from {loss.segment},"
+            )
+            self._tell(place, loss, part, why)
+        return bool(damaged_parts(damaged) or damaged.lost)
+
+    def _tell(
+        self, place: TopicPartition, part: Damage | Loss, words: str, why: str | None
+    ) -> None:
+        """Say why a part could not be written again, once for each reason; None: it was."""
+        if why is None:
+            self._told.pop(part, None)
+        elif self._told.get(part) != why:
+            self._told[part] = why
+            log.warning(
+                "%s: %s can't be written again from another replica yet: %s", place, words, why
+            )
 
     def _holds_up_followers(self, partition: Partition) -> bool:
         """Whether this broker leads it, with damage in what is not committed."""
@@ -200,8 +218,11 @@ class SegmentRepairs:
         problems = []
         for source in self._sources(known):
             try:
-                data = await self._fetch(source, place, damaged, known, damage)
-                why = await self._in_thread(damaged, damage, data)
+                data = await self._fetch(
+                    source, place, damaged, known,
+                    damage.first_offset, damage.next_offset, damage.size_bytes,
+                )  # fmt: skip
+                why = await self._in_thread(rewrite, damaged, damage, data)
             except (KafkaError, LogError, OSError) as problem:
                 why = str(problem)
             if why is None:
@@ -215,27 +236,66 @@ class SegmentRepairs:
             problems.append(f"broker {source}: {why}")
         return "; ".join(problems) or "no other replica is alive"
 
+    async def _refill(
+        self, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
+    ) -> str | None:
+        """Put a lost part back from the first replica that has it; why none has, or None."""
+        problems = []
+        for source in self._sources(known):
+            try:
+                why = await self._refill_from(source, place, damaged, known, loss)
+            except (KafkaError, LogError, OSError) as problem:
+                why = str(problem)
+            if why is None:
+                log.warning(
+                    "%s: offsets %d to %d, which were lost from %s, are written again, from "
+                    "broker %d",
+                    place, loss.first_offset, loss.next_offset - 1, loss.segment, source,
+                )  # fmt: skip
+                return None
+            problems.append(f"broker {source}: {why}")
+        return "; ".join(problems) or "no other replica is alive"
+
+    async def _refill_from(
+        self, source: int, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
+    ) -> str | None:
+        """Put a lost part back, in pieces; why the replica could not give it, or None."""
+        left: Loss | None = loss
+        while left is not None:
+            data = await self._fetch(
+                source, place, damaged, known, left.first_offset, left.next_offset, REFILL_BYTES
+            )
+            why = await self._in_thread(refill, damaged, left, data)
+            if why is not None:
+                return why
+            rest = (each for each in lost_parts(damaged) if each.segment == loss.segment)
+            left = next(rest, None)
+        return None
+
     def _sources(self, known: Hosted) -> list[int]:
         """The other replicas that are alive: the leader first, then who is in sync."""
         broker = self._broker
         alive = {*known.replicas, known.leader} & {*broker.image.brokers} - {broker.node_id}
         return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
 
-    async def _in_thread(self, damaged: Log, damage: Damage, data: bytes) -> str | None:
+    async def _in_thread(
+        self, write: Callable[..., str | None], damaged: Log, part: Damage | Loss, data: bytes
+    ) -> str | None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-repair")
         loop = self._broker.loop
-        return await loop.run_in_executor(self._thread, rewrite, damaged, damage, data)
+        return await loop.run_in_executor(self._thread, write, damaged, part, data)
 
     async def _fetch(
-        self, source: int, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage
-    ) -> bytes:
-        """The batches that another replica has, committed, for the offsets of a damaged part; no
-        more than a batch more than fits there. Raises KafkaError.
+        self, source: int, place: TopicPartition, damaged: Log, known: Hosted,
+        first_offset: int, next_offset: int, most_bytes: int,
+    ) -> bytes:  # fmt: skip
+        """The batches that another replica has, committed, for these offsets, from the first on; a
+        piece more than ``most_bytes`` at the most. Raises KafkaError.
         """
         found = bytearray()
-        offset = damage.first_offset
-        while offset < damage.next_offset and len(found) <= damage.size_bytes:
+        offset = first_offset
+        while offset < next_offset and len(found) <= most_bytes:
             asked = FetchPartition(
                 partition=place.partition,
                 current_leader_epoch=known.leader_epoch,
@@ -250,7 +310,11 @@ class SegmentRepairs:
             [answer] = response.responses[0].partitions
             if answer.error_code != ErrorCode.NONE:
                 raise error_for(answer.error_code)
-            taken, offset_after = _batches_below(bytes(answer.records or b""), damage.next_offset)
+            if answer.high_watermark < next_offset:
+                raise NetworkError(
+                    f"only offsets below {answer.high_watermark} are committed there"
+                )
+            taken, offset_after = _batches_below(bytes(answer.records or b""), next_offset)
             found += taken
             if offset_after <= offset:
                 break  # it has no more of them

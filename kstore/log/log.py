@@ -17,7 +17,7 @@ from kstore._fast.log_core import AppendInfo, LogCore
 from kstore._fast.log_segment import LogSegment
 from kstore._fast.sync_group import SyncGroup
 from kstore.log import durability, errors, retention, segment_index, timestamps
-from kstore.log.recovery import RecoveryReport
+from kstore.log.recovery import Loss, RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.log.tail import Tail
@@ -73,6 +73,8 @@ class Log:
         self.cleaned_offset = -1
         # Before this offset a replica has lost records that were in its log; 0: none.
         self.lost_until = 0
+        self.lost: list[Loss] = []
+        """What was lost and is not back yet; refill.lost_parts keeps it."""
         self.deleted = False
         self.listed_ns = 0
         self.flushed_at = 0.0

@@ -373,10 +373,13 @@ def tell_recovery(log: Log) -> None:
 
     logger = logging.getLogger("kstore.log")
     log.log_dir.lost_offsets += report.lost_offsets
+    log.lost = list(report.losses)
     for loss in report.losses:
         logger.error(
             "%s: %s; its log goes on at %d", log.topic_partition, loss, log.core.log_end_offset
         )
+    if report.losses:
+        log.log_dir.note_damage(log)
     level = logging.WARNING if report.truncated_bytes else logging.INFO
     logger.log(level, "%s: opening it found %s", log.topic_partition, report)
 

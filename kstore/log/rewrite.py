@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kstore.log.damage import Damage
     from kstore.log.log import Log
 
-__all__ = ["damaged_parts", "rewrite"]
+__all__ = ["damaged_parts", "misfit", "rewrite", "take_epochs", "whole_batches"]
 
 _NO_LIMIT = 2**63 - 1
 
@@ -42,25 +42,24 @@ def rewrite(log: Log, damage: Damage, data: bytes) -> str | None:
 
     Blocks as long as the disk and one walk through the segment take. Raises OSError.
     """
-    try:
-        views = list(batches(data, verify=True))
-    except InvalidBatchError as error:
-        return f"they are not whole, valid batches: {error}"
-    if sum(view.size_bytes for view in views) != len(data):
-        return f"they are not whole, valid batches: {len(data)} bytes end in a part of one"
+    views = whole_batches(data)
+    if isinstance(views, str):
+        return views
     with log.swapping:
         with log.core as core:
             segment = _segment_of(log, damage)
             if segment is None:
                 return "the damage is not in the log any more"
-            why = _misfit(core, damage, views)
+            if len(data) != damage.size_bytes:
+                return f"{len(data)} bytes of batches, but {damage.size_bytes} are damaged"
+            why = misfit(core, damage.first_offset, damage.next_offset, views)
             if why is not None:
                 return why
         file = segment.handle_or_open()
         file.overwrite(data, damage.position)
         file.sync()
         with log.core as core:
-            _take_epochs(core, views)
+            take_epochs(core, views)
             segment.max_timestamp = max(segment.max_timestamp, *(v.max_timestamp for v in views))
             core.note_damages(segment, tuple(d for d in segment.damages or () if d != damage))
             if any(view.producer_id >= 0 for view in views):
@@ -79,18 +78,28 @@ def _segment_of(log: Log, damage: Damage) -> LogSegment | None:
     return next((s for s in log.core.segments if damage in (s.damages or ())), None)
 
 
-def _misfit(core: LogCore, damage: Damage, views: list[BatchView]) -> str | None:
-    """Why batches do not fit in the place of damage; None where they do."""
-    size = sum(view.size_bytes for view in views)
-    if size != damage.size_bytes:
-        return f"{size} bytes of batches, but {damage.size_bytes} are damaged"
-    offset, epoch = damage.first_offset, _epoch_at(core, damage.first_offset - 1, -1)
-    epoch_after = _epoch_at(core, damage.next_offset, _NO_LIMIT)
+def whole_batches(data: bytes) -> list[BatchView] | str:
+    """The batches that these bytes are, or why they are not only batches with right checksums."""
+    try:
+        views = list(batches(data, verify=True))
+    except InvalidBatchError as error:
+        return f"they are not whole, valid batches: {error}"
+    if sum(view.size_bytes for view in views) != len(data):
+        return f"they are not whole, valid batches: {len(data)} bytes end in a part of one"
+    return views
+
+
+def misfit(
+    core: LogCore, first_offset: int, next_offset: int, views: list[BatchView]
+) -> str | None:
+    """Why batches do not fit in the place of these offsets; None where they do."""
+    offset, epoch = first_offset, _epoch_at(core, first_offset - 1, -1)
+    epoch_after = _epoch_at(core, next_offset, _NO_LIMIT)
     for view in views:
-        if not offset <= view.base_offset < view.next_offset <= damage.next_offset:
+        if not offset <= view.base_offset < view.next_offset <= next_offset:
             return (
                 f"offsets {view.base_offset} to {view.next_offset - 1} do not fit in "
-                f"{offset} to {damage.next_offset - 1}"
+                f"{offset} to {next_offset - 1}"
             )
         if view.leader_epoch != -1 and not epoch <= view.leader_epoch <= epoch_after:
             return f"leader epoch {view.leader_epoch} does not fit in {epoch} to {epoch_after}"
@@ -106,7 +115,7 @@ def _epoch_at(core: LogCore, offset: int, otherwise: int) -> int:
     return otherwise if found is None else found
 
 
-def _take_epochs(core: LogCore, views: list[BatchView]) -> None:
+def take_epochs(core: LogCore, views: list[BatchView]) -> None:
     """An epoch may have begun in what was damaged."""
     known = core.epochs.as_list()
     starts = dict(known)

@@ -187,6 +187,30 @@ def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_from_the_thir
     assert read_all(cluster, 2, topic) == EVERY
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_what_is_lost_from_sealed_segments_is_fetched_again(
+    cluster: KstoreCluster, leads: bool
+) -> None:
+    topic = filled(cluster, 2 if leads else 1)
+    whole = contents(cluster, topic)[1]
+    if leads:
+        alone(cluster, 2, topic)
+    cluster.stop(2)
+    files = segments(cluster, 2, topic)
+    cut_active([files[0]])  # at a batch's end
+    files[1].unlink()
+    cluster.start(2)
+    if leads:
+        until(lambda: cluster.leader(topic, node_id=2) == 2, "it leads")
+        cluster.start(1, 3)
+    until(lambda: contents(cluster, topic)[2] == whole, "the files are as before", timeout_s=30)
+    assert read_all(cluster, 2, topic) == EVERY
+    told = (cluster.folder / "broker2" / "kstore.err").read_text().splitlines()
+    again = [row for row in told if f"{topic}-0: offsets" in row and "written again, from" in row]
+    assert len(again) == 2
+    cluster.wait_for_isr(topic, (1, 2, 3))
+
+
 Cut = Callable[[list[Path]], None]
 
 

@@ -1,0 +1,105 @@
+"""Put back what a log lost from the end of a sealed segment, or with the whole of one, from the
+batches that another replica has for those offsets.
+
+They need right checksums, and offsets and epochs that fit between the neighbours. A crash leaves
+batches that the next opening takes in. What was lost is known until the log is closed.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstore.log.producer_state import restore_producers
+from kstore.log.recovery import Loss
+from kstore.log.rewrite import misfit, take_epochs, whole_batches
+from kstore.log.segment import new_segment
+from kstore.log.segment_index import reindex
+from kstore.record import BatchView
+
+if TYPE_CHECKING:
+    from kstore._fast.log_segment import LogSegment
+    from kstore.log.log import Log
+
+__all__ = ["lost_parts", "refill"]
+
+
+def lost_parts(log: Log) -> list[Loss]:
+    """What is lost between the segments that there are. What is lost from the end of the log stays
+    in ``log.lost``: a replica copies that from its leader.
+    """
+    found, behind = [], []
+    with log.core as core:
+        gaps = [(one.next_offset, next_.base_offset) for one, next_ in pairwise(core.segments)]
+        end = core.log_end_offset
+        for loss in log.lost:
+            for first, after in gaps:
+                part = max(first, loss.first_offset), min(after, loss.next_offset)
+                if max(part[0], core.log_start_offset) < part[1]:
+                    found.append(Loss(loss.segment, *part))
+            if end < loss.next_offset:
+                behind.append(Loss(loss.segment, max(end, loss.first_offset), loss.next_offset))
+        log.lost = found + behind
+    return found
+
+
+def refill(log: Log, loss: Loss, data: bytes) -> str | None:
+    """Put batches where a lost part was, from its first offset on; on the disk when this returns.
+    Without any the other replica has no record there, and nothing is lost. Why they can't be put
+    there, and nothing has changed; None: it is done.
+
+    Blocks as long as the disk and one walk through the segment take. Raises OSError.
+    """
+    views = whole_batches(data)
+    if isinstance(views, str):
+        return views
+    with log.cleaning, log.swapping:
+        if loss not in lost_parts(log):
+            return "the offsets are not lost any more"
+        with log.core as core:
+            why = misfit(core, loss.first_offset, loss.next_offset, views)
+            if why is not None:
+                return why
+            segment = next((s for s in core.segments if s.path == loss.segment), None)
+        if not views:
+            log.lost.remove(loss)
+            return None
+        if segment is None:
+            segment = _make_again(log, loss)
+        _append(log, segment, data, views)
+    return None
+
+
+def _make_again(log: Log, loss: Loss) -> LogSegment:
+    """A sealed, empty segment in the place of one whose file is gone."""
+    made = new_segment(log.opener, log.path, int(Path(loss.segment).stem), log.env)
+    with log.core as core:
+        made.seal()
+        made.next_offset = loss.first_offset
+        core.set_segments(sorted([*core.segments, made], key=lambda segment: segment.base_offset))
+    log.unsynced_names = True
+    return made
+
+
+def _append(log: Log, segment: LogSegment, data: bytes, views: list[BatchView]) -> None:
+    """Write batches behind what a sealed segment has."""
+    core = log.core
+    # First the index forgets how long the segment is: after a crash the file tells.
+    log.log_dir.forget_segment_index(log, [segment])
+    file = segment.handle_or_open()
+    if file.refresh() > segment.size_bytes:
+        file.truncate(segment.size_bytes)  # the beginning of a lost batch
+    file.append(data)
+    file.sync()
+    file.give_back()
+    with core:
+        take_epochs(core, views)
+        segment.size_bytes += len(data)
+        segment.next_offset = views[-1].next_offset
+        segment.max_timestamp = max(segment.max_timestamp, *(v.max_timestamp for v in views))
+        core.note_damages(segment, segment.damages or ())  # what was known of the part is not true
+        if any(view.producer_id >= 0 for view in views):
+            restore_producers(log, core.log_end_offset)
+            core.set_high_watermark(core.high_watermark)  # and the last stable offset
+    reindex(log, segment)
