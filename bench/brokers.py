@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import frames
 from bench.measure import Settings, progress
-from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kafka_broker import SERVER_FLAGS, KafkaBroker
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.wire import exchange
@@ -62,7 +62,7 @@ def make(folder: Path, settings: Settings) -> dict[str, Broker]:
     except KafkaUnavailableError as error:
         progress(f"no Kafka to compare with: {error}")
         return brokers
-    brokers[KAFKA] = KafkaBroker(folder / "kafka", overrides=SAME)
+    brokers[KAFKA] = KafkaBroker(folder / "kafka", overrides=SAME, jvm=SERVER_FLAGS)
     return brokers
 
 
