@@ -23,6 +23,7 @@ GROUPS = {
     "codec": "CRC, validation and decoding: the clients' decoders",
     "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
     "rights": "what an authorizer adds to a request",
+    "wide": "requests of 1 MB: how long they hold the loop, how long others wait, memory",
     "opening": "index look-up, and opening 10,000 partitions",
     "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
     "pipeline": "the Spark source and sink: Spark's own Kafka connector on the same broker",

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from kstore._fast.encoder import Encoding
 from kstore.broker.api import (
     API_TABLE,
     FAST,
@@ -24,6 +25,7 @@ from kstore.broker.runtime.connection_limits import ConnectionLimits
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.protocol import ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
+from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
     from kstore._fast.connection import Connection
@@ -44,6 +46,10 @@ AT_ONCE_BYTES = 8 * 1024
 """A request up to here is decoded at once."""
 NARROW_BYTES = 512
 """A request up to here is carried out at once, too: it has few rows."""
+STEP_ELEMENTS = 2000
+"""Of a late answer, encoded in one turn of the loop."""
+LARGE_ANSWER_BYTES = 256 * 1024
+"""Copied in one turn."""
 UNSUPPORTED = -1
 """The data plane's version for an ApiVersions request that is newer than ours."""
 
@@ -205,17 +211,33 @@ class Server:
     async def _answer(self, later: Later, slot: Slot) -> None:
         try:
             response = await later.response
-            if response is None or type(response) is bytes:
-                body = response
-            else:
+            if isinstance(response, Message):
                 if self.broker.throttles is not None:
                     self.broker.throttles.tell(later.connection, response, is_late=True)
-                body = response.encode(later.version)
+                response = Encoding(response.plan_for(later.version), response)
+                while not response.step(STEP_ELEMENTS):
+                    await self.broker.turns.next()
+            if isinstance(response, Encoding):
+                if response.size > LARGE_ANSWER_BYTES:
+                    await self._answer_large(response, later.connection, slot)
+                    return
+                response = response.result()
+            elif response is not None and type(response) is not bytes:
+                response = response.encode(later.version)
         except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)
             slot.give_up()
         else:
-            slot.complete(body)
+            slot.complete(response)
+
+    async def _answer_large(self, encoding: Encoding, connection: Connection, slot: Slot) -> None:
+        """Copied once, in several turns: a copy of a few MB takes as long as others can wait."""
+        buffer = slot.open_large(encoding.size)
+        while not encoding.move(buffer, LARGE_ANSWER_BYTES):
+            await self.broker.turns.next()
+            if connection.is_closed:
+                return
+        slot.close_large()
 
     def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
         from kstore.broker.api.wide import WideRequests, max_elements

@@ -7,11 +7,13 @@ alter_configs.py.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import RequestContext
+from kstore.broker.api.failing import copy_row
+from kstore.broker.api.turns import in_turns
+from kstore.broker.runtime.slices import each
 from kstore.broker.state.config_rules import ConfigRefusedError, broker_row
 from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
 from kstore.config import (
@@ -53,7 +55,6 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
-ROWS_PER_TURN = 32  # then other work on the loop has its turn
 # Kafka has these as internal, or as its authorizer's: shown only where they are set.
 INTERNAL = {
     "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms", "super.users",
@@ -70,7 +71,7 @@ async def handle_describe_configs(
             resource_type=asked.resource_type, resource_name=asked.resource_name
         )
         try:
-            result.configs = await _describe(broker, asked, request)
+            result.configs = await _describe(broker, asked, request, ctx)
         except (TopicError, ConfigRefusedError) as problem:
             result.error_code, result.error_message = problem.code, problem.message
         results.append(result)
@@ -78,7 +79,10 @@ async def handle_describe_configs(
 
 
 async def _describe(
-    broker: Broker, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    broker: Broker,
+    asked: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    ctx: RequestContext,
 ) -> list[DescribeConfigsResourceResult]:
     describe = _KINDS.get(asked.resource_type)
     if describe is None:
@@ -88,16 +92,22 @@ async def _describe(
             f"Nothing of type {asked.resource_type} has settings to show; use {known}.",
         )
     keys = set(asked.configuration_keys or ())
-    rows = []
-    for row in describe(broker, asked.resource_name, keys):
-        if not request.include_synonyms:
-            row.synonyms = []
-        if not request.include_documentation and row.documentation:
-            row.documentation = None
-        rows.append(row)
-        if len(rows) % ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)
-    return rows
+    rows = each(lambda row: _shown(row, request), describe(broker, asked.resource_name, keys))
+    return await in_turns(broker, ctx, rows)
+
+
+def _shown(
+    row: DescribeConfigsResourceResult, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    """The row with what the request wants to see of it."""
+    if request.include_synonyms and (request.include_documentation or not row.documentation):
+        return row
+    shown: DescribeConfigsResourceResult = copy_row(row)
+    if not request.include_synonyms:
+        shown.synonyms = []
+    if not request.include_documentation and shown.documentation:
+        shown.documentation = None
+    return shown
 
 
 # ---- where a value comes from ----
@@ -207,18 +217,33 @@ def _topic_rows(
     topic = broker.image.topics.get(name)
     if topic is None:
         raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    layers = _layers(broker)
+    defaults = _topic_default_rows(broker)
     for config in dict.fromkeys((*TOPIC_CONFIGS, *topic.configs)):
-        row = topic_row(config)
-        if row is None or (keys and config not in keys):
+        if keys and config not in keys:
             continue
-        chain = _topic_chain(layers, row)
-        if config in topic.configs:
-            value = _normal(row, topic.configs[config])
-            chain.insert(0, _Set(config, value, DYNAMIC_TOPIC))
-        else:
-            value = broker.config.topic_default(config)[0]
-        yield _result(row, value, chain)
+        row = topic_row(config)
+        if row is None:
+            continue
+        if config not in topic.configs:
+            yield defaults[config]
+            continue
+        value = _normal(row, topic.configs[config])
+        yield _result(
+            row, value, [_Set(config, value, DYNAMIC_TOPIC), *_topic_chain(_layers(broker), row)]
+        )
+
+
+def _topic_default_rows(broker: Broker) -> Mapping[str, DescribeConfigsResourceResult]:
+    """What is shown of topic configs that a topic does not set; kept until a broker config
+    changes.
+    """
+    if broker.configs.topic_default_rows is None:
+        layers = _layers(broker)
+        broker.configs.topic_default_rows = {
+            name: _result(row, broker.config.topic_default(name)[0], _topic_chain(layers, row))
+            for name, row in TOPIC_CONFIGS.items()
+        }
+    return broker.configs.topic_default_rows
 
 
 def _broker_rows(

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from kstore.broker.api.failing import ROWS, Rows, copy_row, field_exists, row_key
+from kstore.protocol.schema import Struct
 
 __all__ = ["PIECES", "Joined", "Pieces", "is_wide", "pieces_of", "rows_for"]
 
@@ -22,7 +23,7 @@ class Pieces(NamedTuple):
     rows: int = 64
     """In one piece: of the innermost ones (partitions of topics), where rows have rows."""
     once: bool = False
-    """A row that is named again is answered once: it only asks, and asks the same."""
+    """A row that stands there again, with all its fields, is answered once: it only asks."""
     together: bool = False
     """Rows of the same name stand in one piece, two of them at most: named twice is an error."""
 
@@ -31,7 +32,7 @@ PIECES: dict[int, Pieces] = {
     2: Pieces(together=True),
     3: Pieces(rows=256),
     8: Pieces(),
-    9: Pieces(),
+    9: Pieces(once=True),
     10: Pieces(once=True),
     13: Pieces(),
     15: Pieces(once=True),
@@ -41,7 +42,7 @@ PIECES: dict[int, Pieces] = {
     23: Pieces(),
     27: Pieces(),
     28: Pieces(),
-    32: Pieces(rows=8),
+    32: Pieces(rows=8, once=True),
     33: Pieces(rows=8, together=True),
     37: Pieces(rows=16, together=True),
     42: Pieces(once=True),
@@ -109,7 +110,7 @@ def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
         if number % 1024 == 1023:
             yield None
         if how.once or how.together:
-            name = _name(chain, rows, version)
+            name = _whole(chain, rows) if how.once else _name(chain, rows, version)
             count = counts.get(name, 1)
             counts[name] = 0
             part += [chain] * min(count, 2)
@@ -144,6 +145,23 @@ def _name(chain: Chain, rows: Rows | None, version: int) -> Chain:
                 name.append(getattr(item, field))
         rows = rows.inner
     return tuple(name)
+
+
+def _whole(chain: Chain, rows: Rows | None) -> Chain:
+    """All that an innermost row, and those that it stands in, say."""
+    said: list[Any] = []
+    for item in chain:
+        assert rows is not None
+        inner = None if rows.inner is None else rows.inner.asked
+        if not isinstance(item, Struct):
+            said.append(item)
+            continue
+        for field in type(item).SPECS:
+            if field != inner:
+                value = getattr(item, field)
+                said.append(tuple(value) if isinstance(value, list) else value)
+        rows = rows.inner
+    return tuple(said)
 
 
 def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:

@@ -65,7 +65,7 @@ class WideRequests:
 
     def begin(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any = None
-    ) -> Awaitable[bytes | None]:
+    ) -> Awaitable[Encoding | bytes | None]:
         """The encoded answer to come, None for no answer; ``request`` where it is decoded
         already. From now on the connection waits.
         """
@@ -83,7 +83,7 @@ class WideRequests:
 
     async def _carry_out(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any, held: _Held
-    ) -> bytes | None:
+    ) -> Encoding | bytes | None:
         try:
             if request is None:
                 request = await self._decode(ctx, body)
@@ -110,14 +110,14 @@ class WideRequests:
             pass
         return decoding.message
 
-    async def _encode(self, response: Any, ctx: RequestContext) -> bytes:
+    async def _encode(self, response: Any, ctx: RequestContext) -> Encoding | bytes:
         if not isinstance(response, Message):
             encoded: bytes = response.encode(ctx.api_version)
             return encoded
         encoding = Encoding(response.plan_for(ctx.api_version), response)
         while not await turn(self._broker, ctx, lambda: encoding.step(STEP_ELEMENTS)):
             pass
-        return encoding.result()
+        return encoding
 
     async def _whole(self, handler: Handler, request: Any, ctx: RequestContext, held: _Held) -> Any:
         response = await turn(self._broker, ctx, lambda: handler(self._broker, request, ctx))

@@ -63,6 +63,7 @@ class DynamicConfigs:
         self.when_changed: Callable[[frozenset[str]], Awaitable[None]] | None = None
         """What has to act on changed broker configs before the change is answered."""
         self.topic_defaults: Sequence[tuple[str, str, int]] | None = None
+        self.topic_default_rows: Mapping[str, Any] | None = None
         """What DescribeConfigs makes of topics' defaults; None after a change."""
         self._said: set[str] = set()
         self._store = store
@@ -165,7 +166,7 @@ class DynamicConfigs:
     async def _act_everywhere(self) -> None:
         """Let what is set for brokers act, before the change is answered."""
         self._changed = frozenset()
-        self.topic_defaults = None
+        self.topic_defaults = self.topic_default_rows = None
         self._act()
         if self.when_changed is not None and self._changed:
             await self.when_changed(self._changed)

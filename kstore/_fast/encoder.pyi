@@ -3,6 +3,7 @@
 from typing import Any
 
 from kstore._fast.plan import Plan
+from kstore._fast.wire import AnswerBuffer
 
 def encode(plan: Plan, message: Any) -> bytes:
     """The message's bytes. Raises ProtocolError for values that the version cannot carry."""
@@ -28,3 +29,12 @@ class Encoding:
 
     def result(self) -> bytes:
         """The message's bytes, once `step` has said that they are all there."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+
+    def move(self, buffer: AnswerBuffer, most: int) -> bool:
+        """Append the next bytes of the message, so many at most, to an answer; whether it has all
+        of them.
+        """

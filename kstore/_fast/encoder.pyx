@@ -16,6 +16,7 @@ from kstore._fast.plan cimport (
     KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT32, KIND_INT64, KIND_RECORDS,
     KIND_STRING, KIND_STRUCT, KIND_UINT32, KIND_UUID, FieldPlan, Level, Plan, fixed_size,
 )
+from kstore._fast.wire cimport AnswerBuffer, put_raw, room
 
 from kstore.errors import ProtocolError
 
@@ -341,6 +342,7 @@ cdef class Encoding:
 
     cdef Out out
     cdef list levels                 # from the message down to what is being written
+    cdef Py_ssize_t moved            # of the bytes
 
     def __cinit__(self):
         begin(&self.out, NULL)
@@ -376,6 +378,19 @@ cdef class Encoding:
     def result(self):
         """The message's bytes, once `step` has said that they are all there."""
         return PyBytes_FromStringAndSize(<char*>self.out.data, self.out.size)
+
+    @property
+    def size(self):
+        """How many bytes there are."""
+        return self.out.size
+
+    def move(self, AnswerBuffer buffer not None, Py_ssize_t most):
+        """Append the next bytes of the message to an answer; whether it has all of them."""
+        cdef Py_ssize_t count = min(most, self.out.size - self.moved)
+        room(buffer, count)
+        put_raw(buffer, self.out.data + self.moved, count)
+        self.moved += count
+        return self.moved == self.out.size
 
     cdef int enter(self, Plan plan, object message) except -1:
         cdef Level level = Level.__new__(Level)

@@ -121,13 +121,20 @@ cdef class Outbox(AnswerSink):
 
     cdef int take_done(self) except -1:
         cdef Slot slot
-        cdef AnswerBuffer out = self.plane.out
+        cdef AnswerBuffer out
         while self.slots and (<Slot>self.slots[0]).done:
             slot = <Slot>self.slots.pop(0)
-            if slot.held is not None:
+            if slot.held is None:
+                continue
+            self.held_bytes -= slot.held.size
+            if slot.held.size > HANDED_OVER_BYTES:
+                self.flush()                # what is in front of it
+                self.plane.out = slot.held
+                self.flush()
+            else:
+                out = self.plane.out
                 room(out, slot.held.size)
                 put_raw(out, slot.held.data, slot.held.size)
-                self.held_bytes -= slot.held.size
         return 0
 
     cdef int go_on(self) except -1:

@@ -2,6 +2,7 @@
 
 from kstore._fast.partition_table import Waiter
 from kstore._fast.unpack import Verdict
+from kstore._fast.wire import AnswerBuffer
 
 class AnswerSink:
     """Where answers go: one per connection."""
@@ -16,3 +17,11 @@ class Slot(Waiter):
 
     def give_up(self) -> None:
         """No answer can be given: close the connection, as its order is lost."""
+
+    def open_large(self, size: int) -> AnswerBuffer:
+        """Where the body of a large answer, of so many bytes, is written in several turns of the
+        loop; `close_large` sends it.
+        """
+
+    def close_large(self) -> None:
+        """The large answer is complete: send it when it is next in order, without a copy."""

@@ -10,9 +10,13 @@ from kstore._fast.buffer cimport store_int32
 from kstore._fast.wire cimport put_int32, put_no_tags, room
 
 
+cdef enum:
+    HEADER_BYTES = 9                        # of an answer
+
+
 cdef Py_ssize_t begin_answer(AnswerBuffer out, int32_t correlation_id, bint flexible) except -1:
     cdef Py_ssize_t start = out.size
-    room(out, 9)
+    room(out, HEADER_BYTES)
     put_int32(out, 0)
     put_int32(out, correlation_id)
     put_no_tags(out, flexible)
@@ -74,3 +78,15 @@ cdef class Slot(Waiter):
             out.write(body)
         self.sink.close_answer(self)
         return 0
+
+    def open_large(self, Py_ssize_t size):
+        """Where the body of a large answer, of so many bytes, is written in several turns of the
+        loop; `close_large` sends it."""
+        self.held = AnswerBuffer(size + HEADER_BYTES)
+        self.start = begin_answer(self.held, self.correlation_id, self.flexible)
+        return self.held
+
+    def close_large(self):
+        """The large answer is complete: send it when it is next in order."""
+        if not self.done:
+            self.sink.close_answer(self)

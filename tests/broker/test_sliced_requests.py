@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import pytest
 
+from kstore._fast.wire import AnswerBuffer
 from kstore.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
-from kstore.broker.api import API_TABLE
+from kstore.broker import server
+from kstore.broker.api import API_TABLE, wide
 from kstore.broker.runtime import acl_store
 from kstore.errors import ErrorCode
 from kstore.protocol.acls import (
@@ -27,6 +29,9 @@ from kstore.protocol.acls import (
 from kstore.protocol.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -86,6 +91,53 @@ def test_of_a_transaction_all_partitions_are_added_or_none(tmp_path: Path, count
         assert codes[1:] == [(index, unknown) for index in range(1, count)]
         (told,) = second.topic_results[0].results_by_partition
         assert told.partition_error_code not in (ErrorCode.OPERATION_NOT_ATTEMPTED, unknown)
+
+    in_world(tmp_path, ask)
+
+
+def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
+    topics = [
+        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1)
+        for number in range(600)
+    ]
+
+    async def ask(world: World) -> None:
+        connection, transport = world.connect()
+        request = CreateTopicsRequest(topics=topics, validate_only=True)
+        feed(connection, encode_request(request, 7, 1, "me"))
+        moved: list[int] = []
+        move = server.Encoding.move
+
+        class Counted(server.Encoding):
+            def move(self, buffer: AnswerBuffer, most: int) -> bool:
+                moved.append(most)
+                return move(self, buffer, most)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wide, "Encoding", Counted)
+            (answer,) = await asyncio.wait_for(world.answers(transport, 1), 60)
+        assert len(answer) > 2 * server.LARGE_ANSWER_BYTES
+        assert len(moved) == -(-(len(answer) - 5) // server.LARGE_ANSWER_BYTES)
+        _, response = decode_response(answer, CreateTopicsResponse, 7)
+        assert [row.name for row in response.topics] == [row.name for row in topics]
+
+    in_world(tmp_path, ask)
+
+
+def test_what_is_asked_again_with_all_its_fields_is_answered_once(tmp_path: Path) -> None:
+    def row(*keys: str) -> DescribeConfigsResource:
+        return DescribeConfigsResource(
+            resource_type=2, resource_name="t", configuration_keys=list(keys) or None
+        )
+
+    async def ask(world: World) -> None:
+        await topic(world, "t")
+        rows = [row(), row("retention.ms"), row(), row("segment.ms"), row("retention.ms")]
+        request = DescribeConfigsRequest(resources=rows * 20)
+        response = await asked(world, request, DescribeConfigsResponse)
+        told = [[config.name for config in each.configs] for each in response.results]
+        assert told[1:] == [["retention.ms"], ["segment.ms"]]
+        assert len(told[0]) > 20
 
     in_world(tmp_path, ask)
 

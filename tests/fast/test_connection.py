@@ -118,6 +118,23 @@ def test_parked_answers_that_come_in_another_order_are_sent_in_request_order(pla
     assert finish(1) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_an_answer_written_in_several_turns_keeps_its_place(plane: Plane, size: int) -> None:
+    client = plane.client()
+    plane.server.answers[METADATA] = object()
+    for _ in range(3):
+        client.send(METADATA, 9, MetadataRequest())
+    first, second, third = (slot for _, slot in plane.server.parked)
+    buffer = second.open_large(2 * size)
+    buffer.write(b"a" * size)
+    third.complete(b"end")
+    first.complete(b"begin")
+    assert [answer[5:] for answer in client.raw_answers()] == [b"begin"]
+    buffer.write(b"b" * size)
+    second.close_large()
+    assert [answer[5:] for answer in client.raw_answers()] == [b"a" * size + b"b" * size, b"end"]
+
+
 def test_a_slot_completed_without_a_body_sends_nothing(plane: Plane) -> None:
     client = plane.client()
     plane.server.answers[METADATA] = object()
