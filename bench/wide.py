@@ -119,7 +119,7 @@ def _receive(stream: socket.socket) -> bytes:
 
 def _connect(broker: KstoreBroker) -> socket.socket:
     host, _, port = broker.bootstrap.rpartition(":")
-    stream = socket.create_connection((host, int(port)), timeout=120)
+    stream = socket.create_connection((host, int(port)), timeout=600)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 

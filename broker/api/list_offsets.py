@@ -7,11 +7,13 @@ the local log.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore._fast.partition_table import Partition
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
+from kstore.log.timestamps import Look, largest_ms, search
 from kstore.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -57,17 +59,51 @@ class Found(NamedTuple):
 
 def handle_list_offsets(
     broker: Broker, request: ListOffsetsRequest, ctx: RequestContext
-) -> ListOffsetsResponse:
-    """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once."""
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once.
+
+    Where a large compressed batch has to be looked into, the answer comes later.
+    """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
+    looks: list[_Asked] = []
     for topic in request.topics:
-        found = _topic(broker, request, topic, counts, ctx)
+        found = _topic(broker, request, topic, counts, ctx, looks)
         if topic.name in answered:
             answered[topic.name].partitions += found.partitions
         elif found.partitions:
             answered[topic.name] = found
-    return ListOffsetsResponse(topics=list(answered.values()))
+    response = ListOffsetsResponse(topics=list(answered.values()))
+    return _answer_later(broker, response, looks) if looks else response
+
+
+class _Asked(NamedTuple):
+    """A partition whose answer needs a look into a batch."""
+
+    partition: Partition
+    asked: ListOffsetsPartition
+    request: ListOffsetsRequest
+    answer: ListOffsetsPartitionResponse
+    look: Look
+    api_version: int
+
+
+async def _answer_later(
+    broker: Broker, response: ListOffsetsResponse, looks: list[_Asked]
+) -> ListOffsetsResponse:
+    for row in looks:
+        partition, look = row.partition, row.look
+        found: tuple[int, int] | Look | None = look
+        while isinstance(found, Look) and row.answer.error_code == ErrorCode.NONE:
+            look = found
+            found = await broker.unpacking.look(look.find)
+            row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
+            if found is None and row.answer.error_code == ErrorCode.NONE:
+                found = search(partition.log, look.timestamp_ms, look.next_offset)
+        if row.answer.error_code == ErrorCode.NONE:
+            assert not isinstance(found, Look)
+            _tell(row.answer, _seen(partition, row.request, found), row.api_version)
+    return response
 
 
 def _topic(
@@ -76,6 +112,7 @@ def _topic(
     topic: ListOffsetsTopic,
     counts: Counter[tuple[str, int]],
     ctx: RequestContext,
+    looks: list[_Asked],
 ) -> ListOffsetsTopicResponse:
     answers = []
     known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
@@ -98,17 +135,25 @@ def _topic(
             answer.partition_epoch = partition.partition_epoch
         if code == ErrorCode.NONE and partition is not None:
             found = _find(partition, asked, request)
-            if found is None:
-                modern = ctx.api_version >= FIRST_OFFSET_NOT_AVAILABLE
-                answer.error_code = (
-                    ErrorCode.OFFSET_NOT_AVAILABLE if modern else ErrorCode.LEADER_NOT_AVAILABLE
-                )
-                found = Found()
-            answer.offset, answer.timestamp = found.offset, found.timestamp
-            if ctx.api_version >= FIRST_LEADER_EPOCH:
-                answer.leader_epoch = found.leader_epoch
+            if isinstance(found, Look):
+                looks.append(_Asked(partition, asked, request, answer, found, ctx.api_version))
+            else:
+                _tell(answer, found, ctx.api_version)
         answers.append(answer)
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+
+
+def _tell(answer: ListOffsetsPartitionResponse, found: Found | None, api_version: int) -> None:
+    """Put what was found into the answer."""
+    if found is None:
+        modern = api_version >= FIRST_OFFSET_NOT_AVAILABLE
+        answer.error_code = (
+            ErrorCode.OFFSET_NOT_AVAILABLE if modern else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        found = Found()
+    answer.offset, answer.timestamp = found.offset, found.timestamp
+    if api_version >= FIRST_LEADER_EPOCH:
+        answer.leader_epoch = found.leader_epoch
 
 
 def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
@@ -128,28 +173,40 @@ def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
 
 def _find(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
-) -> Found | None:
+) -> Found | Look | None:
     """What is asked for; None where a new leader can't tell yet."""
     log = partition.log
-    end = partition.log_end_offset
-    lags = False
-    if request.replica_id == CONSUMER:
-        committed = request.isolation_level == READ_COMMITTED
-        end = partition.last_stable_offset if committed else partition.high_watermark
-        lags = _lags(partition)
     if asked.timestamp == LATEST:
+        end, lags = _end(partition, request)
         return None if lags else Found(end, -1, partition.leader_epoch)
     if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(partition.log_start_offset, -1, _epoch(partition, partition.log_start_offset))
     if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return Found()
-    if asked.timestamp == MAX_TIMESTAMP:
-        found = log.largest_timestamp()
-    else:
-        found = log.offset_for_timestamp(asked.timestamp)
+    timestamp = asked.timestamp
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = largest_ms(log)
+    found = search(log, timestamp) if timestamp >= 0 else None
+    return found if isinstance(found, Look) else _seen(partition, request, found)
+
+
+def _seen(
+    partition: Partition, request: ListOffsetsRequest, found: tuple[int, int] | None
+) -> Found | None:
+    """What who asks may see of a record that was found."""
+    end, lags = _end(partition, request)
     if found is None or found[0] >= end:
         return None if lags else Found()
     return Found(found[0], found[1], _epoch(partition, found[0]))
+
+
+def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
+    """The offset that who asks sees nothing from, and whether a new leader can't tell yet."""
+    if request.replica_id != CONSUMER:
+        return partition.log_end_offset, False
+    committed = request.isolation_level == READ_COMMITTED
+    end = partition.last_stable_offset if committed else partition.high_watermark
+    return end, _lags(partition)
 
 
 def _lags(partition: Partition) -> bool:

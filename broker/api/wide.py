@@ -19,6 +19,7 @@ from kstore.broker.api.metadata import JoinedMetadata
 from kstore.broker.api.permissions import WAIT_FOR_OTHERS
 from kstore.broker.api.pieces import Joined, is_wide, pieces_of, rows_for
 from kstore.broker.api.turns import GoneError, turn
+from kstore.broker.runtime.slices import Room
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
@@ -32,6 +33,11 @@ STEP_ELEMENTS = 2000
 """Decoded, or encoded, in one turn."""
 MUTED_FOR_WIDE = 2
 """`Connection.mute`: its wide request is being carried out."""
+MOST_BYTES = 4 << 20
+"""Of wide requests that are carried out at the same time: as objects they take 30 times as much.
+What comes beyond waits in its order; small ones have room of their own.
+"""
+SMALL_BYTES = 64 * 1024
 PEER_ELEMENTS = 2_000_000
 """In a message of the controller: about every partition there is."""
 FEW_COLLECTIONS = 2000
@@ -55,6 +61,7 @@ class WideRequests:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._large, self._small = Room(MOST_BYTES), Room(MOST_BYTES)
 
     def is_divided(self, request: Message, version: int) -> bool:
         """Whether a request that is decoded has more rows than its handler is given at once. Where
@@ -70,7 +77,9 @@ class WideRequests:
         already. From now on the connection waits.
         """
         assert ctx.connection is not None
-        return self._carry_out(handler, ctx, body, request, _Held(ctx.connection))
+        room = self._small if len(body) <= SMALL_BYTES else self._large
+        held = _Held(ctx.connection, room, len(body))
+        return self._carry_out(handler, ctx, body, request, held)
 
     async def answer(self, handler: Handler, request: Message, ctx: RequestContext) -> Any:
         """The answer to a request that is decoded, in pieces where it has many rows."""
@@ -85,6 +94,7 @@ class WideRequests:
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any, held: _Held
     ) -> Encoding | bytes | None:
         try:
+            await held.enter()
             if request is None:
                 request = await self._decode(ctx, body)
             rows = rows_for(request, ctx.api_version)
@@ -149,18 +159,29 @@ class WideRequests:
 
 
 class _Held:
-    """A connection that waits with its next request."""
+    """A connection that waits with its next request, and the room that its wide one takes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, room: Room, size: int) -> None:
         self._connection: Connection | None = connection
+        self._room = room
+        self._size = size
+        self._entered = False
         connection.mute(MUTED_FOR_WIDE)
+
+    async def enter(self) -> None:
+        """Done when there is room for the request as objects."""
+        await self._room.enter(self._size)
+        self._entered = True
         _COLLECTIONS.begin()
 
     def release(self) -> None:
-        """Let it go on, if it does not yet."""
+        """Let it, and others, go on, if they do not yet."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.unmute(MUTED_FOR_WIDE)
+        if self._entered:
+            self._entered = False
+            self._room.leave(self._size)
             _COLLECTIONS.end()
 
 

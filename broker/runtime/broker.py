@@ -227,12 +227,17 @@ class Broker:
 
         return admit_transactional(self, *asked)
 
-    def _unpack(self, *asked: Any) -> None:
+    @property
+    def unpacking(self) -> Unpacking:
+        """The thread that looks into compressed batches, made at the first call."""
         if self._unpacking is None:
             from kstore.broker.runtime.unpacking import Unpacking
 
             self._unpacking = Unpacking(self.loop, self.report)
-        self._unpacking.ask(*asked)
+        return self._unpacking
+
+    def _unpack(self, *asked: Any) -> None:
+        self.unpacking.ask(*asked)
 
     def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
         """Append ready batches to a partition led here, and wake who waits for it.

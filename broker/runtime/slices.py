@@ -14,7 +14,17 @@ from heapq import merge
 from time import monotonic
 from typing import TypeVar
 
-__all__ = ["ROWS_BETWEEN", "SLICE_S", "Slices", "Turns", "Work", "each", "each_work", "in_order"]
+__all__ = [
+    "ROWS_BETWEEN",
+    "SLICE_S",
+    "Room",
+    "Slices",
+    "Turns",
+    "Work",
+    "each",
+    "each_work",
+    "in_order",
+]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -110,3 +120,43 @@ class Turns:
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             self._loop.call_soon(self._give)
+
+
+class Room:
+    """How much may be under way at the same time; what has no room waits in the order it came. One
+    that is larger than all the room goes alone.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    async def enter(self, size: int) -> None:
+        """Done when there is room; `leave` gives it back."""
+        if not self._waiting and self._fits(size):
+            self._taken += size
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, size))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(size)
+            raise
+
+    def leave(self, size: int) -> None:
+        """Let others in."""
+        self._taken -= size
+        while self._waiting:
+            turn, wanted = self._waiting[0]
+            if not turn.cancelled():
+                if not self._fits(wanted):
+                    return
+                self._taken += wanted
+                turn.set_result(None)
+            self._waiting.popleft()
+
+    def _fits(self, size: int) -> bool:
+        return self._taken == 0 or self._taken + size <= self._most

@@ -1,5 +1,5 @@
-"""The thread that looks into compressed batches before they are appended, so that the loop does not
-decompress them.
+"""The thread that looks into compressed batches before they are appended, and into large ones for a
+time that ListOffsets asks for, so that the loop does not decompress them.
 
 One batch of each connection at a time, in turns, so that many large ones of one client do not make
 all others wait. What a look is, is kstore/_fast/unpack's; which batches it is for,
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore._fast.unpack import look_into
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unpacking"]
 
+T = TypeVar("T")
 Job = tuple[int, bytes, int, int, int]
 """A batch's place in its request, the batch, and what look_into takes behind it."""
 
@@ -36,6 +37,10 @@ class Unpacking:
     def close(self) -> None:
         """The broker stops: what has not begun is not looked into."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def look(self, find: Callable[[], T]) -> Awaitable[T]:
+        """What a look at a stored batch finds, in its turn."""
+        return self._loop.run_in_executor(self._thread, find)
 
     def ask(self, connection: Connection, jobs: list[Job]) -> None:
         """Give the connection a verdict on each batch, then have it handle its request again."""

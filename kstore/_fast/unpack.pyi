@@ -21,3 +21,10 @@ def claim(codec: int, payload: bytes | bytearray | memoryview) -> int:
 
 def limit(size_bytes: int, max_message_bytes: int) -> int:
     """What the records of a client's compressed batch of that size may decompress to."""
+
+def find_by_time(
+    batch: bytes | bytearray | memoryview, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of a compressed batch's first record that is at or after both, None
+    without one. Holds a small window of the records, and is for threads. Raises InvalidBatchError.
+    """

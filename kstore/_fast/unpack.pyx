@@ -8,19 +8,20 @@ the log core's. Batches that a broker has accepted are decompressed as a whole (
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport int32_t, uint32_t
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from kstore._fast.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_RECORD, BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK,
     BATCH_TOO_LARGE, COMPRESSION_MASK, BatchInfo, RecordWalk, check_max_timestamp, is_compressed,
-    validate_batch, walk_some)
-from kstore._fast.buffer cimport load_int32, read_uvarint, read_varint
+    read_batch_header, validate_batch, walk_some)
+from kstore._fast.buffer cimport load_int32, read_uvarint, read_varint, read_varlong
 from kstore._fast.compression cimport (
     COMPRESSION_GZIP, COMPRESSION_LZ4, COMPRESSION_SNAPPY, COMPRESSION_ZSTD,
     MAX_DECOMPRESSED_BYTES, decompress_memory)
 from kstore._fast.memory cimport MemoryView, view_of
 from kstore._fast.recompress cimport recompressed
 
+from kstore._fast.batch import InvalidBatchError
 from kstore._fast.compression import CompressionError
 
 cdef enum:
@@ -33,6 +34,8 @@ cdef enum:
     MESSAGE_FACTOR = 32
     RATIO = 256
     LONGEST_VARINT = 5
+    LONGEST_HEAD = 21               # of a record: length, attributes, time and offset delta
+    APPEND_TIME = 8                 # among a batch's attributes
     XERIAL_HEADER_SIZE = 16
     ZSTD_MAGIC_SIZE = 4
     ZSTD_BLOCK_BYTES = 131072
@@ -396,3 +399,100 @@ def claim(int codec, payload):
 
 def limit(Py_ssize_t size_bytes, int64_t max_message_bytes):
     return max_unpacked_bytes(size_bytes, max_message_bytes)
+
+
+# ---- the look for a time ----
+
+cdef struct TimeSearch:
+    int64_t timestamp_ms            # and from which offset on
+    int64_t start_offset
+    bint append_time                # all records have the batch's largest timestamp
+    int64_t skip                    # bytes of a record that are not there yet
+    int64_t offset                  # of the record that was found
+    int64_t timestamp
+    bint found
+    bint bad
+
+
+# Goes over the records' heads in p..end; returns how much of it is done. What is left is a head
+# that is not whole yet.
+cdef Py_ssize_t scan_heads(
+        const uint8_t* p, const uint8_t* end, BatchInfo* info, TimeSearch* search) noexcept nogil:
+    cdef const uint8_t* begin = p
+    cdef const uint8_t* at
+    cdef int32_t length = 0
+    cdef int32_t offset_delta = 0
+    cdef int64_t timestamp_delta = 0
+    cdef int n
+    while p < end:
+        if search.skip >= end - p:
+            search.skip -= end - p
+            return end - begin
+        p += search.skip
+        search.skip = 0
+        at = p
+        n = read_varint(at, end, &length)
+        at += n
+        if n and length >= 0 and at < end:
+            n = read_varlong(at + 1, end, &timestamp_delta)
+            at += 1 + n
+            if n:
+                n = read_varint(at, end, &offset_delta)
+        else:
+            n = 0
+        if n == 0:
+            search.bad = length < 0 or end - p >= LONGEST_HEAD
+            return p - begin
+        search.offset = info.base_offset + offset_delta
+        search.timestamp = (
+            info.max_timestamp if search.append_time else info.base_timestamp + timestamp_delta)
+        if search.offset >= search.start_offset and search.timestamp >= search.timestamp_ms:
+            search.found = True
+            return p - begin
+        p += read_varint(p, end, &length)
+        search.skip = length
+    return end - begin
+
+
+cdef object _search(Stream stream, BatchInfo* info, TimeSearch* search):
+    cdef const uint8_t* start
+    cdef MemoryView view
+    cdef Py_ssize_t done
+    rest = b""
+    while True:
+        piece = stream.take()
+        if not piece:
+            break
+        given = rest + bytes(piece)
+        view = view_of(given)
+        start = view.data
+        with nogil:
+            done = scan_heads(start, start + view.size, info, search)
+        if search.found:
+            return search.offset, search.timestamp
+        if search.bad:
+            break
+        rest = given[done:]
+    if rest or search.bad or search.skip:
+        raise InvalidBatchError(BATCH_BAD_RECORD, 0)
+    return None
+
+
+def find_by_time(batch, int64_t timestamp_ms, int64_t start_offset):
+    cdef MemoryView given = view_of(batch)
+    cdef BatchInfo info
+    cdef TimeSearch search
+    cdef int codec
+    cdef int status = read_batch_header(given.data, given.data + given.size, &info)
+    if status != BATCH_OK:
+        raise InvalidBatchError(status, 0)
+    memset(&search, 0, sizeof(search))
+    search.timestamp_ms = timestamp_ms
+    search.start_offset = start_offset
+    search.append_time = (info.attributes & APPEND_TIME) != 0
+    codec = info.attributes & COMPRESSION_MASK
+    payload = (<const char*>given.data)[BATCH_HEADER_SIZE:info.size_bytes]
+    try:
+        return _search(_stream(codec, payload), &info, &search)
+    except _stream_errors(codec) as error:
+        raise InvalidBatchError(BATCH_BAD_COMPRESSION, 0, str(error)) from error

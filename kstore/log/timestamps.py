@@ -4,28 +4,60 @@ then the batches and records in it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from kstore._fast.batch import BatchView
 from kstore._fast.log_segment import LogSegment
+from kstore._fast.unpack import claim, find_by_time
 from kstore.log import segment_index
 from kstore.record import batches, decode
 
 if TYPE_CHECKING:
     from kstore.log.log import Log
 
-__all__ = ["largest_timestamp", "offset_for_timestamp"]
+__all__ = ["Look", "largest_ms", "largest_timestamp", "offset_for_timestamp", "search"]
 
 _READ_BYTES = 128 * 1024
+BATCH_HEADER_SIZE = 61
+LARGE_BYTES = 1 << 20
+"""Of decompressed records: with more a batch is looked into through a window, in a broker by a
+thread.
+"""
+GZIP, GZIP_RATIO = 1, 1032
+
+
+class Look(NamedTuple):
+    """A large compressed batch, which may have the record that a search is for: `find` looks into
+    it, in any thread. If it has none, the search goes on behind it.
+    """
+
+    batch: bytes
+    timestamp_ms: int
+    start_offset: int
+    next_offset: int
+
+    def find(self) -> tuple[int, int] | None:
+        """The record: (offset, its timestamp)."""
+        return find_by_time(self.batch, self.timestamp_ms, self.start_offset)
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
     """The first record, in the order of offsets, at or after a time: (offset, its timestamp)."""
+    found = search(log, timestamp_ms)
+    while isinstance(found, Look):
+        found = found.find() or search(log, timestamp_ms, found.next_offset)
+    return found
+
+
+def search(log: Log, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | Look | None:
+    """As `offset_for_timestamp`, from an offset on, or a batch that is to be looked into."""
     core = log.core
+    start = max(from_offset, core.log_start_offset)
     for segment in tuple(core.segments):
-        if segment.next_offset <= core.log_start_offset:
+        if segment.next_offset <= start:
             continue
         if segment.max_timestamp >= timestamp_ms:
-            found = _find(log, segment, timestamp_ms)
+            found = _find(log, segment, timestamp_ms, start)
             if found is not None:
                 return found
     return None
@@ -33,27 +65,47 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
 
 def largest_timestamp(log: Log) -> tuple[int, int] | None:
     """The first record with the largest timestamp: (offset, timestamp)."""
-    largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
-    if log.core.shows_durable and not log.read_only:
-        largest = min(largest, log.durable_timestamp)  # not of what nobody may see yet
+    largest = largest_ms(log)
     return offset_for_timestamp(log, largest) if largest >= 0 else None
 
 
-def _find(log: Log, segment: LogSegment, timestamp_ms: int) -> tuple[int, int] | None:
+def largest_ms(log: Log) -> int:
+    """The largest timestamp of those that may be seen; below 0 without any."""
+    largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
+    if log.core.shows_durable and not log.read_only:
+        largest = min(largest, log.durable_timestamp)  # not of what nobody may see yet
+    return largest
+
+
+def _find(
+    log: Log, segment: LogSegment, timestamp_ms: int, start: int
+) -> tuple[int, int] | Look | None:
     core = log.core
-    start = max(segment.base_offset, core.log_start_offset)
+    start = max(segment.base_offset, start)
     offset = max(_indexed_offset(log, segment, timestamp_ms), start)
     end = min(segment.next_offset, core.high_watermark)
     while offset < end:
         data, next_offset = core.read(offset, end, _READ_BYTES)
         for batch in batches(data):
-            if batch.max_timestamp < timestamp_ms:
+            if batch.max_timestamp < timestamp_ms or batch.next_offset <= start:
                 continue
+            if _is_large(batch):
+                return Look(bytes(batch.data), timestamp_ms, start, batch.next_offset)
             for record in decode(batch.data, verify=False, start_offset=start, control=True):
                 if record.timestamp >= timestamp_ms:
                     return record.offset, record.timestamp
         offset = next_offset
     return None
+
+
+def _is_large(batch: BatchView) -> bool:
+    """Whether its records may take more memory and time than others can do without."""
+    size = batch.size_bytes - BATCH_HEADER_SIZE
+    if not batch.compression:
+        return False
+    if batch.compression == GZIP:  # what it says of itself is of its last member alone
+        return size * GZIP_RATIO > LARGE_BYTES
+    return claim(batch.compression, batch.data[BATCH_HEADER_SIZE:]) > LARGE_BYTES
 
 
 def _indexed_offset(log: Log, segment: LogSegment, timestamp_ms: int) -> int:

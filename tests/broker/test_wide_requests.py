@@ -206,6 +206,38 @@ def test_many_small_requests_of_one_client_give_others_their_turns(tmp_path: Pat
     in_world(tmp_path, ask)
 
 
+def test_wide_requests_of_many_connections_do_not_become_objects_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "MOST_BYTES", 300 * 1024)
+    decoded: list[int] = []
+
+    class Counted(wide.Decoding):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            decoded.append(1)
+
+    monkeypatch.setattr(wide, "Decoding", Counted)
+    names = [f"group-{number:05}" for number in range(10_000)]  # 120 KB
+    frame = encode_request(DescribeGroupsRequest(groups=names), 6, 1, "me")
+
+    async def ask(world: World) -> None:
+        transports = []
+        for _ in range(6):
+            connection, transport = world.connect()
+            feed(connection, frame)
+            transports.append(transport)
+        most = 0
+        while not all(transport.written for transport in transports):
+            answered = sum(bool(transport.written) for transport in transports)
+            most = max(most, len(decoded) - answered)
+            await asyncio.sleep(0)
+        assert len(decoded) == 6
+        assert 2 <= most <= 4, "two in the room, and those whose answers are being copied"
+
+    in_world(tmp_path, ask)
+
+
 def test_the_limit_on_elements_is_a_setting(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         connection, transport = world.connect()

@@ -12,6 +12,7 @@ import pytest
 from kstore.broker.api.turns import sliced
 from kstore.broker.runtime.slices import (
     ROWS_BETWEEN,
+    Room,
     Slices,
     Turns,
     Work,
@@ -104,3 +105,40 @@ def test_two_who_share_turns_have_one_in_each_round(monkeypatch: pytest.MonkeyPa
 
     asyncio.run(run())
     assert len(rounds) == len(set(rounds)) == 15
+
+
+def test_what_has_no_room_waits_in_its_order() -> None:
+    async def run() -> None:
+        room, inside = Room(10), list[int]()
+
+        async def enter(size: int) -> None:
+            await room.enter(size)
+            inside.append(size)
+
+        tasks = [asyncio.ensure_future(enter(size)) for size in (4, 5, 2, 99, 1)]
+        await asyncio.sleep(0)
+        assert inside == [4, 5]
+        room.leave(4)
+        await asyncio.sleep(0)
+        assert inside == [4, 5, 2]
+        tasks[3].cancel()
+        await asyncio.sleep(0)
+        room.leave(5)
+        await asyncio.sleep(0)
+        assert inside == [4, 5, 2, 1], "who is gone does not stop others"
+
+    asyncio.run(run())
+
+
+def test_what_is_larger_than_all_the_room_goes_alone() -> None:
+    async def run() -> None:
+        room = Room(10)
+        await room.enter(99)
+        other = asyncio.ensure_future(room.enter(1))
+        await asyncio.sleep(0)
+        assert not other.done()
+        room.leave(99)
+        await asyncio.sleep(0)
+        assert other.done()
+
+    asyncio.run(run())

@@ -1,0 +1,101 @@
+"""ListOffsets by time of a large compressed batch: the loop does not look into it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from kstore.errors import ErrorCode
+from kstore.log import timestamps
+from kstore.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from kstore.record import build_batch
+from kstore.types import TopicPartition
+from tests.broker.wide_world import World, feed, in_world
+
+ZSTD = 4
+PLACE = TopicPartition("t", 0)
+
+
+async def answer(world: World, request: ListOffsetsRequest | CreateTopicsRequest) -> bytes:
+    version = 7
+    connection, transport = world.connect()
+    feed(connection, encode_request(request, version, 1, "me"))
+    (data,) = await asyncio.wait_for(world.answers(transport, 1), 60)
+    return data
+
+
+async def found(world: World, *times: int) -> list[tuple[int, int, int]]:
+    """(error, offset, timestamp) for each time, asked in requests of their own at once."""
+
+    async def one(time: int) -> tuple[int, int, int]:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=time)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
+        )
+        _, response = decode_response(await answer(world, request), ListOffsetsResponse, 7)
+        (row,) = response.topics[0].partitions
+        return row.error_code, row.offset, row.timestamp
+
+    return list(await asyncio.gather(*(one(time) for time in times)))
+
+
+def test_a_large_batch_is_looked_into_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    find = timestamps.find_by_time
+
+    def seen(batch: bytes, time: int, start: int) -> tuple[int, int] | None:
+        threads.add(threading.current_thread().name)
+        return find(batch, time, start)
+
+    monkeypatch.setattr(timestamps, "find_by_time", seen)
+
+    async def ask(world: World) -> None:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await answer(world, CreateTopicsRequest(topics=[topic]))
+        records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
+        world.broker.append(PLACE, bytearray(build_batch(records, compression=ZSTD)))
+        world.broker.append(PLACE, bytearray(build_batch([(None, b"v", 1049)])))
+        assert await found(world, 1020, -3, 1050) == [
+            (ErrorCode.NONE, 20, 1020),
+            (ErrorCode.NONE, 49, 1049),
+            (ErrorCode.NONE, -1, -1),
+        ]
+        assert threads
+        assert all(name.startswith("kstore-unpack") for name in threads)
+
+    in_world(tmp_path, ask)
+
+
+def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -> None:
+    async def ask(world: World) -> None:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await answer(world, CreateTopicsRequest(topics=[topic]))
+        records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
+        world.broker.append(PLACE, bytearray(build_batch(records, compression=ZSTD)))
+        begin = threading.Event()
+        world.broker.unpacking.look(begin.wait)  # the thread is busy
+        waiting = asyncio.ensure_future(found(world, 1020))
+        try:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            partition = world.broker.partition(PLACE)
+            assert partition is not None
+            partition.follow(-1, 1)
+        finally:
+            begin.set()
+        [(error, offset, _)] = await waiting
+        assert (error, offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+    in_world(tmp_path, ask)
