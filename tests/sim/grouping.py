@@ -68,8 +68,9 @@ class ConsumerMember(Owner):
             return
         if epoch != self.epoch:
             return  # given up meanwhile
-        if answer.error_code == ErrorCode.NONE:
-            self._told = True
+        # What was refused may have been done: who then does not say everything is not told again.
+        self._told = answer.error_code == ErrorCode.NONE
+        if self._told:
             self.epoch = answer.member_epoch
             self.keep_until(sent_at + SESSION_S)
             if answer.assignment is not None:
@@ -252,8 +253,9 @@ class StreamsMember(Owner):
             return
         if epoch != self.epoch:
             return  # given up meanwhile
-        if answer.error_code == ErrorCode.NONE:
-            self._told = True
+        # What was refused may have been done: who then does not say everything is not told again.
+        self._told = answer.error_code == ErrorCode.NONE
+        if self._told:
             self.epoch = answer.member_epoch
             self.keep_until(sent_at + SESSION_S)
             if answer.active_tasks is not None:

@@ -65,6 +65,8 @@ def test_fresh_seeds() -> None:
         (309, "--faults session,store,isolate,kill --workloads produce,read,copy,group,topics"),
         # A broker that could not reach the store closed the controller's connection.
         (26, "--workloads produce,read,classic,streams,recreate"),
+        # A member was not told again what its coordinator had decided when it went.
+        (310002173, "--seconds 15"),
     ],
 )
 def test_what_once_failed(seed: int, arguments: str) -> None:
@@ -103,6 +105,17 @@ def test_a_seed_does_the_same_again() -> None:
     assert first[0]["trace"] == again[0]["trace"]
     assert first[0]["digest"] == again[0]["digest"]
     assert first[0]["digest"] != run_simulations("--seed", "6", *cluster)[0]["digest"]
+
+
+@pytest.mark.slow
+def test_a_seed_does_after_others_what_it_does_alone() -> None:
+    """310002122 once did not: where tasks lay in memory decided the order of their ends."""
+    cluster = ("--brokers", "3", "--seconds", "8")
+    reports = run_simulations("--seed", "310002120", "--seeds", "3", *cluster)
+    for seed, report in zip(range(310002120, 310002123), reports, strict=True):
+        [alone] = run_simulations("--seed", str(seed), *cluster)
+        assert report["trace"] == alone["trace"]
+        assert report["digest"] == alone["digest"]
 
 
 def test_help_shows_an_example() -> None:
