@@ -89,6 +89,29 @@ class _Timer(_Handle):
         return self._at
 
 
+class _Numbered:
+    """Counted by its loop when it is first hashed. By its place in memory it would stand elsewhere
+    in a set after other simulations in the same process, and a seed would not do the same again.
+    """
+
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = self.get_loop().next_number()  # type: ignore[attr-defined]
+            return self._number
+
+
+class _Task(_Numbered, asyncio.Task[Any]):
+    """asyncio's task."""
+
+
+class _Future(_Numbered, asyncio.Future[Any]):
+    """asyncio's future."""
+
+
 def current_life() -> Life | None:
     """The process that runs now; None for the simulation itself."""
     return LIFE.get()
@@ -104,11 +127,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.problems: list[str] = []
         self._now = 0.0
         self._count = 0
+        self._numbered = 0
         self._ready: deque[events.Handle] = deque()
         self._timers: list[tuple[float, int, events.Handle]] = []
         self._stopping = False
         self._closed = False
-        self._executors: dict[int, Worker] = {}
+        self._executors: dict[Any, Worker] = {}
+        """By the executor itself: of two, the second may get the first one's place in memory."""
 
     # ---- time and callbacks ----
 
@@ -149,13 +174,18 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        return _Future(loop=self)
+
+    def next_number(self) -> int:
+        """Of its tasks and futures."""
+        self._numbered += 1
+        return self._numbered
 
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """A task; its life is its context's."""
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        task: asyncio.Task[Any] = _Task(coro, loop=self, name=name, context=context)
         life = (context.get(LIFE) if context is not None else None) or LIFE.get()
         if life is not None:
             # Kept, so that a dead process's `finally` clauses do not run when it is collected.
@@ -270,7 +300,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def worker(self, executor: Any) -> Worker:
         """The queue that stands for an executor's thread."""
         life = LIFE.get()
-        key = id(executor) if executor is not None else id(life)
+        key = executor if executor is not None else life
         worker = self._executors.get(key)
         if worker is None or worker.life is not life:
             worker = self._executors[key] = Worker(self, life)
