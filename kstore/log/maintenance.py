@@ -38,7 +38,8 @@ class Maintenance:
         self._interval = TICK_SECONDS
         if log_dir.flush_policy is FlushPolicy.INTERVAL:
             self._interval = min(TICK_SECONDS, log_dir.flush_interval_ms / 1000)
-        self._dirty: set[Log] = set()
+        self._dirty: dict[Log, None] = {}
+        """In the order in which they were noted; changed by single operations, without a lock."""
         self._unlinks: list[tuple[float, str]] = []
         self._sync_waits: dict[Log, list[tuple[int, Callable[[], object]]]] = {}
         self._wake = threading.Event()
@@ -56,7 +57,7 @@ class Maintenance:
 
     def note_dirty(self, log: Log) -> None:
         """A log has something for the index environment, or for the disk."""
-        self._dirty.add(log)
+        self._dirty[log] = None
         if not self._wake.is_set():
             self._start("kstore-maintenance", self._run)
             self._wake.set()
@@ -110,12 +111,12 @@ class Maintenance:
             self._index_lost = False
             for log in self._dir.open_logs():
                 self._without_index += [(log, each) for each in segment_index.note_lost(log)]
-        dirty = {log for log in tuple(self._dirty) if not log.closed}
-        self._dirty.clear()
+        noted, self._dirty = self._dirty, {}
+        dirty = [log for log in noted if not log.closed]
         try:
             self.save(dirty)
         except BaseException:
-            self._dirty |= dirty
+            self._dirty.update(dict.fromkeys(dirty))
             raise
         now = time.monotonic()
         if now - self._last_retention >= self._dir.retention_check_ms / 1000:
@@ -169,7 +170,7 @@ class Maintenance:
             return False
         now = time.monotonic()
         if now - log.flushed_at < config.flush_ms / 1000:
-            self._dirty.add(log)  # it becomes due later
+            self._dirty[log] = None  # it becomes due later
             return False
         log.flushed_at = now
         return True
@@ -224,4 +225,4 @@ class Maintenance:
 
     def forget(self, log: Log) -> None:
         """A log was closed or deleted."""
-        self._dirty.discard(log)
+        self._dirty.pop(log, None)
