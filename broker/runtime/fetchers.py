@@ -151,7 +151,8 @@ class Fetchers:
             followed.state.told = True
             self._broker.report(
                 f"{followed.key}: leader {fetcher.leader_id} has damage at offset "
-                f"{followed.partition.log_end_offset}, so nothing is copied until that is repaired"
+                f"{followed.partition.log_end_offset}, so nothing is copied until that is repaired "
+                "or no replica can have it"
             )
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 

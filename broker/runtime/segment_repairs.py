@@ -6,9 +6,9 @@ where a sealed segment was cut or is gone. What no replica can give stays as it 
 damaged parts hidden from readers. One part is worked at at a time, and a partition
 is tried again after a pause that doubles.
 
-Followers copy nothing behind damage of their leader. So a leader drops a damaged part that is not
-committed, with all behind it, once every other replica has shown that it does not have it either:
-nobody could ever give it, and the partition would stand still.
+Followers copy nothing behind damage of their leader, and the partition would stand still. So once
+every other replica has shown that it does not have a damaged part either, its leader drops it, with
+all behind it, where it is not committed; else followers get an empty batch in its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.follower import BackOff, cut_at_damage
+from kstore.broker.state.follower import BackOff, cut_at_damage, nobody_has
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
 from kstore.log.refill import lost_parts, refill
@@ -30,6 +30,7 @@ from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
     from kstore._fast.partition_table import Partition
+    from kstore._fast.replica_state import ReplicaState
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replica_manager import Hosted
     from kstore.log import Log
@@ -56,7 +57,7 @@ LARGEST_PART_BYTES = 64 << 20
 class _Tries:
     """What is kept with a partition that has damage."""
 
-    __slots__ = ("ask_s", "parts", "pauses", "since_ms")
+    __slots__ = ("ask_s", "given_up", "has_none", "parts", "pauses", "since_ms")
 
     def __init__(self) -> None:
         self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
@@ -65,6 +66,10 @@ class _Tries:
         self.parts: list[Damage] = []
         self.since_ms = 0
         """Since when these damaged parts, and no others, are known to be there."""
+        self.has_none: set[tuple[Damage, int]] = set()
+        """Parts, and the replicas that were asked and have no records there."""
+        self.given_up: set[Damage] = set()
+        """Those that were told to be lost."""
 
 
 class SegmentRepairs:
@@ -143,10 +148,10 @@ class SegmentRepairs:
         if len(known.replicas) == 1:
             return False
         if self._holds_up_followers(partition):
-            self._drop_uncommitted(place, partition, tries)
+            self._let_followers_on(place, partition, tries)
             self._due[place] = min(self._due[place], broker.loop.time() + LOOK_PAUSE_S)
         for damage in damaged_parts(damaged) if asks else ():
-            why = await self._repair_part(place, damaged, known, damage)
+            why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
             self._tell(place, damage, part, why)
         for loss in lost_parts(damaged) if asks else ():
@@ -170,33 +175,63 @@ class SegmentRepairs:
             )
 
     def _holds_up_followers(self, partition: Partition) -> bool:
-        """Whether this broker leads it, with damage in what is not committed."""
-        return partition.replication is not None and any(
-            damage.first_offset >= partition.high_watermark
+        """Whether this broker leads it, with damage that followers don't get past."""
+        replication = partition.replication
+        return replication is not None and any(
+            (damage.first_offset, damage.next_offset) not in replication.lost_parts
             for damage in damaged_parts(partition.log)
         )
 
-    def _drop_uncommitted(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
-        """Drop damage that is not committed, if no other replica has it or what is behind it."""
+    def _let_followers_on(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
+        """Give up what no other replica has."""
         broker, replication = self._broker, partition.replication
-        now_ms = broker.table.replication.now_ms()
         parts = damaged_parts(partition.log)
         if parts != tries.parts:
-            tries.parts, tries.since_ms = parts, now_ms
+            tries.parts, tries.since_ms = parts, broker.table.replication.now_ms()
+            tries.has_none = {each for each in tries.has_none if each[0] in parts}
+            tries.given_up.intersection_update(parts)
         if replication is None or partition.proposed_isr is not None:
             return  # the controller may count on more replicas than this broker knows of
-        ends = []
+        ends: dict[int, int | None] = {}
         for node_id in partition.replicas:
             if node_id == broker.node_id:
                 continue
             # What a follower got before the damage was known, it tells by its next fetch.
             follower = replication.follower(node_id)
             fetched = follower is not None and follower.last_fetch_ms > tries.since_ms
-            ends.append(follower.log_end_offset if follower is not None and fetched else None)
+            ends[node_id] = follower.log_end_offset if follower is not None and fetched else None
         starts = [damage.first_offset for damage in parts]
-        offset = cut_at_damage(starts, partition.high_watermark, ends)
-        if offset is None:
+        offset = cut_at_damage(starts, partition.high_watermark, [*ends.values()])
+        if offset is not None:
+            self._drop_uncommitted(place, partition, offset)
+            return  # it leads anew
+        for damage in parts:
+            has_none = [(damage, node_id) in tries.has_none for node_id in ends]
+            if damage.next_offset <= partition.high_watermark and nobody_has(
+                damage.first_offset, [*ends.values()], has_none
+            ):
+                self._leave_committed(partition.log, replication, damage, tries)
+
+    def _leave_committed(
+        self, damaged: Log, replication: ReplicaState, damage: Damage, tries: _Tries
+    ) -> None:
+        """Let followers copy on behind committed damage. What is left of it stays in the file."""
+        lost = damage.first_offset, damage.next_offset
+        if lost not in replication.lost_parts:
+            replication.lost_parts = (*replication.lost_parts, lost)
+        if damage in tries.given_up:
             return
+        tries.given_up.add(damage)
+        damaged.log_dir.lost_offsets += lost[1] - lost[0]
+        log.error(
+            "%s: offsets %d to %d are lost: they are damaged and no other replica has them; "
+            "followers get an empty batch in their place",
+            damaged.topic_partition, lost[0], lost[1] - 1,
+        )  # fmt: skip
+
+    def _drop_uncommitted(self, place: TopicPartition, partition: Partition, offset: int) -> None:
+        """Drop damage that is not committed, with what is behind it."""
+        broker = self._broker
         end = partition.log_end_offset
         try:
             broker.replica_manager.drop_uncommitted(place, offset)
@@ -210,7 +245,7 @@ class SegmentRepairs:
         )  # fmt: skip
 
     async def _repair_part(
-        self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage
+        self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage, tries: _Tries
     ) -> str | None:
         """Write one part again from the first replica that has it; why none has, or None."""
         if damage.size_bytes > LARGEST_PART_BYTES:
@@ -223,7 +258,13 @@ class SegmentRepairs:
                     damage.first_offset, damage.next_offset, damage.size_bytes,
                 )  # fmt: skip
                 why = await self._in_thread(rewrite, damaged, damage, data)
-            except (KafkaError, LogError, OSError) as problem:
+                if why is not None and _has_no_records(data, damage):
+                    tries.has_none.add((damage, source))
+            except KafkaError as problem:
+                why = str(problem)
+                if problem.code == ErrorCode.CORRUPT_MESSAGE:
+                    tries.has_none.add((damage, source))  # it is damaged there as well
+            except (LogError, OSError) as problem:
                 why = str(problem)
             if why is None:
                 log.warning(
@@ -320,6 +361,16 @@ class SegmentRepairs:
                 break  # it has no more of them
             offset = offset_after
         return bytes(found)
+
+
+def _has_no_records(data: bytes, damage: Damage) -> bool:
+    """Whether whole batches from another replica show that it has nothing of a damaged part."""
+    views = list(batches(data))
+    return (
+        bool(views)
+        and views[-1].next_offset >= damage.next_offset
+        and not any(view.records_count for view in views)
+    )
 
 
 def _batches_below(records: bytes, limit: int) -> tuple[bytes, int]:

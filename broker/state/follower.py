@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 __all__ = [
     "BackOff", "Cut", "cut_at_damage", "cut_at_divergence", "cut_out_of_range", "names_replica",
+    "nobody_has",
 ]  # fmt: skip
 
 UNKNOWN = -1
@@ -71,6 +72,16 @@ def cut_at_damage(
     if len(known) < len(ends):
         return None
     return min((at for at in damaged if at >= max([high_watermark, *known])), default=None)
+
+
+def nobody_has(first_offset: int, ends: Sequence[int | None], has_none: Sequence[bool]) -> bool:
+    """Whether no other replica has what begins at an offset: each ends there or before, or was
+    asked and has no records there. ``ends`` is as for cut_at_damage, ``has_none`` in its order.
+    """
+    return all(
+        none or (end is not None and end <= first_offset)
+        for end, none in zip(ends, has_none, strict=True)
+    )
 
 
 class BackOff:

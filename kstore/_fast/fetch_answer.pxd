@@ -8,7 +8,8 @@ from kstore._fast.wire cimport AnswerBuffer
 
 cdef Py_ssize_t count_topics(list parts) except -1
 cdef int find_slice(
-    FetchPart part, int64_t end, int64_t limit, bint min_one, report) except -1
+    FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,
+    report) except -1
 cdef bint put_slice(
     FetchPart part, int32_t replica_id, AnswerBuffer out, report) except -1
 cdef int write_aborted(FetchPart part, bint committed, bint flexible, AnswerBuffer out) except -1

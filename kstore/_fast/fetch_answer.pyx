@@ -4,13 +4,17 @@ asked the wrong broker are sent (KIP-951).
 What is read, and for whom, is fetch_path's.
 """
 
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from kstore._fast.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE)
 from kstore._fast.log_core cimport LogCore
-from kstore._fast.log_view cimport Slice
+from kstore._fast.log_view cimport Order, Slice
 from kstore._fast.node_hints cimport put_leader, write_endpoints
-from kstore._fast.replica_state cimport Follower
+from kstore._fast.replica_state cimport Follower, ReplicaState
 from kstore._fast.sending cimport add_slice
 from kstore._fast.slice_checks cimport (
     CHECK_ALL, CHECK_HEADERS, Depth, depth_for_reader, is_good_copy, is_good_in_file)
@@ -36,9 +40,10 @@ cdef Py_ssize_t count_topics(list parts) except -1:
 
 
 cdef int find_slice(
-    FetchPart part, int64_t end, int64_t limit, bint min_one, report
+    FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report
 ) except -1:
     """Find the batches below `end` that the part's answer has room for, or the error that it gets.
+    A replica gets an empty batch for what no replica has any more.
     """
     cdef Partition partition = part.partition
     cdef bint out_of_range = False
@@ -48,6 +53,8 @@ cdef int find_slice(
             part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
     except OSError as problem:
         if getattr(problem, "error_code", NONE) == CORRUPT_MESSAGE:
+            if replica_id >= 0 and is_lost(part, problem):
+                return 0
             part.error = CORRUPT_MESSAGE    # the log has told it
         else:                               # no descriptor is left, or the disk fails
             where = str(partition.log.topic_partition)
@@ -57,6 +64,40 @@ cdef int find_slice(
         part.slice.size_bytes = 0
     if out_of_range:
         part.error = OFFSET_OUT_OF_RANGE
+    return 0
+
+
+cdef bint is_lost(FetchPart part, problem) except -1:
+    """Whether no replica has what is damaged there; if so, an empty batch is to be sent for it,
+    with its offsets. No file has that batch.
+    """
+    cdef ReplicaState replication = part.partition.replication
+    if replication is None \
+            or (problem.first_offset, problem.next_offset) not in replication.lost_parts:
+        return False
+    part.slice.position = -1
+    part.slice.size_bytes = BATCH_HEADER_SIZE
+    part.slice.base_offset = part.fetch_offset
+    part.slice.next_offset = problem.next_offset
+    return True
+
+
+cdef int put_empty_batch(FetchPart part, AnswerBuffer out) except -1:
+    """Put a batch without records, of the leader epoch in which its offsets end."""
+    cdef BatchInfo info
+    cdef Order order
+    part.partition.core.begin_order(
+        part.slice.next_offset - 1, part.slice.next_offset, &order)
+    memset(&info, 0, sizeof(info))
+    info.base_offset = part.slice.base_offset
+    info.last_offset_delta = <int32_t>(part.slice.next_offset - 1 - part.slice.base_offset)
+    info.partition_leader_epoch = order.epoch
+    info.base_timestamp = info.max_timestamp = -1
+    info.producer_id = info.producer_epoch = info.base_sequence = -1
+    info.size_bytes = BATCH_HEADER_SIZE
+    room(out, BATCH_HEADER_SIZE)
+    write_batch_header(out.data + out.size, &info)
+    out.size += BATCH_HEADER_SIZE
     return 0
 
 
@@ -85,7 +126,11 @@ cdef bint put_slice(
     cdef LogCore core = part.partition.core
     cdef Slice told = part.slice
     cdef int64_t size = told.size_bytes
-    cdef Depth depth = depth_for(part, replica_id)
+    cdef Depth depth
+    if part.file is None:
+        put_empty_batch(part, out)
+        return True
+    depth = depth_for(part, replica_id)
     if add_slice(out, part.file, told.position, size):
         if is_good_in_file(core, part.file, &told, depth):
             return True
@@ -102,7 +147,7 @@ cdef bint put_slice(
         if is_good_copy(core, out.data + out.size, &told, depth):
             out.size += size
             return True
-    find_slice(part, told.next_offset, size, True, report)
+    find_slice(part, told.next_offset, size, True, replica_id, report)
     if part.slice.position == told.position and part.slice.size_bytes == size:
         part.error = CORRUPT_MESSAGE
         part.slice.size_bytes = 0

@@ -338,7 +338,7 @@ cdef class FetchPath:
         if self.throttle is not None and request.replica_id >= 0 \
                 and not self.throttle.may_send(partition, request.replica_id):
             return 0
-        return find_slice(part, end, limit, min_one, self.report)
+        return find_slice(part, end, limit, min_one, request.replica_id, self.report)
 
     cdef int16_t check_offset(self, FetchPart part) except -1:
         """Whether the log has the offset, and the same records before it."""

@@ -43,6 +43,7 @@ cdef class ReplicaState:
     cdef list followers
     cdef bint alone                         # no follower can hold the high watermark back
     cdef list waits                         # CommitWait, by end offset
+    cdef public tuple lost_parts            # (first, next offset) of damage that no replica has
     cdef Follower find(self, int32_t node_id)
     cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2
     cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1

@@ -47,6 +47,8 @@ class ReplicaState:
 
     epoch_start_offset: int
     insync_replicas: int
+    lost_parts: tuple[tuple[int, int], ...]
+    """(first offset, next offset) of damage that no replica has: followers copy on behind it."""
     def __init__(self, core: Any, context: ReplicationContext) -> None: ...
     @property
     def waiting(self) -> int:

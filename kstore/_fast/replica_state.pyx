@@ -61,6 +61,7 @@ cdef class ReplicaState:
         self.context = context
         self.followers = []
         self.waits = []
+        self.lost_parts = ()
         self.min_insync_replicas = 1
 
     cdef Follower find(self, int32_t node_id):

@@ -48,15 +48,34 @@ class Leader(Node):
 
     def damage(self, number: int) -> None:
         """Turn a bit in the records of a batch, and let a reader meet it."""
-        log = self.partition().log
-        file = Path(log.segments[-1].path)
-        data = bytearray(file.read_bytes())
-        found = list(batches(data[: log.segments[-1].size_bytes]))[number]
-        data[found.position + RECORDS] ^= 1
-        with file.open("r+b") as target:
-            target.write(data)
-        with pytest.raises(CorruptLogError):
-            log.core.read(found.base_offset, log.log_end_offset, 1 << 20)
+        meet(self, turn_a_bit(self, number))
+
+
+def turn_a_bit(node: Node, number: int) -> int:
+    """Turn a bit in the records of a batch; its offset."""
+    segment = node.partition().log.segments[-1]
+    file = Path(segment.path)
+    data = bytearray(file.read_bytes())
+    found = list(batches(data[: segment.size_bytes]))[number]
+    data[found.position + RECORDS] ^= 1
+    with file.open("r+b") as target:
+        target.write(data)
+    return found.base_offset
+
+
+def meet(node: Node, offset: int) -> None:
+    """Read what is damaged."""
+    log = node.partition().log
+    with pytest.raises(CorruptLogError):
+        log.core.read(offset, log.log_end_offset, 1 << 20)
+
+
+def commit_alone(leader: Leader) -> None:
+    """What the leader has is committed, by itself."""
+    partition = leader.partition()
+    partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=1)
+    partition.advance()
+    assert partition.high_watermark == END
 
 
 @pytest.fixture(autouse=True)
@@ -163,9 +182,7 @@ def test_damage_that_a_follower_has_whole_stays_until_that_is_committed(tmp_path
 def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
     async def story(leader: Leader, b: Node, c: Node) -> None:
         partition = leader.partition()
-        partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=1)
-        partition.advance()
-        assert partition.high_watermark == END
+        commit_alone(leader)
         leader.damage(COMMITTED + 1)
         b.follow(1, 0)
         c.follow(1, 0)
@@ -177,8 +194,90 @@ def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
         leader.append(b"not committed")
         leader.damage(END)
+        await until(lambda: leader.dir.lost_offsets == 2)
+        assert damaged_parts(partition.log) == [committed]
+
+    run_leader(story, tmp_path)
+
+
+def test_damage_that_no_reader_of_the_leader_met_is_dropped(tmp_path: Path) -> None:
+    """Simulation seed 310002933: followers were sent a wrong checksum again and again."""
+
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        turn_a_bit(leader, COMMITTED + 1)
+        b.follow(1, 0)
+        c.follow(1, 0)
         await until(lambda: leader.dir.lost_offsets)
-        assert (damaged_parts(partition.log), leader.dir.lost_offsets) == ([committed], 1)
+        assert leader.dir.lost_offsets == END - COMMITTED - 1
+        assert leader.append(b"next") == END
+        for node in (b, c):
+            await until(lambda node=node: node.partition().log_end_offset == END + 1)
+
+    run_leader(story, tmp_path)
+
+
+@pytest.mark.parametrize("number", [COMMITTED, END - 1])
+def test_followers_copy_on_behind_committed_damage_that_nobody_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        partition = leader.partition()
+        commit_alone(leader)
+        leader.damage(number)
+        b.follow(1, 0)
+        await blocked(leader, b)
+        await looked(leader, 2)
+        assert b.partition().log_end_offset == number, "the third may have it"
+        c.follow(1, 0)
+        for node in (b, c):
+            await until(lambda node=node: node.partition().log_end_offset == END)
+            found = list(batches(node.contents()))
+            assert [view.base_offset for view in found] == [*range(END)]
+            assert [view.base_offset for view in found if not view.records_count] == [number]
+        # The leader keeps what is left of it, and with as many replicas as it takes it goes on.
+        [kept] = damaged_parts(partition.log)
+        assert (kept.first_offset, kept.next_offset) == (number, number + 1)
+        partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=3)
+        partition.isr_applied(REPLICAS, 2, 0)
+        assert leader.append(b"next") == END
+        await until(lambda: partition.high_watermark == END + 1)
+        [row] = [row for row in caplog.records if "no other replica has" in row.getMessage()]
+        assert row.levelno == logging.ERROR
+        assert f"offsets {number} to {number} are lost" in row.getMessage()
+        assert leader.dir.lost_offsets == 1
+
+    run_leader(story, tmp_path)
+
+
+def test_a_leader_that_starts_anew_learns_that_nobody_has_its_damage(tmp_path: Path) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        commit_alone(leader)
+        leader.damage(COMMITTED)
+        b.follow(1, 0)
+        await blocked(leader, b)
+        replication = leader.partition().replication
+        assert replication is not None
+        replication.lost_parts = ((COMMITTED, COMMITTED + 1),)
+        await until(lambda: b.partition().log_end_offset == END)
+        replication.lost_parts = ()
+        c.follow(1, 0)
+        await until(lambda: c.partition().log_end_offset == END)
+        assert c.contents() == b.contents()
+
+    run_leader(story, tmp_path)
+
+
+def test_followers_copy_on_behind_what_is_damaged_on_both_others(tmp_path: Path) -> None:
+    async def story(leader: Leader, b: Node, c: Node) -> None:
+        b.follow(1, 0)
+        await until(lambda: b.partition().log_end_offset == END)
+        commit_alone(leader)
+        await until(lambda: b.partition().high_watermark == END)
+        meet(b, turn_a_bit(b, COMMITTED))
+        leader.damage(COMMITTED)
+        c.follow(1, 0)
+        await until(lambda: c.partition().log_end_offset == END)
+        assert [view.records_count for view in batches(c.contents())][COMMITTED] == 0
 
     run_leader(story, tmp_path)
 

@@ -16,6 +16,7 @@ from kstore.broker.state.follower import (
     cut_at_divergence,
     cut_out_of_range,
     names_replica,
+    nobody_has,
 )
 
 
@@ -140,3 +141,20 @@ def test_a_leader_cuts_only_what_is_not_committed_and_no_other_replica_has(
     damaged: list[int], ends: list[int | None], offset: int | None
 ) -> None:
     assert cut_at_damage(damaged, 50, ends) == offset
+
+
+@pytest.mark.parametrize(
+    ("ends", "has_none", "lost"),
+    [
+        ([40, 12], [False, False], True),
+        ([41, 12], [False, False], False),
+        ([41, 12], [True, False], True),
+        ([40, None], [False, False], False),
+        ([40, None], [False, True], True),
+        ([90, 90], [True, False], False),
+    ],
+)
+def test_a_part_is_lost_when_all_others_end_before_it_or_have_none_of_it(
+    ends: list[int | None], has_none: list[bool], lost: bool
+) -> None:
+    assert nobody_has(40, ends, has_none) is lost
