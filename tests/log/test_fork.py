@@ -60,6 +60,7 @@ def test_a_child_keeps_no_lock_of_a_killed_writer(tmp_path: Path, fork: str) -> 
 def test_a_child_is_told_to_open_its_own_and_may_once_the_parent_is_done(tmp_path: Path) -> None:
     code = """
 read, write = os.pipe()
+tried, tell = os.pipe()
 child = os.fork()
 if child == 0:
     for use in (lambda: log.append(b"no"), log.log_dir.partitions, lambda: log.log_dir.log("t")):
@@ -76,11 +77,14 @@ if child == 0:
         pass
     else:
         raise AssertionError("two writers")
+    os.write(tell, b"!")
     os.read(read, 1)
     with kstore.open_log(sys.argv[1]) as own:
         own.append(b"of the child")
     os._exit(7)
 log.append(b"y")
+os.close(tell)
+os.read(tried, 1)
 log.close()
 os.write(write, b"!")
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

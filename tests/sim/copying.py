@@ -53,6 +53,10 @@ class TransactionalCopy:
         self.stopping = False
         self.goal = -1
         """The source's end; the copy ends once it has committed it."""
+        self.end = -1
+        """Where the copy has ended: at its goal, or behind it where the leader that told the goal
+        had not heard yet of all that is committed.
+        """
         self._target = target
         self._partitions = partitions
         self._name = f"copy-{source.partition}"
@@ -70,6 +74,7 @@ class TransactionalCopy:
             try:
                 while True:
                     if 0 <= self.goal <= position:
+                        self.end = position
                         return
                     position = await self._copy_some(position)
             except (_Failed, UnansweredError):

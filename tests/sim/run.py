@@ -364,7 +364,7 @@ class _Run:
         self.history.check_visible(visible)
         for copy in self._workloads_of(TransactionalCopy):
             self.history.check_copy(
-                [row.value for row in logs[copy.source] if row.offset < copy.goal],
+                [row.value for row in logs[copy.source] if row.offset < copy.end],
                 [row.value.partition(SEPARATOR)[0] for each in visible.values() for row in each],
             )
         for work in self._workloads_of(KeyedProducer):
