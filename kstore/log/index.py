@@ -34,6 +34,7 @@ _STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqqBII")
 _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
 _CRC = struct.Struct("<I")
+_DELTA = struct.Struct("=I")  # which an entry begins with: its batch's base offset in the segment
 # The first byte of a snapshot with a checksum; one without begins with 1, its version.
 _CHECKED = b"\x02"
 
@@ -245,9 +246,13 @@ class IndexStore:
     # -- index pages
 
     def put_pages(self, transaction: Any, name: str, pages: list[tuple[int, int, bytes]]) -> None:
-        """Write pages: (segment base offset, the page's first offset, packed entries)."""
+        """Write pages: (segment base offset, the page's first offset, packed entries). Pieces that
+        a page takes in, which began where another process had been killed, are forgotten.
+        """
         for base, first, page in pages:
             key = _page_key(name, base, first)
+            (last,) = _DELTA.unpack_from(page, len(page) - ENTRY_BYTES)
+            _delete_between(transaction, key, _page_key(name, base, base + last))
             transaction.put(key, page + _CRC.pack(crc32c(page, crc32c(key))))
 
     def forget_pages(
@@ -338,6 +343,14 @@ def _delete_from(transaction: Any, prefix: bytes, start: bytes) -> None:
     with transaction.cursor() as cursor:
         there = cursor.set_range(prefix + start)
         while there and cursor.key().startswith(prefix):
+            there = cursor.delete()
+
+
+def _delete_between(transaction: Any, after: bytes, upto: bytes) -> None:
+    """Delete the keys behind one key, up to another."""
+    with transaction.cursor() as cursor:
+        there = cursor.set_range(after + b"\0")
+        while there and cursor.key() <= upto:
             there = cursor.delete()
 
 

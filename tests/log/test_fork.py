@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import kstore
+import kstore.log
 
 BEGIN = """
 import multiprocessing, os, sys, time
-import kstore
+import kstore.log
 from kstore.log.errors import LogClosedError
 log = kstore.open_log(sys.argv[1])
 log.append(b"x")

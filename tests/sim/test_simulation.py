@@ -67,7 +67,7 @@ def test_fresh_seeds() -> None:
         (26, "--workloads produce,read,classic,streams,recreate"),
         # A member was not told again what its coordinator had decided when it went.
         (310002173, "--seconds 15"),
-        # A copy went on behind its goal: the leader that told it was behind with its high watermark.
+        # A copy went on behind its goal: who told that one had not heard of the high watermark.
         (310005419, "--seconds 15"),
     ],
 )
