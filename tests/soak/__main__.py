@@ -53,6 +53,7 @@ def _facts(report: Report) -> dict[str, object]:
         "seconds": report.seconds,
         "faults": report.faults,
         "records": report.records,
+        "stalls": report.stalls,
         "rounds": report.rounds,
         "growth": {each.what: [each.before, each.after] for each in report.growth},
         "problems": report.problems,
@@ -66,6 +67,8 @@ def _tell(report: Report) -> None:
         print(f"{name}: {done} rounds, {put_off} put off while a broker was away")
     for each in report.growth:
         print(f"the witness: {each}")
+    for stall in report.stalls:
+        print(f"the machine stood still for {stall:.0f} s")
     for problem in report.problems:
         print(f"FAILED  {problem}")
     if not report.problems:

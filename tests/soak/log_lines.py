@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["EXPLAINED", "Explanation", "unexplained"]
+__all__ = ["AFTER_A_STALL", "EXPLAINED", "Explanation", "unexplained"]
 
 _TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) ")
 
@@ -50,6 +50,13 @@ EXPLAINED = (
     ),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
 )
+
+AFTER_A_STALL = (
+    Explanation(r"this process has stood still for ", "the machine stood still"),
+    Explanation(r"the coordination store has ended this broker's session", "the same"),
+    Explanation(r"broker \d+ is registered again", "the same"),
+)
+"""What is explained too where the soak's own process stood still, as when its machine does."""
 
 
 def unexplained(lines: Iterable[str], known: Iterable[Explanation] = EXPLAINED) -> Counter[str]:

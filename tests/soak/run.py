@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster, until
 from tests.soak.clients import Churn, Expander, OrderReader, SteadyProducer
-from tests.soak.log_lines import unexplained
-from tests.soak.samples import Growth, Sample, growth, sample
+from tests.soak.log_lines import AFTER_A_STALL, EXPLAINED, unexplained
+from tests.soak.samples import Growth, Sample, growth, sample, stalls
 
 __all__ = ["Report", "soak"]
 
@@ -44,6 +44,8 @@ class Report:
     """Of churn and expansions: done, and put off because a broker was away."""
     samples: list[Sample] = field(default_factory=list)
     growth: list[Growth] = field(default_factory=list)
+    stalls: list[float] = field(default_factory=list)
+    """For how many seconds the machine stood still, each time."""
     lines: Counter[str] = field(default_factory=Counter)
     """Log lines that nothing explains."""
     wrong: list[str] = field(default_factory=list)
@@ -101,9 +103,11 @@ def soak(
         report.records = reader.records
         report.rounds = {each.name: (each.done, each.put_off) for each in rounds}
         report.wrong = reader.wrong + [f for each in producers for f in each.failed]
+    report.stalls = stalls(report.samples, min(SAMPLE_S, seconds / 20))
+    known = EXPLAINED + (AFTER_A_STALL if report.stalls else ())
     for broker in cluster.brokers.values():
         output = (broker.folder / broker.OUTPUT).read_text(errors="replace")
-        report.lines += unexplained(output.splitlines())
+        report.lines += unexplained(output.splitlines(), known)
     report.growth = growth(report.samples)
     return report
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["LIMITS", "Growth", "Sample", "growth", "sample"]
+__all__ = ["LIMITS", "Growth", "Sample", "growth", "sample", "stalls"]
 
 MIN_SAMPLES = 8
+STALL_S = 4.0
+"""A broker that stood still for less has lost no session."""
 
 
 class Sample(NamedTuple):
@@ -80,3 +83,12 @@ def growth(samples: list[Sample]) -> list[Growth]:
         )
         for what in LIMITS
     ]
+
+
+def stalls(samples: list[Sample], every_s: float) -> list[float]:
+    """For how long nothing was sampled, in seconds, wherever that was too long: the machine gave
+    the soak itself no time.
+    """
+    times = [0.0, *(each.at_s for each in samples)]
+    gaps = [after - before - every_s for before, after in pairwise(times)]
+    return [gap for gap in gaps if gap > STALL_S]

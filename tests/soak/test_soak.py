@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.log_lines import unexplained
+from tests.soak.log_lines import AFTER_A_STALL, EXPLAINED, unexplained
 from tests.soak.run import soak
-from tests.soak.samples import Sample, growth, sample
+from tests.soak.samples import Sample, growth, sample, stalls
 
 
 def run_of(anonymous_kb: list[int], descriptors: int = 50) -> list[Sample]:
@@ -47,6 +47,17 @@ def test_a_process_is_sampled_and_one_that_ended_is_told():
     assert mine.threads >= 1
     with pytest.raises(ProcessLookupError):
         sample(2**22 + 1, 0.0)
+
+
+def test_a_machine_that_stood_still_is_noticed_and_explains_ended_sessions():
+    times = [10.1, 20.3, 115.0, 125.1]
+    assert [round(s) for s in stalls([Sample(at, 1, 1, 1) for at in times], 10.0)] == [85]
+    lines = [
+        "2026-01-01 00:00:00,001 WARNING this process has stood still for 84.0 s, and its ses",
+        "2026-01-01 00:00:00,002 WARNING broker 2 is registered again",
+    ]
+    assert len(unexplained(lines)) == 2
+    assert not unexplained(lines, EXPLAINED + AFTER_A_STALL)
 
 
 def test_lines_without_an_explanation_are_counted_with_their_tracebacks():
