@@ -11,20 +11,22 @@ from kstore._fast.clock cimport now_ms
 from kstore._fast.crc32c cimport crc32c, crc32c_update
 
 cdef enum:
-    CHECK_AGAIN_MS = 600000
+    CHECK_AGAIN_MS = 600000     # what is compared with its neighbours
+    SUMS_AGAIN_MS = 1000        # checksums, where a reader may have met a wrong one
     CHECKSUM_BYTES = 4              # behind each page of the index, little-endian
 
 cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF
 
 
-cdef inline bint covers(const CheckedPart* part, int64_t position, int64_t end) noexcept:
-    return part.start <= position and end <= part.end and now_ms() - part.ms < CHECK_AGAIN_MS
+cdef inline bint covers(const CheckedPart* part, int64_t position, int64_t end,
+                        int64_t for_ms) noexcept:
+    return part.start <= position and end <= part.end and now_ms() - part.ms < for_ms
 
 
 # One part is remembered: it grows by what touches it. Of two apart, the larger is kept.
-cdef void extend(CheckedPart* part, int64_t position, int64_t end) noexcept:
+cdef void extend(CheckedPart* part, int64_t position, int64_t end, int64_t for_ms) noexcept:
     cdef int64_t now = now_ms()
-    if now - part.ms < CHECK_AGAIN_MS:
+    if now - part.ms < for_ms:
         if position <= part.end and end >= part.start:
             part.start = min(part.start, position)
             part.end = max(part.end, end)
@@ -112,16 +114,16 @@ cdef class LogSegment:
         return 0 if self.first_entry == 0 else -1
 
     cdef bint was_checked(self, int64_t position, int64_t end) noexcept:
-        return covers(&self.order_checked, position, end)
+        return covers(&self.order_checked, position, end, CHECK_AGAIN_MS)
 
     cdef void note_checked(self, int64_t position, int64_t end) noexcept:
-        extend(&self.order_checked, position, end)
+        extend(&self.order_checked, position, end, CHECK_AGAIN_MS)
 
     cdef bint sums_checked(self, int64_t position, int64_t end) noexcept:
-        return covers(&self.sums, position, end)
+        return covers(&self.sums, position, end, SUMS_AGAIN_MS)
 
     cdef void note_sums(self, int64_t position, int64_t end) noexcept:
-        extend(&self.sums, position, end)
+        extend(&self.sums, position, end, SUMS_AGAIN_MS)
 
     cdef void forget_checked(self) noexcept:
         self.order_checked.start = self.order_checked.end = 0

@@ -4,7 +4,9 @@ it look at the checksums. What is good is sent, the damage is named, and readers
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,8 @@ Fetched = tuple[int, list[int]]
 class Place:
     """A leader whose log has a damaged batch, and a connection to it."""
 
-    def __init__(self, node: Node, peer: Peer, size: int) -> None:
-        self.node, self.peer, self.size = node, peer, size
+    def __init__(self, node: Node, peer: Peer, size: int, damage: Callable[[], None]) -> None:
+        self.node, self.peer, self.size, self.damage = node, peer, size, damage
 
     async def fetch(self, offset: int, count: int = BATCHES, *, node: int = -1) -> Fetched:
         """The error code and the offsets of ``count`` batches at most, from an offset on."""
@@ -51,11 +53,23 @@ class Place:
         )
 
 
+def flip(file: Path, batch: int) -> None:
+    """Damage the batch at a position."""
+    with file.open("r+b") as opened:
+        opened.seek(batch + 80)
+        opened.write(b"!")
+
+
 def with_damage(
-    tmp_path: Path, size: int, story: Callable[[Place], Awaitable[None]], *, sealed: bool
+    tmp_path: Path,
+    size: int,
+    story: Callable[[Place], Awaitable[None]],
+    *,
+    sealed: bool,
+    later: bool = False,
 ) -> None:
     """Run a story with a leader's log of one-record batches, of which one is damaged on the disk:
-    written by this process just now, or in a sealed segment.
+    written by this process just now, or in a sealed segment. ``later``: by the story.
     """
 
     async def whole() -> None:
@@ -68,14 +82,13 @@ def with_damage(
         node.partition().take_high_watermark(BATCHES)
         file = Path(log.segments[0].path)
         start = [view.position for view in batches(file.read_bytes())][DAMAGED]
-        with file.open("r+b") as opened:
-            opened.seek(start + 80)
-            opened.write(b"!")
+        if not later:
+            flip(file, start)
         if sealed:
             log.roll()
         peer = await Peer.to(node)
         try:
-            await story(Place(node, peer, size))
+            await story(Place(node, peer, size, partial(flip, file, start)))
         finally:
             peer.close()
             node.stop()
@@ -120,6 +133,18 @@ def test_a_consumer_that_begins_is_sent_what_was_checked(
         assert await place.rest_is_reached()
 
     with_damage(tmp_path, size, story, sealed=sealed)
+
+
+@BOTH_WAYS
+def test_what_was_good_once_is_looked_at_again_a_second_later(tmp_path: Path, size: int) -> None:
+    async def story(place: Place) -> None:
+        assert await place.fetch(0) == (0, [*range(BATCHES)])
+        place.damage()
+        await asyncio.sleep(1.2)
+        assert await place.fetch(0) == (0, [*range(DAMAGED)])
+        assert await place.rest_is_reached()
+
+    with_damage(tmp_path, size, story, sealed=True, later=True)
 
 
 @BOTH_WAYS
