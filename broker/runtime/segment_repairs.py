@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -250,68 +250,71 @@ class SegmentRepairs:
         """Write one part again from the first replica that has it; why none has, or None."""
         if damage.size_bytes > LARGEST_PART_BYTES:
             return f"{damage.size_bytes} bytes are too many, the limit is {LARGEST_PART_BYTES}"
-        problems = []
-        for source in self._sources(known):
+
+        async def write_from(source: int) -> str | None:
             try:
                 data = await self._fetch(
                     source, place, damaged, known,
                     damage.first_offset, damage.next_offset, damage.size_bytes,
                 )  # fmt: skip
-                why = await self._in_thread(rewrite, damaged, damage, data)
-                if why is not None and _has_no_records(data, damage):
-                    tries.has_none.add((damage, source))
             except KafkaError as problem:
-                why = str(problem)
                 if problem.code == ErrorCode.CORRUPT_MESSAGE:
                     tries.has_none.add((damage, source))  # it is damaged there as well
-            except (LogError, OSError) as problem:
-                why = str(problem)
-            if why is None:
-                log.warning(
-                    "%s: bytes %d to %d of %s, offsets %d to %d, were damaged and are written "
-                    "again, from broker %d",
-                    place, damage.position, damage.end_position - 1, damage.segment,
-                    damage.first_offset, damage.next_offset - 1, source,
-                )  # fmt: skip
-                return None
-            problems.append(f"broker {source}: {why}")
-        return "; ".join(problems) or "no other replica is alive"
+                raise
+            why = await self._in_thread(rewrite, damaged, damage, data)
+            if why is not None and _has_no_records(data, damage):
+                tries.has_none.add((damage, source))
+            return why
+
+        what = (
+            f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}, offsets "
+            f"{damage.first_offset} to {damage.next_offset - 1}, were damaged and"
+        )
+        return await self._from_any(place, known, write_from, what)
 
     async def _refill(
         self, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
     ) -> str | None:
         """Put a lost part back from the first replica that has it; why none has, or None."""
+
+        async def refill_from(source: int) -> str | None:
+            left: Loss | None = loss
+            while left is not None:  # in pieces
+                data = await self._fetch(
+                    source, place, damaged, known, left.first_offset, left.next_offset, REFILL_BYTES
+                )
+                why = await self._in_thread(refill, damaged, left, data)
+                if why is not None:
+                    return why
+                rest = (each for each in lost_parts(damaged) if each.segment == loss.segment)
+                left = next(rest, None)
+            return None
+
+        what = (
+            f"offsets {loss.first_offset} to {loss.next_offset - 1}, which were lost from "
+            f"{loss.segment},"
+        )
+        return await self._from_any(place, known, refill_from, what)
+
+    async def _from_any(
+        self,
+        place: TopicPartition,
+        known: Hosted,
+        write_from: Callable[[int], Awaitable[str | None]],
+        what: str,
+    ) -> str | None:
+        """Write from the first replica that can give it, and say so; why none can, or None."""
         problems = []
         for source in self._sources(known):
             try:
-                why = await self._refill_from(source, place, damaged, known, loss)
+                why = await write_from(source)
             except (KafkaError, LogError, OSError) as problem:
                 why = str(problem)
             if why is None:
-                log.warning(
-                    "%s: offsets %d to %d, which were lost from %s, are written again, from "
-                    "broker %d",
-                    place, loss.first_offset, loss.next_offset - 1, loss.segment, source,
-                )  # fmt: skip
+                log.warning("%s: %s are written again, from broker %d", place, what, source)
                 return None
             problems.append(f"broker {source}: {why}")
         return "; ".join(problems) or "no other replica is alive"
-
-    async def _refill_from(
-        self, source: int, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
-    ) -> str | None:
-        """Put a lost part back, in pieces; why the replica could not give it, or None."""
-        left: Loss | None = loss
-        while left is not None:
-            data = await self._fetch(
-                source, place, damaged, known, left.first_offset, left.next_offset, REFILL_BYTES
-            )
-            why = await self._in_thread(refill, damaged, left, data)
-            if why is not None:
-                return why
-            rest = (each for each in lost_parts(damaged) if each.segment == loss.segment)
-            left = next(rest, None)
-        return None
 
     def _sources(self, known: Hosted) -> list[int]:
         """The other replicas that are alive: the leader first, then who is in sync."""
