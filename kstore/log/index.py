@@ -239,7 +239,7 @@ class IndexStore:
 
         def forget(transaction: Any) -> None:
             for kind in (b"L", b"P", b"R"):
-                _delete_from(transaction, _key(kind, name), b"")
+                _delete_from(transaction, _key(kind, name))
 
         self.change(forget)
 
@@ -252,7 +252,8 @@ class IndexStore:
         for base, first, page in pages:
             key = _page_key(name, base, first)
             (last,) = _DELTA.unpack_from(page, len(page) - ENTRY_BYTES)
-            _delete_between(transaction, key, _page_key(name, base, base + last))
+            prefix, upto = _page_prefix(name, base), _page_key(name, base, base + last)
+            _delete_from(transaction, prefix, key.removeprefix(prefix) + b"\0", upto)
             transaction.put(key, page + _CRC.pack(crc32c(page, crc32c(key))))
 
     def forget_pages(
@@ -339,18 +340,13 @@ def _page_key(name: str, base: int, offset: int) -> bytes:
     return _page_prefix(name, base) + struct.pack(">I", delta)
 
 
-def _delete_from(transaction: Any, prefix: bytes, start: bytes) -> None:
+def _delete_from(
+    transaction: Any, prefix: bytes, start: bytes = b"", upto: bytes | None = None
+) -> None:
+    """Delete the keys with a prefix, from ``start`` behind the prefix on, up to ``upto``."""
     with transaction.cursor() as cursor:
         there = cursor.set_range(prefix + start)
-        while there and cursor.key().startswith(prefix):
-            there = cursor.delete()
-
-
-def _delete_between(transaction: Any, after: bytes, upto: bytes) -> None:
-    """Delete the keys behind one key, up to another."""
-    with transaction.cursor() as cursor:
-        there = cursor.set_range(after + b"\0")
-        while there and cursor.key() <= upto:
+        while there and cursor.key().startswith(prefix) and (upto is None or cursor.key() <= upto):
             there = cursor.delete()
 
 

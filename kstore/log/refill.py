@@ -11,9 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kstore.log.producer_state import restore_producers
 from kstore.log.recovery import Loss
-from kstore.log.rewrite import misfit, take_epochs, whole_batches
+from kstore.log.rewrite import misfit, take_in, whole_batches
 from kstore.log.segment import new_segment
 from kstore.log.segment_index import reindex
 from kstore.record import BatchView
@@ -94,12 +93,8 @@ def _append(log: Log, segment: LogSegment, data: bytes, views: list[BatchView]) 
     file.sync()
     file.give_back()
     with core:
-        take_epochs(core, views)
         segment.size_bytes += len(data)
         segment.next_offset = views[-1].next_offset
-        segment.max_timestamp = max(segment.max_timestamp, *(v.max_timestamp for v in views))
         core.note_damages(segment, segment.damages or ())  # what was known of the part is not true
-        if any(view.producer_id >= 0 for view in views):
-            restore_producers(log, core.log_end_offset)
-            core.set_high_watermark(core.high_watermark)  # and the last stable offset
+        take_in(log, segment, views)
     reindex(log, segment)

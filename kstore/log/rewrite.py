@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kstore.log.damage import Damage
     from kstore.log.log import Log
 
-__all__ = ["damaged_parts", "misfit", "rewrite", "take_epochs", "whole_batches"]
+__all__ = ["damaged_parts", "misfit", "rewrite", "take_in", "whole_batches"]
 
 _NO_LIMIT = 2**63 - 1
 
@@ -59,12 +59,8 @@ def rewrite(log: Log, damage: Damage, data: bytes) -> str | None:
         file.overwrite(data, damage.position)
         file.sync()
         with log.core as core:
-            take_epochs(core, views)
-            segment.max_timestamp = max(segment.max_timestamp, *(v.max_timestamp for v in views))
             core.note_damages(segment, tuple(d for d in segment.damages or () if d != damage))
-            if any(view.producer_id >= 0 for view in views):
-                restore_producers(log, core.log_end_offset)
-                core.set_high_watermark(core.high_watermark)  # and the last stable offset
+            take_in(log, segment, views)
             log.changes += 1  # readers in other processes load it anew
     reindex(log, segment)
     log.log_dir.repaired_parts += 1
@@ -115,7 +111,17 @@ def _epoch_at(core: LogCore, offset: int, otherwise: int) -> int:
     return otherwise if found is None else found
 
 
-def take_epochs(core: LogCore, views: list[BatchView]) -> None:
+def take_in(log: Log, segment: LogSegment, views: list[BatchView]) -> None:
+    """Know what batches say that were written into a segment again. The core's lock is held."""
+    core = log.core
+    _take_epochs(core, views)
+    segment.max_timestamp = max(segment.max_timestamp, *(view.max_timestamp for view in views))
+    if any(view.producer_id >= 0 for view in views):
+        restore_producers(log, core.log_end_offset)
+        core.set_high_watermark(core.high_watermark)  # and the last stable offset
+
+
+def _take_epochs(core: LogCore, views: list[BatchView]) -> None:
     """An epoch may have begun in what was damaged."""
     known = core.epochs.as_list()
     starts = dict(known)
