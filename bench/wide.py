@@ -21,8 +21,8 @@ from bench.measure import Settings, memory_mb, percentile, progress
 from bench.report import Goal, Row
 from kstore.broker.api import API_TABLE
 from kstore.protocol.registry import APIS, encode_request
+from tests.broker.wide_requests import FIXED, array_paths, elements, wide_request
 from tests.broker.wide_requests import Path as Fields
-from tests.broker.wide_requests import array_paths, wide_request
 from tests.broker.wide_world import AUTHORIZER, World, feed
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -36,32 +36,16 @@ FAST_KEYS = (0, 1)
 TOPIC = "bench"
 # Of the APIs whose longest holds or answers are the largest.
 WORST = (3, 9, 10, 15, 19, 24, 30, 32, 34, 43, 45, 51, 75)
-FIXED = {
-    "timeout_ms": 1, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10, "group_id": "g",
-    "transactional_id": None, "generation_id_or_member_epoch": -1,
-}  # fmt: skip
 
 
 def frame_of(key: int, path: Fields, size: int = SIZE) -> bytes:
     """A request with as many rows as fit, and as the broker takes."""
     version = API_TABLE[key].max_version
     request = wide_request(key, version, path, size, **FIXED)
-    count = _elements(request)
+    count = elements(request)
     if count > MOST_ELEMENTS:
         request = wide_request(key, version, path, size * MOST_ELEMENTS // count, **FIXED)
     return encode_request(request, version, 1, "bench")
-
-
-def _elements(message: Any) -> int:
-    """Of all arrays together."""
-    count = 0
-    for name in type(message).SPECS:
-        value = getattr(message, name)
-        if isinstance(value, list):
-            count += len(value) + sum(_elements(e) for e in value if hasattr(type(e), "SPECS"))
-        elif hasattr(type(value), "SPECS"):
-            count += _elements(value)
-    return count
 
 
 class Meter:

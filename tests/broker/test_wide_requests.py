@@ -19,8 +19,8 @@ from kstore.protocol.api_versions import ApiVersionsRequest
 from kstore.protocol.group_admin import DescribeGroupsRequest
 from kstore.protocol.groups import HeartbeatRequest
 from kstore.protocol.registry import APIS, encode_request
+from tests.broker.wide_requests import FIXED, array_paths, elements, wide_request
 from tests.broker.wide_requests import Path as Fields
-from tests.broker.wide_requests import array_paths, wide_request
 from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
 
 SIZE = 128 * 1024
@@ -34,22 +34,6 @@ CASES = [
     for path in array_paths(key, API_TABLE[key].max_version)
     for distinct in (True, False)
 ]
-FIXED = {
-    "timeout_ms": 1, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10, "group_id": "g",
-    "transactional_id": None, "generation_id_or_member_epoch": -1,
-}  # fmt: skip
-
-
-def elements(message: Any) -> int:
-    """Of all arrays together."""
-    count = 0
-    for name in type(message).SPECS:
-        value = getattr(message, name)
-        if isinstance(value, list):
-            count += len(value) + sum(elements(e) for e in value if hasattr(type(e), "SPECS"))
-        elif hasattr(type(value), "SPECS"):
-            count += elements(value)
-    return count
 
 
 def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: int = 1) -> None:

@@ -12,7 +12,7 @@ from kstore._fast.plan import FieldPlan, Plan
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
-__all__ = ["Path", "array_paths", "wide_request"]
+__all__ = ["FIXED", "Path", "array_paths", "elements", "wide_request"]
 
 Path = tuple[str, ...]
 """The names of the fields from a request down to one of its arrays."""
@@ -21,6 +21,11 @@ LEGAL = {
     "permission_type": 3,
 }  # fmt: skip
 """What closes the connection where it has its default."""
+FIXED = {
+    "timeout_ms": 1, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10, "group_id": "g",
+    "transactional_id": None, "generation_id_or_member_epoch": -1,
+}  # fmt: skip
+"""What keeps a request from waiting, or from asking for more than its rows."""
 LARGEST = {0: 2, 1: 1 << 7, 2: 1 << 15}
 STRING, UUID_KIND, BYTES, STRUCT, ARRAY = 9, 8, 10, 12, 13
 
@@ -61,6 +66,18 @@ def wide_request(
     sample = 400
     each = (len(build(sample).encode(version)) - len(build(1).encode(version))) / (sample - 1)
     return build(int(size / each))
+
+
+def elements(message: Any) -> int:
+    """Of all arrays together."""
+    count = 0
+    for name in type(message).SPECS:
+        value = getattr(message, name)
+        if isinstance(value, list):
+            count += len(value) + sum(elements(e) for e in value if hasattr(type(e), "SPECS"))
+        elif hasattr(type(value), "SPECS"):
+            count += elements(value)
+    return count
 
 
 def _filled(plan: Plan, path: Path, count: int, distinct: bool, number: int = 0) -> Any:
