@@ -19,6 +19,7 @@ from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicP
 from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from tests.broker.plane_harness import Client, Plane
+from tests.reference.acl_rules import load
 
 __all__ = ["rows"]
 
@@ -44,7 +45,7 @@ def _rules() -> Authorizer:
     authorizer = Authorizer()
     mine = [Acl(topic, "t", ME, each) for each in (AclOperation.READ, AclOperation.WRITE)]
     others = [Acl(topic, f"t{i}", f"User:u{i}", AclOperation.READ) for i in range(1000)]
-    authorizer.load(mine + others)
+    load(authorizer, mine + others)
     return authorizer
 
 

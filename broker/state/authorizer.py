@@ -231,17 +231,6 @@ class Authorizer:
 
     # ---- the rules ----
 
-    def load(self, acls: Iterable[Acl]) -> bool:
-        """Have these rules and no others; whether that changed anything."""
-        wanted: dict[Pattern, set[Acl]] = {pattern: set() for pattern in self._rules}
-        for acl in acls:
-            pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
-            wanted.setdefault(pattern, set()).add(acl)
-        changed = [
-            pattern for pattern, found in wanted.items() if self.put(pattern, Rules.of(found))
-        ]
-        return bool(changed)
-
     def put(self, pattern: Pattern, new: Rules) -> bool:
         """Have these rules of one pattern and no others; whether that changed anything."""
         old = self._rules.get(pattern, NO_RULES)

@@ -17,6 +17,7 @@ from kstore.broker.state.authorizer import Authorizer
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from tests.reference.acl_rules import load
 
 RIGHT = Acl(AclResourceType.GROUP, "g", "User:alice", AclOperation.READ, AclPermission.ALLOW)
 
@@ -29,7 +30,7 @@ def test_an_answer_that_waited_needs_the_right_still(key: int, keeps_right: bool
 
     async def run() -> Any:
         authorizer = Authorizer([])
-        authorizer.load([RIGHT])
+        load(authorizer, [RIGHT])
         broker: Any = SimpleNamespace(authorizer=authorizer)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         connection = SimpleNamespace(principal="User:alice", client_host="h")
@@ -41,7 +42,7 @@ def test_an_answer_that_waited_needs_the_right_still(key: int, keeps_right: bool
         later = asyncio.ensure_future(handle(broker, api.request(group_id="g"), ctx))
         await asyncio.sleep(0)
         if not keeps_right:
-            authorizer.load([])
+            load(authorizer, [])
         answer.set_result(good)
         return await later
 
@@ -53,7 +54,7 @@ def test_an_answer_that_waited_needs_the_right_still(key: int, keeps_right: bool
 
 def test_an_answer_that_is_there_at_once_is_given_at_once() -> None:
     authorizer = Authorizer([])
-    authorizer.load([RIGHT])
+    load(authorizer, [RIGHT])
     broker: Any = SimpleNamespace(authorizer=authorizer)
     good = APIS[11].response()
     ctx = RequestContext(

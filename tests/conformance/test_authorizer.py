@@ -21,6 +21,7 @@ from kstore.acls import (
 )
 from kstore.broker.state.authorizer import Authorizer
 from tests.conformance.kafka_jars import classpath, java_program
+from tests.reference.acl_rules import load
 
 SOURCE = Path(__file__).parent / "java" / "Authorizations.java"
 RULE_SETS, QUESTIONS, SEED = 400, 40, 20261122
@@ -62,7 +63,7 @@ def questions() -> tuple[list[str], list[tuple[str, int]]]:
         told.append(f"new\tUser:root\t{str(by_default).lower()}")
         kinds = dice.sample(KINDS, 2)
         acls = {_acl(dice, kinds) for _ in range(dice.randrange(12))}
-        authorizer.load(acls)
+        load(authorizer, acls)
         told += sorted(map(_line, acls))
         for _ in range(QUESTIONS):
             who, host = dice.choice(ASKERS), dice.choice(HOSTS)

@@ -23,6 +23,7 @@ from kstore.protocol.produce import (
     TopicProduceResponse,
 )
 from tests.broker.plane_harness import TOPIC_ID, Plane, framed
+from tests.reference.acl_rules import load
 
 PRODUCE = 0
 VERSIONS = range(3, 14)
@@ -263,15 +264,15 @@ def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
     )
     client = plane.client()
     plane.plane.authorizer = authorizer = Authorizer()
-    authorizer.load([write])
+    load(authorizer, [write])
     refused = only(client.call(PRODUCE, 9, given(4)))
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert refused.log_end_offset == -1, "which is none of its business"
     assert only(client.call(PRODUCE, 9, request(9, two_records()))).error_code == ErrorCode.NONE
-    authorizer.load([give])
+    load(authorizer, [give])
     refused = only(client.call(PRODUCE, 9, given(4)))
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    authorizer.load([give, write])
+    load(authorizer, [give, write])
     assert only(client.call(PRODUCE, 9, given(4))).base_offset == 4
 
 

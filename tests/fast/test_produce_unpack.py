@@ -22,6 +22,7 @@ from kstore.errors import ErrorCode
 from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import Client, Plane
+from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, VERSION = 0, 1, 9
 GZIP, LZ4, ZSTD = 1, 3, 4
@@ -148,10 +149,10 @@ def test_nobody_looks_into_what_may_not_be_written(plane: Plane) -> None:
     client.send(PRODUCE, VERSION, request(zstd(MB)))
     assert codes(client) == [[ErrorCode.TOPIC_AUTHORIZATION_FAILED]]
     rule = Acl(AclResourceType.TOPIC, "t", "User:alice", AclOperation.WRITE, AclPermission.ALLOW)
-    plane.plane.authorizer.load([rule])
+    load(plane.plane.authorizer, [rule])
     client.send(PRODUCE, VERSION, request(zstd(MB)))
     assert len(threads.asked) == 1
-    plane.plane.authorizer.load([])
+    load(plane.plane.authorizer, [])
     threads.answer()
     assert codes(client) == [[ErrorCode.TOPIC_AUTHORIZATION_FAILED]], "as the rules are by then"
 

@@ -24,6 +24,7 @@ from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, Repl
 from kstore.protocol.metadata import MetadataRequest, MetadataResponse
 from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import TOPIC_ID, Client, Plane
+from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
@@ -49,7 +50,7 @@ def plane(tmp_path: Path):
 
 
 def rules(plane: Plane, *acls: Acl) -> None:
-    plane.plane.authorizer.load(acls)
+    load(plane.plane.authorizer, acls)
 
 
 def client_of(plane: Plane, principal: str = "User:alice") -> Client:

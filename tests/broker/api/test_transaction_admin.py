@@ -17,6 +17,7 @@ from kstore.broker.state.linear_regex import LinearRegex
 from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transaction_state import ONGOING, Transaction
 from kstore.protocol.transaction_admin import ListTransactionsRequest
+from tests.reference.acl_rules import load
 
 CONTEXT = RequestContext(66, 2, 1, "c", "1.2.3.4", "peer", "PLAINTEXT", "User:ann")
 
@@ -32,7 +33,7 @@ def broker(monkeypatch: pytest.MonkeyPatch, of: TransactionShard, *seen: str) ->
     """A broker with these transactions, of which the user may see some."""
     authorizer = Authorizer()
     kind, describe = AclResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE
-    authorizer.load(Acl(kind, name, "User:ann", describe) for name in seen)
+    load(authorizer, (Acl(kind, name, "User:ann", describe) for name in seen))
     partitions = [SimpleNamespace(error_code=0, shard=of)]
     monkeypatch.setattr(
         transaction_admin, "transactions_of", lambda _: SimpleNamespace(partitions=partitions)

@@ -20,6 +20,7 @@ from kstore.broker.runtime import audit_log
 from kstore.broker.runtime.audit_log import MAX_KINDS, MAX_KINDS_OF_ONE, AuditLog
 from kstore.broker.state.authorizer import Authorizer
 from tests.broker.plane_harness import ManualLoop
+from tests.reference.acl_rules import load
 
 PRODUCE, FETCH = 0, 1
 TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
@@ -61,7 +62,7 @@ def test_a_line_says_who_was_denied_what_from_where_and_by_which_rule(heard: Hea
         ' resource=TOPIC:"orders" rule=none'
     ]
     deny = Acl(TOPIC, "ord", "User:*", READ, AclPermission.DENY, "*", AclPatternType.PREFIXED)
-    heard.authorizer.load([deny])
+    load(heard.authorizer, [deny])
     heard.deny(host="10.0.0.2")
     (line,) = heard.lines()
     assert line.endswith(f'rule="{deny}"')
@@ -81,7 +82,7 @@ def test_a_line_says_who_was_denied_what_from_where_and_by_which_rule(heard: Hea
 )
 def test_the_rule_that_denies_is_found_for_every_form_of_rules(acl: Acl) -> None:
     authorizer = Authorizer()
-    authorizer.load([acl, Acl(TOPIC, "orders", "User:eve", AclOperation.WRITE)])
+    load(authorizer, [acl, Acl(TOPIC, "orders", "User:eve", AclOperation.WRITE)])
     assert not authorizer.authorize("User:eve", "10.0.0.1", READ, TOPIC, "orders")
     assert authorizer.denying("User:eve", "10.0.0.1", READ, TOPIC, "orders") == acl
     others = [
@@ -91,7 +92,7 @@ def test_the_rule_that_denies_is_found_for_every_form_of_rules(acl: Acl) -> None
         Acl(TOPIC, "orders", "User:eve", AclOperation.DELETE, AclPermission.DENY),
         Acl(TOPIC, "orders", "User:eve", AclOperation.WRITE),
     ]
-    authorizer.load(others)
+    load(authorizer, others)
     assert authorizer.denying("User:eve", "10.0.0.1", READ, TOPIC, "orders") is None
 
 

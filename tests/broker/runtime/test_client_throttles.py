@@ -11,6 +11,7 @@ from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.runtime import client_throttles
 from kstore.broker.runtime.client_throttles import ClientThrottles
 from kstore.broker.state.authorizer import Authorizer
+from tests.reference.acl_rules import load
 
 FETCH = 1
 RATE = "consumer_byte_rate"
@@ -79,7 +80,7 @@ def test_with_an_authorizer_only_who_has_the_brokers_right_is_one() -> None:
         AclPermission.ALLOW,
     )  # fmt: skip
     authorizer = Authorizer()
-    authorizer.load([right])
+    load(authorizer, [right])
     held = throttles(EVERYBODY, authorizer)
     assert held.charge(connection("broker", "broker-2", "INTERNAL"), FETCH, 1_000_000) == 0
     assert held.charge(connection("mallory", "broker-2", "INTERNAL"), FETCH, 1_000_000) > 0
