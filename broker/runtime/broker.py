@@ -114,7 +114,7 @@ class Broker:
         """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
         """
         self.authorizer: Authorizer | None = None
-        """Who may do what (state/authorizer.py); None, without authorizer.class.name: everybody."""
+        """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
         self.acls: AclStore | None = None
         """Where the authorizer's rules are kept (runtime/acl_store.py)."""
         self.features: Any = None

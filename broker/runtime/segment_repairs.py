@@ -49,7 +49,7 @@ LOOK_PAUSE_S = 1.0
 ASK_TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 20
 REFILL_BYTES = 8 << 20
-"""Of a lost part so much is fetched before it is written."""
+"""How much of a lost part is fetched before it is written."""
 LARGEST_PART_BYTES = 64 << 20
 """Larger parts are left to the operator: one is held in memory until it is written."""
 

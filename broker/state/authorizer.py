@@ -89,7 +89,7 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, acls: Iterable[Acl]) -> Rules:
-        """What these rules come to."""
+        """These rules, prepared for decisions."""
         kept = frozenset(acls)
         entries: Entries = {}
         for acl in kept:

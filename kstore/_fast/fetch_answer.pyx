@@ -102,7 +102,7 @@ cdef int put_empty_batch(FetchPart part, AnswerBuffer out) except -1:
 
 
 cdef Depth depth_for(FetchPart part, int32_t replica_id) except *:
-    """How deep the part's records are looked at. A replica that asks again for what it was sent
+    """How much of the part's records is checked. A replica that asks again for what it was sent
     could not append it.
     """
     cdef Follower follower

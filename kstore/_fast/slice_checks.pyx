@@ -2,8 +2,8 @@
 look goes round it.
 
 Headers are compared with their neighbours, since no checksum covers offsets and epochs. Checksums
-cost a copy of what sendfile would send unread: they are looked at where a reader asks for what was
-sent before, as one does that can't use it, or begins anew.
+cost a read of what sendfile would send unread. They are checked when a reader asks again for what
+was sent before, as it does when it can't use it, or begins at a new offset.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc

@@ -246,8 +246,8 @@ class IndexStore:
     # -- index pages
 
     def put_pages(self, transaction: Any, name: str, pages: list[tuple[int, int, bytes]]) -> None:
-        """Write pages: (segment base offset, the page's first offset, packed entries). Pieces that
-        a page takes in, which began where another process had been killed, are forgotten.
+        """Write pages: (segment base offset, the page's first offset, packed entries). Shorter
+        pages that one of them covers, left by processes that were killed, are deleted.
         """
         for base, first, page in pages:
             key = _page_key(name, base, first)

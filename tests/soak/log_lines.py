@@ -53,10 +53,12 @@ EXPLAINED = (
 
 AFTER_A_STALL = (
     Explanation(r"this process has stood still for ", "the machine stood still"),
-    Explanation(r"the coordination store has ended this broker's session", "the same"),
-    Explanation(r"broker \d+ is registered again", "the same"),
+    Explanation(
+        r"the coordination store has ended this broker's session", "the machine stood still"
+    ),
+    Explanation(r"broker \d+ is registered again", "the machine stood still"),
 )
-"""What is explained too where the soak's own process stood still, as when its machine does."""
+"""Explained too, if the soak's own process stood still, as it does with its machine."""
 
 
 def unexplained(lines: Iterable[str], known: Iterable[Explanation] = EXPLAINED) -> Counter[str]:

@@ -86,7 +86,7 @@ def growth(samples: list[Sample]) -> list[Growth]:
 
 
 def stalls(samples: list[Sample], every_s: float) -> list[float]:
-    """For how long nothing was sampled, in seconds, wherever that was too long: the machine gave
+    """The gaps between samples that are longer than they should be, in seconds: the machine gave
     the soak itself no time.
     """
     times = [0.0, *(each.at_s for each in samples)]
