@@ -87,7 +87,7 @@ run: build
 		$(if $(TOPIC),--topic '$(TOPIC)') $(if $(ONCE),--once)
 
 test: prepare-test build-test
-	$(PY) -m pytest $(PARALLEL)
+	$(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks
 
 check: build-test lint types
 	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java'

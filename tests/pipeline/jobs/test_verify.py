@@ -187,8 +187,8 @@ def test_replication_on_spark_makes_what_verifies(
         for topic in ("copied-a", "copied-b"):
             write(broker, topic, [b"%d" % n for n in range(500)])
         admin.delete_records({("copied-b", 0): 100})
-        admin.alter_group_offsets("readers", {TopicPartition("copied-a", 0): 321})
-    copying = ReplicationOptions(re.compile("copied-.*"), groups=re.compile("readers"))
+        admin.alter_group_offsets("copied-readers", {TopicPartition("copied-a", 0): 321})
+    copying = ReplicationOptions(re.compile("copied-.*"), groups=re.compile("copied-readers"))
     options = ReplicateOptions(settings(broker), settings(target), copying, tasks=2)
     done = replicate(spark, options, silent, silent)
     assert (done.partitions, done.records, done.group_offsets) == (3, 900, 1)
@@ -197,7 +197,7 @@ def test_replication_on_spark_makes_what_verifies(
     again = replicate(spark, options, silent, silent)
     assert (again.records, again.problems) == (10, [])
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
-        committed = admin.list_group_offsets("readers")
+        committed = admin.list_group_offsets("copied-readers")
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition("copied-a", 0): 321}
     left, right = ClusterSide(settings(broker)), ClusterSide(settings(target))
     assert told(verified(spark, left, right, "copied-.*")) == []
