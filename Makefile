@@ -31,7 +31,7 @@ endif
 COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
 	$(if $(UPGRADE),--upgrade)
 
-SOURCES := $(wildcard kstore/_fast/*.pyx kstore/_fast/*.pxd kstore/_fast/*.h) setup.py
+SOURCES := $(wildcard $(addprefix kstore/_fast/*/*.,pyx pxd h)) setup.py
 
 # Else each of the hundreds of processes that tests start compiles all of kstore anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -156,5 +156,5 @@ dist: build-test
 	$(PY) -m build --no-isolation --outdir dist .
 
 clean:
-	rm -rf build dist kstore/_fast/*.c kstore/_fast/*.so kstore.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist kstore/_fast/*/*.c kstore/_fast/*/*.so kstore.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find kstore broker clients pipeline tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

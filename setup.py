@@ -28,14 +28,14 @@ def extensions() -> list[Extension]:
     sanitizer = ["-fsanitize=address", "-fno-omit-frame-pointer"] if ASAN else []
     modules = [
         Extension(
-            f"kstore._fast.{source.stem}",
+            ".".join(source.with_suffix("").parts),
             [str(source)],
-            depends=[str(header) for header in sorted(FAST.glob("*.h"))],
+            depends=[str(header) for header in sorted(FAST.rglob("*.h"))],
             define_macros=[("CYTHON_TRACE_NOGIL", "1")] if DEBUG else [],
             extra_compile_args=compile_args + sanitizer,
             extra_link_args=sanitizer,
         )
-        for source in sorted(FAST.glob("*.pyx"))
+        for source in sorted(FAST.rglob("*.pyx"))
         if not ONLY or source.stem in ONLY
     ]
     translated: list[Extension] = cythonize(

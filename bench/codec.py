@@ -15,9 +15,9 @@ import crcmod.predefined
 
 from bench.measure import Settings, in_turns
 from bench.report import Goal, Row
-from kstore._fast.batch import seconds_to_validate
-from kstore._fast.columns import decode_columns
-from kstore._fast.crc32c import seconds_for
+from kstore._fast.record.batch import seconds_to_validate
+from kstore._fast.record.columns import decode_columns
+from kstore._fast.record.crc32c import seconds_for
 from kstore.record import build_batch, decode, to_arrow
 
 __all__ = ["rows"]

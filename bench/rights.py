@@ -12,10 +12,10 @@ from functools import partial
 from bench.measure import Settings, in_turns
 from bench.report import Goal, Row
 from kstore.acls import Acl, AclOperation, AclResourceType
-from kstore.broker.state.authorizer import Authorizer
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.broker.state.security.authorizer import Authorizer
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from tests.broker.plane_harness import Client, Plane

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.metrics import LoopStall
 from kstore.broker.runtime.broker import Broker
-from kstore.broker.runtime.descriptors import raise_descriptor_limit
-from kstore.broker.runtime.maintenance import Maintenance
-from kstore.broker.runtime.topics import TRANSACTION_TOPIC
+from kstore.broker.runtime.log_dirs.descriptors import raise_descriptor_limit
+from kstore.broker.runtime.log_dirs.maintenance import Maintenance
+from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
-from kstore.broker.state.image import Endpoint
+from kstore.broker.state.metadata.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.cluster import ClusterMember
-    from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+    from kstore.broker.runtime.membership.member import ClusterMember
+    from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config import BrokerConfig
 
 __all__ = ["serve"]
@@ -216,7 +216,7 @@ async def _joined(cluster: ClusterMember, stop: asyncio.Event) -> bool:
 
 
 def _resume_transactions(broker: Broker) -> None:
-    from kstore.broker.runtime.transactions import transactions_of
+    from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
 
     transactions_of(broker)
 

@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.failing import PATCHED, TOPIC_APIS, failed, patch, places, put_in, split
+from kstore.broker.api.requests.failing import (
+    PATCHED,
+    TOPIC_APIS,
+    failed,
+    patch,
+    places,
+    put_in,
+    split,
+)
 from kstore.broker.server import Later
 from kstore.broker.state.faults import Asked, Fault, FaultBook, FaultError, Strike
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
-    from kstore._fast.slots import Slot
+    from kstore._fast.broker.connection import Connection
+    from kstore._fast.broker.slots import Slot
     from kstore.broker.server import Server
 
 __all__ = ["FaultInjector"]

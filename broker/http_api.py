@@ -23,14 +23,14 @@ from kstore.broker.http_server import (
     serve_http,
 )
 from kstore.broker.metrics import LoopStall, prometheus_lines
-from kstore.broker.runtime.audit_log import HTTP_REQUEST
+from kstore.broker.runtime.security.audit_log import HTTP_REQUEST
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
     from kstore.broker.faults import FaultInjector
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.server import Server
-    from kstore.broker.state.image import TopicImage
+    from kstore.broker.state.metadata.image import TopicImage
 
 __all__ = ["HttpApi", "serve_api", "serve_metrics"]
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.encoder import Encoding
+from kstore._fast.protocol.encoder import Encoding
 from kstore.broker.api import (
     API_TABLE,
     FAST,
@@ -21,16 +21,16 @@ from kstore.broker.api import (
     RequestContext,
     resolve_handler,
 )
-from kstore.broker.runtime.connection_limits import ConnectionLimits
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
+from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
-    from kstore._fast.slots import Slot
-    from kstore.broker.api.wide import WideRequests
+    from kstore._fast.broker.connection import Connection
+    from kstore._fast.broker.slots import Slot
+    from kstore.broker.api.requests.wide import WideRequests
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
@@ -76,7 +76,7 @@ class Server:
         self.broker = broker
         self._limits = ConnectionLimits(broker, self._refuse)
         if any(listener.protocol != "PLAINTEXT" for listener in broker.config.listeners):
-            from kstore.broker.runtime.security import Security
+            from kstore.broker.runtime.security.security import Security
 
             broker.security = Security(broker, self.dispatch)
         for key, row in API_TABLE.items():
@@ -152,7 +152,7 @@ class Server:
         """The answer's body; None for no answer; or what `park` is to wait for."""
         handler, api, most = self.handler(api_key)
         if version == UNSUPPORTED:
-            from kstore.broker.api.api_versions import unsupported_version
+            from kstore.broker.api.metadata.api_versions import unsupported_version
 
             return unsupported_version(self.broker)
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
@@ -240,7 +240,7 @@ class Server:
         slot.close_large()
 
     def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
-        from kstore.broker.api.wide import WideRequests, max_elements
+        from kstore.broker.api.requests.wide import WideRequests, max_elements
 
         if not self._handlers:
             self._wide = WideRequests(self.broker)
@@ -249,11 +249,11 @@ class Server:
             raise AssertionError(f"API key {api_key} is answered by the data plane")
         handler = resolve_handler(row)
         if self.broker.authorizer is not None:
-            from kstore.broker.api.permissions import guarded
+            from kstore.broker.api.security.permissions import guarded
 
             handler = guarded(api_key, handler)
         if row.internal:
-            from kstore.broker.api.between_brokers import between_brokers
+            from kstore.broker.api.controller.between_brokers import between_brokers
 
             handler = between_brokers(handler)
         if self.broker.config.clustered:
@@ -263,7 +263,11 @@ class Server:
         return found
 
     def _in_cluster(self, api_key: int, row: ApiRow, handler: Handler) -> Handler:
-        from kstore.broker.api.forwarding import configs_to_controller, to_controller, when_ready
+        from kstore.broker.api.controller.forwarding import (
+            configs_to_controller,
+            to_controller,
+            when_ready,
+        )
 
         if row.controller_only:
             handler = to_controller(handler)
@@ -303,7 +307,7 @@ class Later:
 
 def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection]:
     """What makes the protocol of each connection that a listener accepts."""
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
 
     return lambda: Connection(broker.plane, listener)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         RebalanceListener,
         WakeupError,
     )
-    from kstore.clients.core.assignors import Assignor, Subscription
-    from kstore.clients.core.subscription import SubscriptionPattern
+    from kstore.clients.core.consumer.assignors import Assignor, Subscription
+    from kstore.clients.core.consumer.subscription import SubscriptionPattern
     from kstore.clients.producer import (
         AIOProducer,
         Deliveries,

@@ -9,7 +9,7 @@ from kstore.record.arrow import column_arrays
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.columns import Columns
+    from kstore._fast.record.columns import Columns
 
 __all__ = ["record_batch"]
 

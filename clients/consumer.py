@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.fetched import ConsumerRecord
+from kstore._fast.clients.fetched import ConsumerRecord
+from kstore._fast.record.batch import InvalidBatchError
 from kstore.clients.consumer_calls import (
     ARROW_RECORDS,
     CommitCallback,
@@ -30,10 +30,10 @@ from kstore.clients.consumer_calls import (
     take_arrow,
     take_whole,
 )
-from kstore.clients.core.inbox import CorruptRecordError, corrupt
+from kstore.clients.core.consumer.inbox import CorruptRecordError, corrupt
+from kstore.clients.core.consumer.positions import LogTruncationError
+from kstore.clients.core.consumer.subscription import SubscriptionPattern
 from kstore.clients.core.metadata import PartitionView
-from kstore.clients.core.positions import LogTruncationError
-from kstore.clients.core.subscription import SubscriptionPattern
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import RebalanceListener
 from kstore.clients.io.loop_thread import LoopThread

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.fetched import ConsumerRecord, FetchedRecords
-from kstore.clients.core.inbox import corrupt
-from kstore.clients.core.subscription import SubscriptionPattern, SubscriptionState
+from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
+from kstore._fast.record.batch import InvalidBatchError
+from kstore.clients.core.consumer.inbox import corrupt
+from kstore.clients.core.consumer.subscription import SubscriptionPattern, SubscriptionState
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import RebalanceListener
-from kstore.config.client_configs import ClientSettings, client_settings
+from kstore.config.client.configs import ClientSettings, client_settings
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def take_whole(shell: ConsumerShell) -> dict[TopicPartition, RecordSet]:
 
 def take_arrow(shell: ConsumerShell, max_records: int, *, headers: bool) -> Any:
     """What waits as a pyarrow.RecordBatch, or None."""
-    from kstore._fast.columns import Columns
+    from kstore._fast.record.columns import Columns
     from kstore.clients.arrow import record_batch
 
     columns = Columns()

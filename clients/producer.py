@@ -2,7 +2,7 @@
 
 `send` encodes a record into its partition's open batch in the caller's thread; the loop (a thread
 of the Producer's own, the running loop of an AIOProducer) sends batches that are full or have
-lingered. See kstore/_fast/send_path.pyx, core/sender.py and io/sender.py.
+lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from typing_extensions import Buffer
 
-from kstore._fast.producer_batch import Delivery, ProducerBatch
-from kstore._fast.send_path import SendPath
+from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
+from kstore._fast.clients.send_path import SendPath
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.io.producing import ProducerShell, check_settings, new_accumulator
 from kstore.clients.io.sender import monotonic_ms
 from kstore.clients.producer_record import Deliveries, Interceptors, ProducerRecord
-from kstore.config.client_configs import ClientSettings, client_settings
+from kstore.config.client.configs import ClientSettings, client_settings
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["AIOProducer", "Deliveries", "Delivery", "Producer", "ProducerRecord"]

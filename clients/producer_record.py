@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
-from kstore._fast.producer_batch import Delivery, ProducerBatch
+from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
 
 __all__ = ["Deliveries", "Delivery", "Interceptors", "ProducerInterceptor", "ProducerRecord"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kstore._fast import columns as native
+from kstore._fast.record import columns as native
 from kstore.pipeline.schema import COLUMNS, HEADERS, arrow_schema
 from kstore.record.arrow import binary_array, fixed_array, headers_array
 

@@ -14,19 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from kstore._fast.fetched import FetchedRecords
+from kstore._fast.clients.fetched import FetchedRecords
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.list_offsets import list_offsets
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import fetch
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError, remedy_for
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, ReadOptions
 from kstore.pipeline.topic_client import ISOLATION, Life
-from kstore.protocol.fetch import PartitionData
+from kstore.protocol.logs.fetch import PartitionData
 from kstore.record import InvalidBatchError
 from kstore.types import TopicPartition
 

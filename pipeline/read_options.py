@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.config.definition import ConfigError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.options import check_names, client_options, duration_ms, flag, number, text

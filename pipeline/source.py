@@ -43,7 +43,7 @@ class KstoreDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a batch: segments where ``path`` is given, else through brokers."""
         if PATH in self.options:
-            from kstore.pipeline.segment_reader import SegmentReader
+            from kstore.pipeline.segments.reader import SegmentReader
 
             return SegmentReader(schema, self.options)
         from kstore.pipeline.batch_reader import BatchReader
@@ -63,7 +63,7 @@ class KstoreDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes a batch."""
-        from kstore.pipeline.sink import BatchWriter
+        from kstore.pipeline.sink.sink import BatchWriter
 
         return BatchWriter(schema, self.options, overwrite=overwrite)
 
@@ -71,7 +71,7 @@ class KstoreDataSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """Writes each micro-batch of a stream."""
-        from kstore.pipeline.sink import StreamWriter
+        from kstore.pipeline.sink.sink import StreamWriter
 
         return StreamWriter(schema, self.options, overwrite=overwrite)
 

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from kstore.clients.core.expansion_gate import PriorEpoch
+from kstore.clients.core.consumer.expansion_gate import PriorEpoch
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, KafkaError
 from kstore.pipeline.errors import PipelineError, remedy_for
 from kstore.pipeline.read_options import EARLIEST, LATEST, OffsetLimit, ReadOptions
-from kstore.protocol.leader_epoch_for_partition import (
+from kstore.protocol.logs.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
     LeaderEpochForPartitionResponse,
     LeaderEpochForPartitionTopic,

@@ -320,8 +320,10 @@ def _named_in_tables(name: str, path: Path) -> list[str]:
     """Modules that a table names as "module" or "module:function", to be imported when needed."""
     whole = re.findall(r'"(kstore(?:\.\w+)+)"', text(path))
     if "import_module(" in text(path):
-        words = re.findall(r'"(\w+)(?::\w+)?"', text(path))
-        whole += [f"{package}.{w}" for package in (name, name.rpartition(".")[0]) for w in words]
+        words = re.findall(r'"([\w.]+)(?::\w+)?"', text(path))
+        parts = name.split(".")
+        packages = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+        whole += [f"{package}.{w}" for package in packages for w in words]
     return [found for found in whole if found in modules()]
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from kstore._fast.crc32c import checksum as crc32c
+from kstore._fast.record.crc32c import checksum as crc32c
 from kstore.broker.coordination.liveness import SessionFiles
 from kstore.broker.coordination.store import (
     StoreClosedError,

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kstore._fast.notify import Watch
+from kstore._fast.log.notify import Watch
 from kstore.broker.coordination.store import StoreUnavailableError
 
 if TYPE_CHECKING:

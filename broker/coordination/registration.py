@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import (
     BadVersionError,
     Create,
@@ -19,8 +20,7 @@ from kstore.broker.coordination.store import (
     Op,
     Set,
 )
-from kstore.broker.runtime import znodes
-from kstore.broker.state.image import BrokerImage, Endpoint
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

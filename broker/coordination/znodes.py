@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
-from kstore.broker.runtime.partition_nodes import (
+from kstore.broker.coordination.partition_nodes import (
     create_ops,
     multi_with_epochs,
     prepare_epochs,
     read_node,
     state_node,
 )
-from kstore.broker.state.image import BrokerImage, PartitionImage, TopicImage
+from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
+from kstore.broker.state.metadata.image import BrokerImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

@@ -14,36 +14,36 @@ from concurrent.futures import ThreadPoolExecutor
 from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kstore._fast.data_plane import DataPlane
-from kstore._fast.fetch_path import FetchPath
-from kstore._fast.partition_table import Partition, PartitionTable
-from kstore._fast.produce_path import ProducePath
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.descriptors import Descriptors
-from kstore.broker.runtime.dynamic_configs import DynamicConfigs
-from kstore.broker.runtime.group_commit import GroupCommit
-from kstore.broker.runtime.replicas import LocalReplicas
+from kstore._fast.broker.data_plane import DataPlane
+from kstore._fast.broker.fetch_path import FetchPath
+from kstore._fast.broker.partition_table import Partition, PartitionTable
+from kstore._fast.broker.produce_path import ProducePath
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.stores import open_own_store
+from kstore.broker.runtime.log_dirs.descriptors import Descriptors
+from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
+from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.slices import Turns
-from kstore.broker.runtime.stores import open_own_store
-from kstore.broker.runtime.topics import Topics
-from kstore.broker.state.fetch_session import FetchSessionCache
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.runtime.topics.topics import Topics
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.acl_store import AclStore
-    from kstore.broker.runtime.cluster import ClusterMember
-    from kstore.broker.runtime.fetchers import Fetchers
-    from kstore.broker.runtime.isr import IsrChanges
+    from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
+    from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
-    from kstore.broker.runtime.peers import Peers
-    from kstore.broker.runtime.replica_manager import ReplicaManager
-    from kstore.broker.runtime.scram_users import ScramUsers
-    from kstore.broker.runtime.security import Security
-    from kstore.broker.runtime.segment_repairs import SegmentRepairs
-    from kstore.broker.runtime.unpacking import Unpacking
-    from kstore.broker.state.authorizer import Authorizer
+    from kstore.broker.runtime.membership.member import ClusterMember
+    from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.replication.fetchers import Fetchers
+    from kstore.broker.runtime.replication.isr import IsrChanges
+    from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+    from kstore.broker.runtime.security.acl_store import AclStore
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.runtime.security.security import Security
+    from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
 
@@ -149,7 +149,7 @@ class Broker:
     def fetchers(self) -> Fetchers:
         """The partitions that are copied from other brokers, made at the first call."""
         if self._fetchers is None:
-            from kstore.broker.runtime.fetchers import Fetchers
+            from kstore.broker.runtime.replication.fetchers import Fetchers
 
             self._fetchers = Fetchers(self)
         return self._fetchers
@@ -158,7 +158,7 @@ class Broker:
     def peers(self) -> Peers:
         """The connections to other brokers, made at the first call."""
         if self._peers is None:
-            from kstore.broker.runtime.peers import Peers
+            from kstore.broker.runtime.peers.peers import Peers
 
             self._peers = Peers(self)
         return self._peers
@@ -175,7 +175,7 @@ class Broker:
         if not self.replicas.is_open:
             self.replicas.open(paths)
         if self.config.clustered:
-            from kstore.broker.runtime.cluster_start import open_in_cluster
+            from kstore.broker.runtime.membership.start import open_in_cluster
 
             open_in_cluster(self, endpoints)
             return
@@ -196,7 +196,7 @@ class Broker:
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
         if any(self.store.exists(path) for path in QUOTA_FOLDERS):
-            from kstore.broker.runtime.client_throttles import quotas_of
+            from kstore.broker.runtime.quotas.client_throttles import quotas_of
 
             quotas_of(self)
 
@@ -205,8 +205,8 @@ class Broker:
         Blocks.
         """
         if self.config["authorizer.class.name"]:
-            from kstore.broker.runtime.acl_store import open_authorizer
-            from kstore.broker.runtime.audit_log import AuditLog
+            from kstore.broker.runtime.security.acl_store import open_authorizer
+            from kstore.broker.runtime.security.audit_log import AuditLog
 
             authorizer = open_authorizer(self)
             authorizer.on_denied = AuditLog(self.loop, authorizer).denied
@@ -223,7 +223,7 @@ class Broker:
         return found if found is not None and found.online else None
 
     def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
-        from kstore.broker.runtime.transactional_produce import admit_transactional
+        from kstore.broker.runtime.transactions.produce import admit_transactional
 
         return admit_transactional(self, *asked)
 
@@ -231,7 +231,7 @@ class Broker:
     def unpacking(self) -> Unpacking:
         """The thread that looks into compressed batches, made at the first call."""
         if self._unpacking is None:
-            from kstore.broker.runtime.unpacking import Unpacking
+            from kstore.broker.runtime.log_dirs.unpacking import Unpacking
 
             self._unpacking = Unpacking(self.loop, self.report)
         return self._unpacking

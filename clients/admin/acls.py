@@ -18,7 +18,7 @@ from kstore.acls import (
 )
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
-from kstore.protocol.acls import (
+from kstore.protocol.security.acls import (
     AclCreation,
     CreateAclsRequest,
     CreateAclsResponse,

@@ -20,7 +20,7 @@ from kstore.clients.admin.topics import TopicsAdmin
 from kstore.clients.admin.transactions import TransactionsAdmin
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 
 __all__ = ["AIOAdminClient", "AdminClient"]
 

@@ -10,9 +10,12 @@ from kstore import __version__
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
-from kstore.protocol.features import (
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kstore.protocol.metadata.features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,

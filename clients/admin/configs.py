@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Broker, Results, item_error
 from kstore.clients.io.cluster import ANY
 from kstore.errors import KafkaError
-from kstore.protocol.config_resources import (
+from kstore.protocol.metadata.config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,

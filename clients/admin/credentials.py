@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
-from kstore.protocol.scram import (
+from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsRequest,

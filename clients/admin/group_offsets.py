@@ -11,17 +11,17 @@ from kstore.clients.admin.routing import (
     by_topic,
     item_error,
 )
-from kstore.clients.core import offset_epoch
+from kstore.clients.core.consumer import offset_epoch
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import KafkaError
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponseTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.errors import ProtocolError
-from kstore.protocol import consumer_groups, group_admin, streams_groups
-from kstore.protocol.consumer_protocol import (
+from kstore.protocol.groups import consumer_groups, group_admin, streams_groups
+from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )

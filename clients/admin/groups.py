@@ -20,11 +20,12 @@ from kstore.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kstore.protocol.group_admin import (
+from kstore.protocol.groups.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -32,8 +33,7 @@ from kstore.protocol.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from kstore.protocol.groups import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
 from kstore.errors import KafkaError
-from kstore.protocol.delete_records import (
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

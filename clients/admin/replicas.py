@@ -15,17 +15,7 @@ from kstore.clients.admin.routing import (
     item_error,
 )
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-)
-from kstore.protocol.reassignments import (
+from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
@@ -36,6 +26,16 @@ from kstore.protocol.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
     TopicPartitions,
+)
+from kstore.protocol.logs.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
 )
 from kstore.types import TopicPartition
 

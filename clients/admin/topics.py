@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -16,8 +16,7 @@ from kstore.clients.admin.routing import (
 )
 from kstore.clients.io.cluster import TRANSACTION
 from kstore.errors import KafkaError
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeTransactionsRequest,
@@ -26,7 +25,8 @@ from kstore.protocol.transaction_admin import (
     ListTransactionsResponse,
     TopicRequest,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transactions.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

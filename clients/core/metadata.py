@@ -16,7 +16,7 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from kstore.protocol.metadata import MetadataResponse, MetadataResponseTopic
+from kstore.protocol.metadata.metadata import MetadataResponse, MetadataResponseTopic
 from kstore.protocol.schema import ZERO_UUID
 from kstore.types import TopicPartition
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kstore._fast.crc32c import checksum
+from kstore._fast.record.crc32c import checksum
 from kstore.record import (
     BatchView,
     ControlType,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kstore.errors import UnsupportedVersionError
-from kstore.protocol.api_versions import ApiVersionsResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import APIS
 
 __all__ = ["BrokerVersions"]

@@ -25,8 +25,12 @@ from kstore.errors import (
     error_for,
     raise_for,
 )
-from kstore.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kstore.protocol.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kstore.protocol.schema import Message
 
 __all__ = ["ANY", "GROUP", "TRANSACTION", "ClusterClient"]

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kstore import __version__
-from kstore._fast.answer_reader import AnswerReader
+from kstore._fast.clients.answer_reader import AnswerReader
 from kstore.clients.core.versions import BrokerVersions
 from kstore.errors import (
     ErrorCode,
@@ -23,10 +23,10 @@ from kstore.errors import (
     RequestTimedOutError,
     error_for,
 )
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
-from kstore.protocol.sasl import SaslAuthenticateRequest
 from kstore.protocol.schema import Message
+from kstore.protocol.security.sasl import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
     from kstore.net.sasl_client import SaslClient

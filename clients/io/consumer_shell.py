@@ -8,17 +8,17 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.clients.core.inbox import Failure
-from kstore.clients.core.metadata import PartitionView
-from kstore.clients.core.offset_epoch import decode
-from kstore.clients.core.positions import EARLIEST_RESET, LATEST_RESET, committable
-from kstore.clients.core.subscription import (
+from kstore.clients.core.consumer.inbox import Failure
+from kstore.clients.core.consumer.offset_epoch import decode
+from kstore.clients.core.consumer.positions import EARLIEST_RESET, LATEST_RESET, committable
+from kstore.clients.core.consumer.subscription import (
     AssignedPartition,
     Position,
     Reset,
     SubscriptionKind,
     SubscriptionState,
 )
+from kstore.clients.core.metadata import PartitionView
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.fetcher import Fetcher
 from kstore.clients.io.handover import ListenerCalls

@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kstore.clients.core.assignors import Assignor
-from kstore.clients.core.commits import AutoCommit, as_commit
-from kstore.clients.core.expansion_gate import need_rows, position_rows
-from kstore.clients.core.group_step import (
+from kstore.clients.core.consumer.assignors import Assignor
+from kstore.clients.core.consumer.commits import AutoCommit, as_commit
+from kstore.clients.core.consumer.expansion_gate import need_rows, position_rows
+from kstore.clients.core.consumer.group_step import (
     CommitClaim,
     Effect,
     Fail,
@@ -32,23 +32,23 @@ from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.gate import GateKeeper
 from kstore.clients.io.group_offsets import LANE, GroupOffsets
 from kstore.errors import CommitFailedError, KafkaError, RebalanceInProgressError
-from kstore.protocol.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     SyncGroupRequest,
 )
+from kstore.protocol.groups.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.core.classic_member import ClassicMember
-    from kstore.clients.core.consumer_member import ConsumerMember
-    from kstore.clients.core.expansion_gate import ExpansionGate
-    from kstore.clients.core.subscription import Handover, Position, SubscriptionState
+    from kstore.clients.core.consumer.classic_member import ClassicMember
+    from kstore.clients.core.consumer.consumer_member import ConsumerMember
+    from kstore.clients.core.consumer.expansion_gate import ExpansionGate
+    from kstore.clients.core.consumer.subscription import Handover, Position, SubscriptionState
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = ["GroupCoordinatorClient"]
@@ -462,16 +462,16 @@ def _member(settings: Mapping[str, Any]) -> Member:
         server_assignor=settings["group.remote.assignor"],
     )
     if is_new:
-        from kstore.clients.core.consumer_member import ConsumerMember
+        from kstore.clients.core.consumer.consumer_member import ConsumerMember
 
         return ConsumerMember(own, str(uuid.uuid4()), random.random)
-    from kstore.clients.core.classic_member import ClassicMember
+    from kstore.clients.core.consumer.classic_member import ClassicMember
 
     return ClassicMember(own, _assignors(settings), random.random)
 
 
 def _assignors(settings: Mapping[str, Any]) -> list[Assignor]:
-    from kstore.clients.core.assignor_table import make_assignor
+    from kstore.clients.core.consumer.assignor_table import make_assignor
 
     return [make_assignor(item) for item in settings["partition.assignment.strategy"]]
 

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
-from kstore._fast.fetched import FetchedRecords
+from kstore._fast.clients.fetched import FetchedRecords
 from kstore.clients.core.backoff import pause_ms
-from kstore.clients.core.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
-from kstore.clients.core.fetch_session import FetchSession, Wanted
-from kstore.clients.core.inbox import Failure, Inbox
+from kstore.clients.core.consumer.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
+from kstore.clients.core.consumer.fetch_session import FetchSession, Wanted
+from kstore.clients.core.consumer.inbox import Failure, Inbox
+from kstore.clients.core.consumer.positions import parse_reset
+from kstore.clients.core.consumer.subscription import SubscriptionState
 from kstore.clients.core.metadata import Broker
-from kstore.clients.core.positions import parse_reset
-from kstore.clients.core.subscription import SubscriptionState
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import InvalidPartitionEpochError, KafkaError, NetworkError, error_for
-from kstore.protocol.fetch import FetchRequest, FetchResponse
+from kstore.protocol.logs.fetch import FetchRequest, FetchResponse
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 

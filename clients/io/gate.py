@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kstore.clients.core.expansion_gate import ExpansionGate, PriorEpoch
+from kstore.clients.core.consumer.expansion_gate import ExpansionGate, PriorEpoch
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.group_offsets import LANE
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets_once
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.leader_epoch_for_partition import (
+from kstore.protocol.logs.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
     LeaderEpochForPartitionResponse,
     LeaderEpochForPartitionTopic,
@@ -26,7 +26,7 @@ from kstore.protocol.leader_epoch_for_partition import (
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.core.subscription import SubscriptionState
+    from kstore.clients.core.consumer.subscription import SubscriptionState
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = ["GateKeeper"]

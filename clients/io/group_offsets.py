@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kstore.clients.core.commits import (
+from kstore.clients.core.consumer.commits import (
     Verdict,
     as_position,
     commit_request,
@@ -18,7 +18,7 @@ from kstore.clients.core.commits import (
     fetched_offsets,
     request_version,
 )
-from kstore.clients.core.group_step import COORDINATOR_MOVED, CommitClaim
+from kstore.clients.core.consumer.group_step import COORDINATOR_MOVED, CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import (
     CommitFailedError,
@@ -28,11 +28,11 @@ from kstore.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
 )
-from kstore.protocol.offsets import OffsetCommitResponse, OffsetFetchResponse
+from kstore.protocol.groups.offsets import OffsetCommitResponse, OffsetFetchResponse
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.core.subscription import SubscriptionState
+    from kstore.clients.core.consumer.subscription import SubscriptionState
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = ["LANE", "GroupOffsets"]

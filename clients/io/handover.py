@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from kstore.clients.core.subscription import Position
+from kstore.clients.core.consumer.subscription import Position
 from kstore.types import TopicPartition
 
 __all__ = ["ListenerCall", "ListenerCalls", "RebalanceListener"]

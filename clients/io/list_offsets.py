@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
+from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.offset_epoch import encode
 from kstore.clients.io.cluster import ClusterClient
 from kstore.errors import KafkaError, error_for
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

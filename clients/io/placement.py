@@ -12,9 +12,8 @@ from time import time
 from typing import Any, Protocol
 
 from kstore.clients.core.backoff import pause_ms
-from kstore.clients.core.inbox import Failure
-from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.positions import (
+from kstore.clients.core.consumer.inbox import Failure
+from kstore.clients.core.consumer.positions import (
     Needs,
     committed_position,
     cut_off,
@@ -23,7 +22,8 @@ from kstore.clients.core.positions import (
     reset_timestamp,
     rewound,
 )
-from kstore.clients.core.subscription import AssignedPartition, Position, SubscriptionState
+from kstore.clients.core.consumer.subscription import AssignedPartition, Position, SubscriptionState
+from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.list_offsets import FoundOffset, epoch_ends, list_offsets_once
 from kstore.errors import KafkaError, OffsetOutOfRangeError, UnsupportedVersionError

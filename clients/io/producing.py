@@ -10,14 +10,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.accumulator import Accumulator
-from kstore._fast.producer_batch import ProducerBatch
-from kstore.clients.core.partitioner import partitioner_for
-from kstore.clients.core.producer_state import ProducerState
-from kstore.clients.core.sender import Sender, SendLimits
+from kstore._fast.clients.accumulator import Accumulator
+from kstore._fast.clients.producer_batch import ProducerBatch
+from kstore.clients.core.producer.partitioner import partitioner_for
+from kstore.clients.core.producer.sender import Sender, SendLimits
+from kstore.clients.core.producer.state import ProducerState
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.sender import SendLoop, monotonic_ms
-from kstore.config.client_configs import ClientSettings
+from kstore.config.client.configs import ClientSettings
 from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, RequestTimedOutError
 from kstore.record import compression_for

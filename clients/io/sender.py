@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kstore._fast.accumulator import Accumulator
-from kstore._fast.producer_batch import ProducerBatch
-from kstore.clients.core.partitioner import preferences
-from kstore.clients.core.produce import ProduceExtensions, produce_request, produce_results
-from kstore.clients.core.sender import NEVER_MS, Sender, Verdict
+from kstore._fast.clients.accumulator import Accumulator
+from kstore._fast.clients.producer_batch import ProducerBatch
+from kstore.clients.core.producer.partitioner import preferences
+from kstore.clients.core.producer.produce import ProduceExtensions, produce_request, produce_results
+from kstore.clients.core.producer.sender import NEVER_MS, Sender, Verdict
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import (
@@ -26,9 +26,9 @@ from kstore.errors import (
     UnsupportedVersionError,
     raise_for,
 )
-from kstore.protocol.produce import ProduceResponse
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.logs.produce import ProduceResponse
 from kstore.protocol.schema import ZERO_UUID, Message
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.types import TopicPartition
 
 __all__ = ["SendLoop", "monotonic_ms"]

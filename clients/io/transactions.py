@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.clients.core.transactions import (
+from kstore.clients.core.producer.transactions import (
     TransactionMachine,
     TxnState,
     fences,
@@ -28,9 +28,9 @@ from kstore.errors import (
     error_for,
     raise_for,
 )
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,

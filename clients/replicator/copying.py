@@ -35,8 +35,8 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
-    from kstore.protocol.fetch import PartitionData
-    from kstore.protocol.produce import PartitionProduceResponse
+    from kstore.protocol.logs.fetch import PartitionData
+    from kstore.protocol.logs.produce import PartitionProduceResponse
 
 __all__ = ["Copier"]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.replicator.options import Event, ReplicationOptions, Report
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.protocol.group_admin import ListGroupsRequest, ListGroupsResponse
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.group_admin import ListGroupsRequest, ListGroupsResponse
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

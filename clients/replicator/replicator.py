@@ -24,7 +24,7 @@ from kstore.clients.replicator.options import (
     Report,
 )
 from kstore.clients.replicator.topics import TopicCopier
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
 

@@ -16,7 +16,7 @@ from kstore.clients.replicator.options import (
     Report,
 )
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
@@ -25,7 +25,7 @@ from kstore.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatePartitionsRequest,

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kstore.clients.core.replication import PartitionCopy, Piece
 from kstore.errors import error_for
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -19,35 +19,44 @@ from kstore.cli.lazy_group import CommandModule, LazyGroup
 __all__ = ["app", "run"]
 
 LazyGroup.modules = {
-    "acl": CommandModule("kstore.cli.acl", "List, add and remove ACLs."),
+    "acl": CommandModule("kstore.cli.admin.acl", "List, add and remove ACLs."),
     "cluster": CommandModule(
-        "kstore.cli.cluster", "Start, watch and end a cluster on this machine; describe any."
+        "kstore.cli.cluster.commands",
+        "Start, watch and end a cluster on this machine; describe any.",
     ),
-    "config": CommandModule("kstore.cli.config", "Show, set and unset configs."),
-    "consume": CommandModule("kstore.cli.consume", "Write a topic's records to stdout.", "consume"),
-    "elect": CommandModule("kstore.cli.elect", "Elect the leaders of partitions.", "elect"),
-    "feature": CommandModule("kstore.cli.feature", "Describe and update the cluster's features."),
-    "group": CommandModule("kstore.cli.group", "Groups, their members and committed offsets."),
-    "log": CommandModule("kstore.cli.log", "Read segment files without a broker."),
-    "logdirs": CommandModule("kstore.cli.logdirs", "Show log dirs with their replicas."),
-    "pipeline": CommandModule("kstore.cli.pipeline", "Jobs that move whole files and topics."),
+    "config": CommandModule("kstore.cli.admin.config", "Show, set and unset configs."),
+    "consume": CommandModule(
+        "kstore.cli.records.consume", "Write a topic's records to stdout.", "consume"
+    ),
+    "elect": CommandModule("kstore.cli.admin.elect", "Elect the leaders of partitions.", "elect"),
+    "feature": CommandModule(
+        "kstore.cli.admin.feature", "Describe and update the cluster's features."
+    ),
+    "group": CommandModule(
+        "kstore.cli.admin.group", "Groups, their members and committed offsets."
+    ),
+    "log": CommandModule("kstore.cli.records.log", "Read segment files without a broker."),
+    "logdirs": CommandModule("kstore.cli.admin.logdirs", "Show log dirs with their replicas."),
+    "pipeline": CommandModule("kstore.cli.pipeline.jobs", "Jobs that move whole files and topics."),
     "produce": CommandModule(
-        "kstore.cli.produce", "Send each line of stdin as a record.", "produce"
+        "kstore.cli.records.produce", "Send each line of stdin as a record.", "produce"
     ),
     "profile": CommandModule("kstore.cli.profile", "Named client settings, for --profile."),
-    "quota": CommandModule("kstore.cli.quota", "List, set and remove client quotas."),
-    "reassign": CommandModule("kstore.cli.reassign", "Move partitions to other brokers."),
+    "quota": CommandModule("kstore.cli.admin.quota", "List, set and remove client quotas."),
+    "reassign": CommandModule("kstore.cli.admin.reassign", "Move partitions to other brokers."),
     "replicate": CommandModule(
-        "kstore.cli.replicate", "Copy topics from any Kafka to kstore, offsets too.", "replicate"
+        "kstore.cli.records.replicate",
+        "Copy topics from any Kafka to kstore, offsets too.",
+        "replicate",
     ),
-    "topic": CommandModule("kstore.cli.topic", "Create, list, describe and change topics."),
-    "txn": CommandModule("kstore.cli.txn", "Transactions, and those that hang."),
+    "topic": CommandModule("kstore.cli.admin.topic", "Create, list, describe and change topics."),
+    "txn": CommandModule("kstore.cli.admin.txn", "Transactions, and those that hang."),
     "verify-order": CommandModule(
-        "kstore.cli.verify_order",
+        "kstore.cli.records.verify_order",
         "Check that a topic has each key's records in order.",
         "verify_order",
     ),
-    "user": CommandModule("kstore.cli.user", "SCRAM credentials of users."),
+    "user": CommandModule("kstore.cli.admin.user", "SCRAM credentials of users."),
 }
 
 app = typer.Typer(

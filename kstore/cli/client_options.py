@@ -17,7 +17,7 @@ import typer
 
 from kstore.cli.options import TIMEOUT_MS
 from kstore.config import ConfigError
-from kstore.config.client_configs import CLIENT_CONFIGS, ClientKind
+from kstore.config.client.configs import CLIENT_CONFIGS, ClientKind
 from kstore.config.definition import ConfigType
 
 __all__ = ["ProfileName", "Properties", "Servers", "client_config", "key_values"]

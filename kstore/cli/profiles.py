@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore.config import ConfigError
-from kstore.config.client_configs import CLIENT_CONFIGS, NO_EFFECT, ClientKind
+from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, ClientKind
 from kstore.config.definition import ConfigType
 
 __all__ = ["for_kind", "profile", "profiles", "profiles_path", "shown"]

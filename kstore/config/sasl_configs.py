@@ -2,7 +2,7 @@
 
 One part of the table in broker_configs.py. A listener may have its own of them, and of some each
 mechanism: ``listener.name.NAME.scram-sha-256.connections.max.reauth.ms``. What they do is
-kstore/net/sasl_server.py's and broker/runtime/sasl_listeners.py's.
+kstore/net/sasl_server.py's and broker/runtime/security/sasl_listeners.py's.
 """
 
 from __future__ import annotations

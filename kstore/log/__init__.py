@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kstore._fast.log_core import AppendInfo
+from kstore._fast.log.log_core import AppendInfo
 from kstore.env import Env
 from kstore.log.errors import (
     CorruptBatchError,

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log.index import ENTRIES_PER_PAGE, STAMP_NS, IndexStore, LogState, SegmentState
 
 if TYPE_CHECKING:

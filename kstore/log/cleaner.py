@@ -3,8 +3,8 @@
 One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
 key to last offset, then writes every segment below the map's end anew without what was overtaken,
 several small ones into one. Offsets never change, batches keep their bounds, and the active segment
-is never touched. The work on batches is in ``kstore._fast.compaction``; which log to clean when is
-``LogCleaner``'s.
+is never touched. The work on batches is in ``kstore._fast.log.compaction``; which log to clean when
+is ``LogCleaner``'s.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kstore._fast.batch import find_disorder
-from kstore._fast.compaction import BatchCleaner, index_batches
-from kstore._fast.log_segment import LogSegment
-from kstore._fast.offset_map import OffsetMap
+from kstore._fast.log.compaction import BatchCleaner, index_batches
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.log.offset_map import OffsetMap
+from kstore._fast.record.batch import find_disorder
 from kstore.log.cleaned_transactions import CleanedTransactions
 from kstore.log.errors import CorruptLogError, storage_error
 from kstore.log.segment import segment_path

@@ -19,7 +19,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.log.log import Log
     from kstore.log.log_dir import LogDir
-    from kstore.protocol.log_records_classic import OffsetCommitValue
+    from kstore.protocol.coordinator_records.classic import OffsetCommitValue
     from kstore.record import Record
 
 __all__ = ["OFFSETS_TOPIC", "CommittedOffsets", "Cursor", "offsets_partition_for"]
@@ -70,8 +70,8 @@ class CommittedOffsets:
 
         Raises ReadOnlyLogError in a dir that was opened for reading, and LogStorageError.
         """
-        from kstore.protocol.log_records import encode_key, encode_value
-        from kstore.protocol.log_records_classic import OffsetCommitKey
+        from kstore.protocol.coordinator_records.classic import OffsetCommitKey
+        from kstore.protocol.coordinator_records.framing import encode_key, encode_value
 
         if self._dir.read_only:
             raise ReadOnlyLogError(
@@ -127,8 +127,8 @@ class CommittedOffsets:
         self._next_offsets[index] = offset
 
     def _replay(self, record: Record) -> None:
-        from kstore.protocol.log_records import decode_key, decode_value
-        from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
+        from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
+        from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 
         if record.key is None:
             return
@@ -258,7 +258,7 @@ class Cursor:
 
         Raises ValueError for an offset outside the log, ReadOnlyLogError, LogStorageError.
         """
-        from kstore.protocol.log_records_classic import OffsetCommitValue
+        from kstore.protocol.coordinator_records.classic import OffsetCommitValue
 
         offset = self._position if offset is None else offset
         end = self._readable_end()

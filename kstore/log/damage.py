@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kstore._fast.batch import find_batch
+from kstore._fast.record.batch import find_batch
 from kstore.log.errors import CorruptLogError
 from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
-    from kstore._fast.log_segment import LogSegment
+    from kstore._fast.log.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = [

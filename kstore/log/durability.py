@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kstore.log import errors
 
 if TYPE_CHECKING:
-    from kstore._fast.log_segment import LogSegment
+    from kstore._fast.log.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = ["begin", "publish", "sync", "sync_sealed", "take_published"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from kstore._fast.crc32c import checksum as crc32c
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.record.crc32c import checksum as crc32c
 from kstore.log.environment import SharedEnvironment
 
 __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_id"]

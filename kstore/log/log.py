@@ -13,9 +13,9 @@ from zlib import crc32
 
 from typing_extensions import Buffer
 
-from kstore._fast.log_core import AppendInfo, LogCore
-from kstore._fast.log_segment import LogSegment
-from kstore._fast.sync_group import SyncGroup
+from kstore._fast.log.log_core import AppendInfo, LogCore
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.log.sync_group import SyncGroup
 from kstore.log import durability, errors, retention, segment_index, timestamps
 from kstore.log.recovery import Loss, RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import IO, TYPE_CHECKING
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
 from kstore.log import checkpoint, durability, errors, recovery, segment_index
 from kstore.log.environment import SharedEnvironment

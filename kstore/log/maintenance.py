@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log import checkpoint, durability, segment_index
 from kstore.log.errors import LogError
 from kstore.log.settings import FlushPolicy

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kstore._fast.log_segment import LogSegment
+    from kstore._fast.log.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = ["restore_producers"]

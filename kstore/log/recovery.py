@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kstore._fast.log_core import LogCore
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_core import LogCore
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log.index import LogState, SegmentState
 from kstore.log.producer_state import restore_producers
 from kstore.log.segment import (

@@ -18,7 +18,7 @@ from kstore.log.segment_index import reindex
 from kstore.record import BatchView
 
 if TYPE_CHECKING:
-    from kstore._fast.log_segment import LogSegment
+    from kstore._fast.log.log_segment import LogSegment
     from kstore.log.log import Log
 
 __all__ = ["lost_parts", "refill"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log.durability import publish
 from kstore.log.errors import CorruptLogError
 from kstore.log.segment import new_segment

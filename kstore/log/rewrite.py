@@ -15,8 +15,8 @@ from kstore.log.segment_index import reindex
 from kstore.record import BatchView, InvalidBatchError, batches
 
 if TYPE_CHECKING:
-    from kstore._fast.log_core import LogCore
-    from kstore._fast.log_segment import LogSegment
+    from kstore._fast.log.log_core import LogCore
+    from kstore._fast.log.log_segment import LogSegment
     from kstore.log.damage import Damage
     from kstore.log.log import Log
 

@@ -10,8 +10,8 @@ import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 
-from kstore._fast.log_segment import LogSegment
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import Env, FileSystem
 from kstore.types import TopicPartition
 

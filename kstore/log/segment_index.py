@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log.index import ENTRY_BYTES
 from kstore.log.recovery import RecoveryReport, scan_segment
 

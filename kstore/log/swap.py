@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import FileSystem
 from kstore.log.segment import LOG_SUFFIX, segment_bases, segment_path
 from kstore.record import batches

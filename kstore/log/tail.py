@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kstore._fast.notify import Watch
+from kstore._fast.log.notify import Watch
 from kstore.log.errors import LogClosedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kstore.config.client_sasl_configs import RETRIEVERS
+from kstore.config.client.sasl_configs import RETRIEVERS
 from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, NetworkError, SaslAuthenticationFailedError
 from kstore.net.sasl_client import Token, jaas_entry

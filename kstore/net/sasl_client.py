@@ -26,13 +26,13 @@ from kstore.errors import (
     UnsupportedSaslMechanismError,
     error_for,
 )
-from kstore.protocol.sasl import (
+from kstore.protocol.schema import Message
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from kstore.protocol.schema import Message
 
 __all__ = [
     "MECHANISMS",

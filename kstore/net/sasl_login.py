@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kstore.config.client_sasl_configs import SASL_CONFIGS
+from kstore.config.client.sasl_configs import SASL_CONFIGS
 from kstore.errors import KafkaError
 from kstore.net.sasl_client import (
     OAUTHBEARER,

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform, overload
 from uuid import UUID
 
-from kstore._fast import codec, encoder
-from kstore._fast.plan import FieldPlan, Plan, initialize, same_fields
+from kstore._fast.protocol import codec, encoder
+from kstore._fast.protocol.plan import FieldPlan, Plan, initialize, same_fields
 from kstore.errors import ProtocolError
 
 __all__ = [

@@ -4,10 +4,10 @@ The work is in ``kstore._fast``; this package gives it names. It knows no files,
 network.
 """
 
-from kstore._fast.batch import BatchView, InvalidBatchError, assign, batches, validate
-from kstore._fast.builder import RecordBatchBuilder, build_batch
-from kstore._fast.compression import CompressionError
-from kstore._fast.records import Record, RecordSet, decode
+from kstore._fast.record.batch import BatchView, InvalidBatchError, assign, batches, validate
+from kstore._fast.record.builder import RecordBatchBuilder, build_batch
+from kstore._fast.record.compression import CompressionError
+from kstore._fast.record.records import Record, RecordSet, decode
 from kstore.record.arrow import to_arrow
 from kstore.record.compression import COMPRESSIONS, Compression, compression_for
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch, read_control

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kstore._fast.columns import BinaryColumn, ColumnMemory, Columns, decode_columns
+from kstore._fast.record.columns import BinaryColumn, ColumnMemory, Columns, decode_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,5 +1,5 @@
 """Kafka's compression types as a table, by name and by number. The codecs are in
-``kstore._fast.compression``."""
+``kstore._fast.record.compression``."""
 
 from __future__ import annotations
 

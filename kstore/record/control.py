@@ -10,8 +10,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from kstore._fast.builder import build_batch
-from kstore._fast.records import Record
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.records import Record
 
 __all__ = ["ControlType", "EndTransactionMarker", "control_batch", "read_control"]
 

@@ -16,7 +16,7 @@ from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.list_offsets import list_offsets
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import EARLIEST, LATEST, fetch
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.pipeline.errors import PipelineError
 from kstore.record import batches

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kstore._fast.murmur2 import hash64_column
+from kstore._fast.record.murmur2 import hash64_column
 from kstore.record import BatchView, ControlType, InvalidBatchError, batches, decode, read_control
 from kstore.record import to_arrow as decode_arrow
 

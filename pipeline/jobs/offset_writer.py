@@ -15,7 +15,7 @@ from kstore.clients.replicator.replicator import NEEDED
 from kstore.clients.replicator.wire import LATEST, Destination, end_of, produce, record_at
 from kstore.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_for
 from kstore.pipeline.errors import PipelineError
-from kstore.protocol.produce import PartitionProduceResponse
+from kstore.protocol.logs.produce import PartitionProduceResponse
 from kstore.record import Record, RecordBatchBuilder, batches, decode
 from kstore.types import TopicPartition
 

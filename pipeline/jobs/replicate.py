@@ -21,7 +21,7 @@ from kstore.clients.replicator.groups import GroupCopier
 from kstore.clients.replicator.options import Event, ReplicationOptions
 from kstore.clients.replicator.replicator import first_of, until_copied
 from kstore.clients.replicator.topics import TopicCopier
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError
 from kstore.pipeline.jobs.archive import task_count
 from kstore.pipeline.jobs.brokers import Brokers, Partition

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kstore.clients.io.cluster import ClusterClient
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kstore.clients.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
-from kstore.config.client_configs import CLIENT_CONFIGS
+from kstore.config.client.configs import CLIENT_CONFIGS
 
 __all__ = ["admin_settings", "create_topic", "set_configs", "topic_partitions"]
 

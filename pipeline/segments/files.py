@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kstore._fast.batch import find_disorder
-from kstore._fast.columns import ColumnReader
+from kstore._fast.record.batch import find_disorder
+from kstore._fast.record.columns import ColumnReader
 from kstore.log.damage import Bounds, Damage, survey
 from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError

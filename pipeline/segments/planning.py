@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.clients.io.list_offsets import FoundOffset
 from kstore.log import open_log_dir
 from kstore.log.errors import LogError
@@ -21,7 +21,7 @@ from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, ReadOptions
-from kstore.pipeline.segment_files import SegmentRange, SegmentSlice
+from kstore.pipeline.segments.files import SegmentRange, SegmentSlice
 from kstore.pipeline.topic_client import Life, TopicClient
 from kstore.types import TopicPartition
 

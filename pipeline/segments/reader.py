@@ -16,7 +16,7 @@ from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.options import PATH, check_names, client_options, flag, number, text
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, Selection, offset_limit, selection
-from kstore.pipeline.segment_files import SegmentRange, read_segments
+from kstore.pipeline.segments.files import SegmentRange, read_segments
 from kstore.pipeline.worker_process import spare_imports
 
 __all__ = ["SegmentReader"]
@@ -52,11 +52,11 @@ class SegmentReader(BatchReader):
                 " this path",
             )
         if os.path.isdir(os.path.join(self._path, "slices")):
-            from kstore.pipeline.archive_reader import ArchiveTopics
+            from kstore.pipeline.segments.archive_reader import ArchiveTopics
 
             archive = ArchiveTopics(self._path, self._options)
             return archive.tasks(self._ranges(archive))
-        from kstore.pipeline.segment_planning import LogDirTopics
+        from kstore.pipeline.segments.planning import LogDirTopics
 
         log_dir = LogDirTopics(self._path, self._options, committed=self._committed)
         try:
@@ -77,7 +77,7 @@ class SegmentReader(BatchReader):
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
         else:
-            from kstore.pipeline.archive_reader import read_archive
+            from kstore.pipeline.segments.archive_reader import read_archive
 
             found = read_archive(partition, self._columns)
         spare_imports()

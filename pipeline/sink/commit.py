@@ -15,9 +15,8 @@ from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.placing import failure, place
-from kstore.pipeline.sink_tasks import admin_settings, producer_settings
-from kstore.pipeline.staging import (
+from kstore.pipeline.sink.placing import failure, place
+from kstore.pipeline.sink.staging import (
     JOURNAL,
     TRY_MS,
     Journal,
@@ -26,11 +25,12 @@ from kstore.pipeline.staging import (
     new_producer_id,
     topic_of,
 )
+from kstore.pipeline.sink.tasks import admin_settings, producer_settings
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.config.client_configs import ClientSettings
-    from kstore.pipeline.sink import SinkSettings, Written
+    from kstore.config.client.configs import ClientSettings
+    from kstore.pipeline.sink.sink import SinkSettings, Written
 
 __all__ = ["commit", "forget"]
 

@@ -22,7 +22,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kstore._fast.crc32c import checksum
+from kstore._fast.record.crc32c import checksum
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.replication import Piece
 from kstore.clients.replicator.wire import EARLIEST, LATEST, Destination, end_of, fetch, produce
@@ -32,7 +32,7 @@ from kstore.errors import (
     error_for,
 )
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.staging import Staged, read_staged
+from kstore.pipeline.sink.staging import Staged, read_staged
 from kstore.record import RecordBatchBuilder, batches, decode
 from kstore.types import TopicPartition
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from kstore.clients.io.cluster import ClusterClient
-    from kstore.pipeline.staging import Plan
+    from kstore.pipeline.sink.staging import Plan
 
 __all__ = ["Target", "failure", "place", "signed"]
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kstore._fast.send_path import SendPath
+from kstore._fast.clients.send_path import SendPath
 from kstore.clients.arrow_input import column_runs
 from kstore.clients.io.producing import new_accumulator
 from kstore.errors import MessageTooLargeError, UnknownTopicOrPartitionError
@@ -26,7 +26,7 @@ from kstore.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from kstore.clients.arrow_input import ColumnRun
-    from kstore.config.client_configs import ClientSettings
+    from kstore.config.client.configs import ClientSettings
 
 __all__ = ["Encoded", "RowEncoder", "RowGroup", "check_schema", "groups"]
 

@@ -53,10 +53,10 @@ from pyspark.sql.types import StructType
 
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.options import check_names, client_options, number, text
-from kstore.pipeline.sink_rows import check_schema
+from kstore.pipeline.sink.rows import check_schema
 
 if TYPE_CHECKING:
-    from kstore.pipeline.sink_tasks import Task
+    from kstore.pipeline.sink.tasks import Task
 
 __all__ = ["BatchWriter", "SinkSettings", "StreamWriter", "Written"]
 
@@ -110,7 +110,7 @@ class SinkSettings:
 def _check_clients(settings: SinkSettings) -> None:
     """Bad kafka.* options are the driver's to find."""
     from kstore.config.definition import ConfigError
-    from kstore.pipeline.sink_tasks import producer_settings
+    from kstore.pipeline.sink.tasks import producer_settings
 
     try:
         producer_settings(settings)
@@ -159,19 +159,19 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """A task."""
-        from kstore.pipeline.sink_tasks import Task
+        from kstore.pipeline.sink.tasks import Task
 
         return _run(Task(self._settings, self._sink, self._version), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
-        from kstore.pipeline.sink_commit import commit
+        from kstore.pipeline.sink.commit import commit
 
         commit(self._settings, _written(messages), is_last=self._is_anonymous)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed: what was staged goes."""
-        from kstore.pipeline.sink_commit import forget
+        from kstore.pipeline.sink.commit import forget
 
         if self._is_anonymous and self._settings.exactly_once:
             forget(self._settings, self._sink)
@@ -188,7 +188,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """A task of a micro-batch."""
         from pyspark import TaskContext
 
-        from kstore.pipeline.sink_tasks import Task
+        from kstore.pipeline.sink.tasks import Task
 
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context else None
@@ -202,7 +202,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of a micro-batch are done."""
-        from kstore.pipeline.sink_commit import commit
+        from kstore.pipeline.sink.commit import commit
 
         commit(self._settings, _written(messages))
 

@@ -218,7 +218,10 @@ class Journal:
 
 async def new_producer_id(cluster: ClusterClient) -> int:
     """A producer id that nobody else has."""
-    from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+    from kstore.protocol.transactions.producer_ids import (
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+    )
 
     async def ask() -> int:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)

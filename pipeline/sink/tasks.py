@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kstore.clients import AdminClient, Producer
-from kstore.config.client_configs import CLIENT_CONFIGS, ClientSettings, client_settings
+from kstore.config.client.configs import CLIENT_CONFIGS, ClientSettings, client_settings
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink_rows import RowEncoder, groups
-from kstore.pipeline.staging import JOURNAL, LARGEST_RECORD, StagedKey, ensure_topic, topic_of
+from kstore.pipeline.sink.rows import RowEncoder, groups
+from kstore.pipeline.sink.staging import JOURNAL, LARGEST_RECORD, StagedKey, ensure_topic, topic_of
 from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.pipeline.sink import SinkSettings, Written
+    from kstore.pipeline.sink.sink import SinkSettings, Written
 
 __all__ = ["Task", "admin_settings", "producer_settings"]
 
@@ -72,7 +72,7 @@ class Task:
             ) from error
 
     def _stage(self, batches: Iterable[Any]) -> Written:
-        from kstore.pipeline.sink import Written
+        from kstore.pipeline.sink.sink import Written
 
         made = Written(self.sink, self.version)
         topic = topic_of(self.sink)
@@ -115,7 +115,7 @@ class Task:
         return count
 
     def _send(self, batches: Iterable[Any]) -> Written:
-        from kstore.pipeline.sink import Written
+        from kstore.pipeline.sink.sink import Written
 
         made = Written(self.sink, self.version)
         with Producer(self._settings.clients) as producer:

@@ -11,15 +11,10 @@ import pytest
 
 from bench import frames
 from bench.compare import members, partitions
-from kstore.protocol import (
-    api_versions,
-    list_offsets,
-    metadata,
-    offsets,
-    produce,
-    registry,
-    topics,
-)
+from kstore.protocol import registry
+from kstore.protocol.groups import offsets
+from kstore.protocol.logs import list_offsets, produce
+from kstore.protocol.metadata import api_versions, metadata, topics
 
 HEADER_BYTES = 4 + 8 + 2 + len("probe")  # size, key, version, correlation id, client id
 BATCH = frames.record_batch([b"value"])

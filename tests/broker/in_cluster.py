@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kstore.broker.runtime.broker import Broker
-from kstore.broker.state.image import Endpoint
+from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrTopic,

@@ -12,19 +12,19 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from kstore._fast.builder import build_batch
-from kstore._fast.connection import Connection
-from kstore._fast.data_plane import DataPlane
-from kstore._fast.fetch_path import FetchPath
-from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
-from kstore._fast.produce_path import ProducePath
+from kstore._fast.broker.connection import Connection
+from kstore._fast.broker.data_plane import DataPlane
+from kstore._fast.broker.fetch_path import FetchPath
+from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.produce_path import ProducePath
+from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.list_offsets import handle_list_offsets
-from kstore.broker.runtime.fetchers import Fetchers
-from kstore.broker.runtime.group_commit import GroupCommit
-from kstore.broker.runtime.peers import Peers
-from kstore.broker.state.fetch_session import FetchSessionCache
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.api.logs.list_offsets import handle_list_offsets
+from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
+from kstore.broker.runtime.peers.peers import Peers
+from kstore.broker.runtime.replication.fetchers import Fetchers
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 from kstore.env import Env
 from kstore.log import open_log_dir
 from kstore.net.transport import new_loop

@@ -12,36 +12,36 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.broker.coordination.lmdb_store import LmdbStore
-from kstore.broker.state.scram_credentials import ScramCredential
+from kstore.broker.state.security.scram_credentials import ScramCredential
 from kstore.errors import ErrorCode
-from kstore.protocol.acls import DescribeAclsRequest
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.features import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.log_dirs import (
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.features import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.scram import (
+from kstore.protocol.security.acls import DescribeAclsRequest
+from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from tests.conformance import wire
 from tests.conformance.kstore_broker import KstoreBroker
 

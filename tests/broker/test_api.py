@@ -12,24 +12,15 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE, FAST, resolve_handler
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.cluster import DescribeClusterRequest
-from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.delete_records import (
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -37,23 +28,32 @@ from kstore.protocol.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kstore.protocol.metadata import (
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     MetadataRequest,
     MetadataRequestTopic,
     TopicRequest,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
 from tests.conformance.kstore_broker import KstoreBroker
 
 

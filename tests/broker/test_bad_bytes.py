@@ -13,12 +13,12 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
 from tests.conformance.kstore_broker import KstoreBroker
 

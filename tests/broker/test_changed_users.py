@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import admin
 
 from kstore.net.sasl_client import make_client
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, Cluster
 from tests.broker.sasl_harness import PASSWORD, RawClient, addresses, plain_users
 

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 
 from kstore.broker.api import API_TABLE, RequestContext
-from kstore.broker.api.cluster_control import handle_envelope
-from kstore.broker.api.delete_records import handle_delete_records
-from kstore.broker.api.epochs import handle_offset_for_leader_epoch
-from kstore.broker.api.failing import failed
-from kstore.broker.api.forwarding import carried_out, to_controller
-from kstore.broker.api.list_offsets import handle_list_offsets
-from kstore.broker.api.metadata import handle_describe_topic_partitions, handle_metadata
-from kstore.broker.api.pieces import PIECES
-from kstore.broker.api.transaction_admin import handle_describe_producers
+from kstore.broker.api.controller.broker_requests import handle_envelope
+from kstore.broker.api.controller.forwarding import carried_out, to_controller
+from kstore.broker.api.logs.leader_epochs import handle_offset_for_leader_epoch
+from kstore.broker.api.logs.list_offsets import handle_list_offsets
+from kstore.broker.api.metadata.metadata import handle_describe_topic_partitions, handle_metadata
+from kstore.broker.api.requests.failing import failed
+from kstore.broker.api.requests.pieces import PIECES
+from kstore.broker.api.topics.delete_records import handle_delete_records
+from kstore.broker.api.transactions.admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
-from kstore.protocol.delete_records import (
+from kstore.protocol.controller.envelope import EnvelopeRequest, EnvelopeResponse
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kstore.protocol.envelope import EnvelopeRequest, EnvelopeResponse
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -35,10 +35,18 @@ from kstore.protocol.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     MetadataRequest,
     MetadataResponse,
+)
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from kstore.protocol.registry import (
     APIS,
@@ -47,15 +55,7 @@ from kstore.protocol.registry import (
     encode_request,
     encode_response,
 )
-from kstore.protocol.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from kstore.protocol.transaction_admin import DescribeProducersRequest, TopicRequest
+from kstore.protocol.transactions.admin import DescribeProducersRequest, TopicRequest
 from kstore.record import build_batch
 from tests.broker.in_cluster import (
     ME,
@@ -291,7 +291,7 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
             assert sum(pieces) == len(topics)
             assert max(pieces) <= PIECES[20].rows
 
-    monkeypatch.setattr("kstore.broker.api.topics.handle_delete_topics", delete)
+    monkeypatch.setattr("kstore.broker.api.topics.topics.handle_delete_topics", delete)
     hand_on(tmp_path)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode
-from kstore.protocol.reassignments import (
+from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from kstore.clients import Producer
-from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from kstore.protocol.reassignments import (
+from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from kstore.protocol.logs.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from tests.conformance.kstore_cluster import KstoreCluster, until

@@ -10,26 +10,33 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.cluster import DescribeClusterRequest
-from kstore.protocol.config_resources import AlterableConfig as Replacement
-from kstore.protocol.config_resources import AlterConfigsRequest, ListConfigResourcesRequest
-from kstore.protocol.config_resources import AlterConfigsResource as Replaced
-from kstore.protocol.configs import (
+from kstore.protocol.groups.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+)
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.config_resources import AlterableConfig as Replacement
+from kstore.protocol.metadata.config_resources import (
+    AlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
+from kstore.protocol.metadata.config_resources import AlterConfigsResource as Replaced
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kstore.protocol.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
 )
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kstore.record import batches, decode
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.peer import Peer

@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
-from kstore.protocol.group_admin import (
+from kstore.protocol.groups.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

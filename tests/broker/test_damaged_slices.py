@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.record import batches
 from tests.broker.replication_harness import TOPIC_ID, Node, new_image, run
 from tests.broker.test_scripted_follower import FETCH, FETCH_VERSION, FOLLOWER, LEADER, Peer

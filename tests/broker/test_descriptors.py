@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from kstore.broker.runtime.descriptors import Descriptors, raise_descriptor_limit
+from kstore.broker.runtime.log_dirs.descriptors import Descriptors, raise_descriptor_limit
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kstore.protocol.registry import decode_response, encode_request
 from tests.conformance import wire
 from tests.conformance.kafka_broker import free_port
 

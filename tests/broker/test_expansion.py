@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
-from kstore.broker.runtime import znodes
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import NeedPositionTopic, PositionPartition, PositionTopic
+from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from tests.broker.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 

@@ -12,24 +12,24 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
-from kstore._fast.crc32c import checksum
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.crc32c import checksum
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
 from tests.conformance.kstore_broker import KstoreBroker
 
 FLEXIBLE = range(9, 14)

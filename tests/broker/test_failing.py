@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.failing import TOPIC_APIS, failed, places, put_in, split
+from kstore.broker.api.requests.failing import TOPIC_APIS, failed, places, put_in, split
 from kstore.errors import ErrorCode
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

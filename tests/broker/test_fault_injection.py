@@ -13,9 +13,9 @@ import confluent_kafka
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.testing import Broker, Cluster, Faults
 from tests.broker.topic_client import TopicClient

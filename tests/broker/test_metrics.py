@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.compression import compress
+from kstore._fast.record.compression import compress
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

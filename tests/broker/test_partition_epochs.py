@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
+from kstore.broker.coordination.partition_nodes import PARTITION_EPOCH, max_partition_epoch
 from kstore.broker.coordination.store import Create
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.partition_nodes import PARTITION_EPOCH, max_partition_epoch
-from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
 from tests.broker.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker

@@ -15,19 +15,19 @@ import pytest
 
 from kstore.acls import AclResourceType
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.permissions import ANYBODY, DENIED, PERMISSIONS, Level, Right
-from kstore.protocol.acls import (
+from kstore.broker.api.security.permissions import ANYBODY, DENIED, PERMISSIONS, Level, Right
+from kstore.protocol.groups.group_admin import ListGroupsRequest
+from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kstore.protocol.metadata.metadata import MetadataRequest
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message, Struct
+from kstore.protocol.security.acls import (
     AclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.group_admin import ListGroupsRequest
-from kstore.protocol.metadata import MetadataRequest
-from kstore.protocol.registry import APIS
-from kstore.protocol.schema import Message, Struct
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import ClusterBroker
 from tests.conformance.probes.compare import plain

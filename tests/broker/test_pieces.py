@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.api.failing import failed
-from kstore.broker.api.pieces import DIVIDED, PIECES, Joined, is_wide, pieces_of, rows_for
+from kstore.broker.api.requests.failing import failed
+from kstore.broker.api.requests.pieces import DIVIDED, PIECES, Joined, is_wide, pieces_of, rows_for
 from kstore.errors import ErrorCode
-from kstore.protocol.group_admin import DescribeGroupsRequest
-from kstore.protocol.list_offsets import (
+from kstore.protocol.groups.group_admin import DescribeGroupsRequest
+from kstore.protocol.groups.offset_delete import OffsetDeleteResponse
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kstore.protocol.offset_delete import OffsetDeleteResponse
 from kstore.protocol.registry import APIS
 from tests.broker.wide_requests import array_paths, wide_request
 

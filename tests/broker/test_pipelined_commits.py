@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kstore.broker.api import API_TABLE
-from kstore.protocol.group_admin import DeleteGroupsRequest
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.group_admin import DeleteGroupsRequest
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import encode_request
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
 from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
 

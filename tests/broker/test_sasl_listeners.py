@@ -17,12 +17,12 @@ import pytest
 from confluent_kafka import admin
 
 from kstore.errors import ErrorCode
-from kstore.protocol.acls import AclCreation, CreateAclsRequest
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.envelope import EnvelopeRequest
-from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.controller.envelope import EnvelopeRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import encode_request
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.sasl_harness import (
     PASSWORD,

@@ -8,16 +8,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ReplicaState,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from tests.broker.replication_harness import TOPIC, TOPIC_ID, Node, new_image, run, until
 

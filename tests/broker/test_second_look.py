@@ -12,8 +12,8 @@ import pytest
 
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.api import RequestContext
-from kstore.broker.api.permissions import guarded
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.api.security.permissions import guarded
+from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message

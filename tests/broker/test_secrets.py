@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
@@ -20,12 +20,12 @@ from kstore.protocol.configs import (
     IncrementalAlterConfigsRequest,
 )
 from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.sasl import (
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
 )
-from kstore.protocol.scram import (
+from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,

@@ -10,13 +10,30 @@ from typing import TypeVar
 
 import pytest
 
-from kstore._fast.wire import AnswerBuffer
+from kstore._fast.protocol.wire import AnswerBuffer
 from kstore.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from kstore.broker import server
-from kstore.broker.api import API_TABLE, wide
-from kstore.broker.runtime import acl_store
+from kstore.broker.api import API_TABLE
+from kstore.broker.api.requests import wide
+from kstore.broker.runtime.security import acl_store
 from kstore.errors import ErrorCode
-from kstore.protocol.acls import (
+from kstore.protocol.metadata.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.schema import Message
+from kstore.protocol.security.acls import (
     AclCreation,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -26,19 +43,7 @@ from kstore.protocol.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.schema import Message
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from kstore._fast.builder import build_batch
-from kstore.protocol.delete_records import (
+from kstore._fast.record.builder import build_batch
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kstore.protocol.metadata.topics import DeleteTopicsRequest, DeleteTopicState
 from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.test_extensions import Topic, Wire
 from tests.conformance.kstore_broker import KstoreBroker
 

@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
+from kstore.protocol.groups.group_admin import DeleteGroupsRequest, ListGroupsRequest
+from kstore.protocol.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.protocol.groups.streams_groups import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestKeyValue,
+    StreamsGroupHeartbeatRequestTopicInfo,
+)
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kstore.protocol.group_admin import DeleteGroupsRequest, ListGroupsRequest
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.schema import Message
-from kstore.protocol.streams_groups import (
-    StreamsGroupDescribeRequest,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestKeyValue,
-    StreamsGroupHeartbeatRequestTopicInfo,
-)
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.test_api import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.streams_members import StreamsClient, subtopology, topology

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.cluster import DescribeClusterRequest
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from kstore.protocol.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
@@ -22,13 +29,6 @@ from kstore.protocol.quotas import (
 )
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.topics import (
-    CreatableTopic,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-)
 from tests.conformance import wire
 from tests.conformance.kstore_broker import KstoreBroker
 

@@ -15,7 +15,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from kstore.protocol.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.tls_harness import TIMEOUT_S, Authority, consume, produce

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.broker.runtime.coordinator_log import partition_of
-from kstore.broker.state.transaction_state import (
+from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.state.transactions.state import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
     TV_2,
@@ -20,23 +20,23 @@ from kstore.broker.state.transaction_state import (
     record_of,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
+from kstore.protocol.coordinator_records.transactions import encode_key, encode_value
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.log_records_transactions import encode_key, encode_value
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     TopicRequest,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.api import API_TABLE, FAST, wide
-from kstore.broker.api.pieces import PIECES, rows_for
-from kstore.broker.api.wide import max_elements
+from kstore.broker.api import API_TABLE, FAST
+from kstore.broker.api.requests import wide
+from kstore.broker.api.requests.pieces import PIECES, rows_for
+from kstore.broker.api.requests.wide import max_elements
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Turns
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.group_admin import DescribeGroupsRequest
-from kstore.protocol.groups import HeartbeatRequest
+from kstore.protocol.groups.classic import HeartbeatRequest
+from kstore.protocol.groups.group_admin import DescribeGroupsRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, encode_request
 from tests.broker.wide_requests import FIXED, array_paths, elements, wide_request
 from tests.broker.wide_requests import Path as Fields
@@ -105,7 +106,7 @@ JUDGED_AS_A_WHOLE = [
 def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int, path: Fields
 ) -> None:
-    for module in ("kstore.broker.api.turns", "kstore.broker.runtime.slices"):
+    for module in ("kstore.broker.api.requests.turns", "kstore.broker.runtime.slices"):
         monkeypatch.setattr(f"{module}.SLICE_S", 0)  # each piece takes a whole slice
     version = API_TABLE[key].max_version
     request = wide_request(key, version, path, SIZE, **FIXED)

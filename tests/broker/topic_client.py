@@ -8,14 +8,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kstore._fast.builder import build_batch
-from kstore.protocol.consumer_groups import ConsumerGroupHeartbeatRequest
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.leader_epoch_for_partition import (
+from kstore._fast.record.builder import build_batch
+from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
+from kstore.protocol.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
     LeaderEpochForPartitionTopic,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -23,14 +28,9 @@ from kstore.protocol.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.topics import (
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatePartitionsRequest,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from kstore._fast.plan import FieldPlan, Plan
+from kstore._fast.protocol.plan import FieldPlan, Plan
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 

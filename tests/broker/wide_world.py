@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from kstore._fast.connection import Connection
+from kstore._fast.broker.connection import Connection
 from kstore.broker.runtime.broker import Broker
 from kstore.broker.server import Server
-from kstore.broker.state.image import Endpoint
+from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
 from kstore.protocol.schema import Message
 from tests.broker.plane_harness import FakeTransport

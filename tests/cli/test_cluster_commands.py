@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kstore.cli.app import run
-from kstore.cli.cluster_folder import ClusterFolder
+from kstore.cli.cluster.folder import ClusterFolder
 from tests.conformance.broker_process import free_ports
 
 pytestmark = pytest.mark.slow

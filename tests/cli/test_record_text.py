@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.cli.record_text import (
+from kstore.cli.records.record_text import (
     InputRecord,
     OutputRecord,
     RecordFormatError,

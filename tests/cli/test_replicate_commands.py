@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from kstore.cli.replicate import parse_rate
-from kstore.cli.verify_order import field_reader, number_of
+from kstore.cli.records.replicate import parse_rate
+from kstore.cli.records.verify_order import field_reader, number_of
 from kstore.types import Header
 from tests.conformance.kstore_broker import KstoreBroker
 

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Self
 
-from kstore.clients.core.subscription import Position, SubscriptionPattern, SubscriptionState
+from kstore.clients.core.consumer.subscription import (
+    Position,
+    SubscriptionPattern,
+    SubscriptionState,
+)
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.coordinator import GroupCoordinatorClient
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError, raise_for
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 

@@ -11,12 +11,12 @@ import itertools
 from random import Random
 from typing import Any
 
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.group_contract import CommitClaim as BrokerClaim
-from kstore.clients.core.assignor_table import make_assignor
-from kstore.clients.core.classic_member import ClassicMember, ClassicState
-from kstore.clients.core.consumer_member import ConsumerMember, MemberState
-from kstore.clients.core.group_step import (
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.contract import CommitClaim as BrokerClaim
+from kstore.clients.core.consumer.assignor_table import make_assignor
+from kstore.clients.core.consumer.classic_member import ClassicMember, ClassicState
+from kstore.clients.core.consumer.consumer_member import ConsumerMember, MemberState
+from kstore.clients.core.consumer.group_step import (
     CommitClaim,
     Effect,
     Fail,
@@ -27,7 +27,7 @@ from kstore.clients.core.group_step import (
     Send,
 )
 from kstore.errors import CommitFailedError, ErrorCode, RebalanceInProgressError
-from kstore.protocol.groups import JoinGroupRequest, SyncGroupRequest
+from kstore.protocol.groups.classic import JoinGroupRequest, SyncGroupRequest
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 from tests.reference.consumer_driver import ConsumerDriver

@@ -13,7 +13,7 @@ import pytest
 
 from kstore.clients.io.cluster import ANY, GROUP, ClusterClient
 from kstore.clients.io.connection import BrokerConnection
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.config.definition import ConfigError
 from kstore.errors import (
     ErrorCode,
@@ -22,13 +22,13 @@ from kstore.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.coordinator import (
+from kstore.protocol.groups.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

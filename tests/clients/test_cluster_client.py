@@ -10,9 +10,9 @@ import pytest
 
 from kstore.clients.io.cluster import ANY, GROUP, ClusterClient
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import NetworkError, RequestTimedOutError, UnknownTopicOrPartitionError
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.types import TopicPartition
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker

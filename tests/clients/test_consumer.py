@@ -19,14 +19,14 @@ from kstore.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -36,7 +36,7 @@ from kstore.protocol.list_offsets import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.record import (
     ControlType,
     EndTransactionMarker,

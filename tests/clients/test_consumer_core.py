@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.fetched import FetchedRecords
-from kstore.clients.core.fetch_plan import FetchLimits, FetchPlan, Outcome
-from kstore.clients.core.fetch_session import FetchSession, Wanted
-from kstore.clients.core.inbox import Failure, Inbox
-from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.positions import (
+from kstore._fast.clients.fetched import FetchedRecords
+from kstore.clients.core.consumer.fetch_plan import FetchLimits, FetchPlan, Outcome
+from kstore.clients.core.consumer.fetch_session import FetchSession, Wanted
+from kstore.clients.core.consumer.inbox import Failure, Inbox
+from kstore.clients.core.consumer.positions import (
     LogTruncationError,
     committable,
     committed_position,
@@ -24,26 +23,27 @@ from kstore.clients.core.positions import (
     reset_timestamp,
     rewound,
 )
-from kstore.clients.core.subscription import (
+from kstore.clients.core.consumer.subscription import (
     AssignedPartition,
     Position,
     Reset,
     SubscriptionState,
 )
+from kstore.clients.core.metadata import ClusterView
 from kstore.errors import (
     ErrorCode,
     InvalidPartitionEpochError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
 )
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
 )
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.partitioner import partition_for_key
+from kstore.clients.core.producer.partitioner import partition_for_key
 from kstore.clients.core.versions import BrokerVersions
 from kstore.clients.io.nodes import parse_servers
 from kstore.errors import (
@@ -14,8 +14,8 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kstore.protocol.api_versions import ApiVersion, ApiVersionsResponse
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.api_versions import ApiVersion, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

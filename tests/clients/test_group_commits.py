@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kstore.clients.core.commits import (
+from kstore.clients.core.consumer.commits import (
     AutoCommit,
     Verdict,
     as_commit,
@@ -17,9 +17,9 @@ from kstore.clients.core.commits import (
     fetched_offsets,
     request_version,
 )
-from kstore.clients.core.group_step import CommitClaim
-from kstore.clients.core.offset_epoch import encode
-from kstore.clients.core.subscription import Position
+from kstore.clients.core.consumer.group_step import CommitClaim
+from kstore.clients.core.consumer.offset_epoch import encode
+from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import (
     CommitFailedError,
     ErrorCode,
@@ -32,7 +32,7 @@ from kstore.errors import (
     RebalanceInProgressError,
     UnstableOffsetCommitError,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

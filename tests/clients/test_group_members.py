@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from kstore.clients.core.classic_member import ClassicState
-from kstore.clients.core.consumer_member import MemberState
+from kstore.clients.core.consumer.classic_member import ClassicState
+from kstore.clients.core.consumer.consumer_member import MemberState
 from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from kstore.types import TopicPartition
 from tests.clients.group_world import MAX_POLL_MS, SESSION_MS, User, World

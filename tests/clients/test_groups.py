@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kstore.clients import AIOAdminClient
-from kstore.clients.core.offset_epoch import encode
+from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.errors import (
     CommitFailedError,
     InvalidLeaderEpochError,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kstore.clients.core.metadata import Broker, ClusterView
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

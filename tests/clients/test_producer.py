@@ -16,7 +16,7 @@ from kstore.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

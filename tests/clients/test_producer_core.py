@@ -10,14 +10,18 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore._fast.accumulator import Accumulator
-from kstore._fast.producer_batch import Delivery, ProducerBatch
-from kstore._fast.send_path import SendPath
+from kstore._fast.clients.accumulator import Accumulator
+from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
+from kstore._fast.clients.send_path import SendPath
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.partitioner import ordered_partition, partition_for_key, preferences
-from kstore.clients.core.produce import ProduceExtensions, produce_request
-from kstore.clients.core.producer_state import ProducerState
-from kstore.clients.core.sender import Sender, SendLimits
+from kstore.clients.core.producer.partitioner import (
+    ordered_partition,
+    partition_for_key,
+    preferences,
+)
+from kstore.clients.core.producer.produce import ProduceExtensions, produce_request
+from kstore.clients.core.producer.sender import Sender, SendLimits
+from kstore.clients.core.producer.state import ProducerState
 from kstore.errors import (
     DuplicateSequenceNumberError,
     InvalidPartitionCountError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore._fast.accumulator import Accumulator
-from kstore._fast.send_path import SendPath
+from kstore._fast.clients.accumulator import Accumulator
+from kstore._fast.clients.send_path import SendPath
 
 TOPIC = "t"
 

@@ -13,20 +13,20 @@ from typing import Any, Self
 import pytest
 
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
-from kstore.protocol.configs import (
+from kstore.protocol.groups.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kstore.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.record import build_batch, decode
 from tests.broker.topic_client import TopicClient, until_true
 from tests.conformance.kstore_broker import KstoreBroker
@@ -71,7 +71,7 @@ class Side(TopicClient):
         return found
 
     def _fetched(self, name: str, index: int, position: int) -> Any:
-        from kstore.protocol.fetch import FetchPartition, FetchTopic
+        from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
 
         part = FetchPartition(
             partition=index, fetch_offset=position, partition_max_bytes=1 << 20

@@ -13,10 +13,10 @@ import pytest
 
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.connection import BrokerConnection
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError, NetworkError, SaslAuthenticationFailedError
-from kstore.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kstore.protocol.sasl import (
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

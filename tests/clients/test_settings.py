@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstore.config.client_configs import CLIENT_CONFIGS, NO_EFFECT, client_settings
+from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, client_settings
 from kstore.config.definition import ConfigError
 
 

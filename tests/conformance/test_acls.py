@@ -24,9 +24,13 @@ from kstore.errors import (
     ErrorCode,
     TopicAuthorizationFailedError,
 )
-from kstore.protocol.acls import DeleteAclsFilter, DeleteAclsRequest
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kstore.protocol.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.security.acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import run_tool

@@ -19,7 +19,7 @@ from kstore.acls import (
     AclResourceType,
     mask_of,
 )
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.state.security.authorizer import Authorizer
 from tests.conformance.kafka_jars import classpath, java_program
 from tests.reference.acl_rules import load
 

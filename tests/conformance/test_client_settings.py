@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kstore.config.client_configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
+from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
 from tests.conformance.kafka_jars import classpath, java_program
 
 SOURCE = Path(__file__).parent / "java" / "ClientConfigs.java"

@@ -22,18 +22,18 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.reassignments import (
+from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
     TopicPartitions,
+)
+from kstore.protocol.metadata.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from tests.conformance.kstore_cluster import KstoreCluster, until

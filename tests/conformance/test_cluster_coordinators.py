@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from kstore._fast.builder import build_batch
-from kstore.broker.runtime.coordinator_log import partition_of
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.errors import ErrorCode
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.producer_ids import InitProducerIdRequest
-from kstore.protocol.transactions import EndTxnRequest
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions.transactions import EndTxnRequest
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.peer import Peer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import FetchPartition, FetchTopic
+from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
 from kstore.record import InvalidBatchError, batches, decode
 from tests.broker.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port

@@ -196,7 +196,7 @@ def test_a_new_partition_waits_for_leaders_on_other_brokers(cluster: KstoreClust
 
 def coordinator_of(cluster: KstoreCluster, group: str) -> TopicClient:
     """A client at the group's coordinator."""
-    from kstore.protocol.coordinator import FindCoordinatorRequest
+    from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 
     found: list[int] = []
 
@@ -333,8 +333,8 @@ def state_of(store: LmdbStore, name: str, index: int) -> dict[str, int]:
 
 def ask_to_grow(client: TopicClient, name: str, count: int) -> None:
     """Send the request and read no answer."""
+    from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
     from kstore.protocol.registry import encode_request
-    from kstore.protocol.topics import CreatePartitionsRequest, CreatePartitionsTopic
 
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)

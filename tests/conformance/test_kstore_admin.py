@@ -32,7 +32,7 @@ from kstore.clients.admin import (
     quota_entity,
 )
 from kstore.clients.io.cluster import GROUP, ClusterClient
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import (
     BrokerNotAvailableError,
     ElectionNotNeededError,
@@ -53,7 +53,7 @@ from kstore.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopicInfo,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kstore.clients import AdminClient, AIOProducer, Delivery, NewTopic, Producer, ProducerRecord
-from kstore.clients.core.transactions import TransactionMachine
+from kstore.clients.core.producer.transactions import TransactionMachine
 from kstore.errors import (
     InvalidProduceOffsetError,
     InvalidProducerEpochError,

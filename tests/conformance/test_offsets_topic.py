@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.shards import partition_of
-from kstore.broker.state.group_result import GroupRecord, GroupSettings
-from kstore.broker.state.group_shard import GroupShard
-from kstore.protocol.log_records import decode_key, decode_value
+from kstore.broker.runtime.groups.group_coordinator import partition_of
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
+from kstore.broker.state.groups.result import GroupRecord, GroupSettings
+from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import decode
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker

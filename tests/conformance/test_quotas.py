@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.clients import AdminClient, NewTopic
 from kstore.clients.admin import quota_entity
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.protocol.schema import Message
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker

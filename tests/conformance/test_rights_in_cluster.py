@@ -11,13 +11,13 @@ import pytest
 
 from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
-from kstore.protocol.acls import AclCreation, CreateAclsRequest
-from kstore.protocol.config_resources import AlterConfigsRequest, AlterConfigsResource
-from kstore.protocol.envelope import EnvelopeRequest
-from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.controller.envelope import EnvelopeRequest
+from kstore.protocol.metadata.config_resources import AlterConfigsRequest, AlterConfigsResource
+from kstore.protocol.metadata.metadata import MetadataRequest
+from kstore.protocol.metadata.topics import DeleteTopicsRequest
 from kstore.protocol.registry import APIS, encode_request
-from kstore.protocol.topics import DeleteTopicsRequest
-from kstore.protocol.transactions import AddPartitionsToTxnRequest
+from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.transactions.transactions import AddPartitionsToTxnRequest
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.secured import SecuredPeer, secured_settings
@@ -51,7 +51,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Secure
 
 def others(peers: dict[int, SecuredPeer]) -> SecuredPeer:
     """A broker that is not the controller."""
-    from kstore.protocol.cluster import DescribeClusterRequest
+    from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
 
     answer: Any = peers[1].ask(DescribeClusterRequest(), 0)
     return next(peer for node_id, peer in peers.items() if node_id != answer.controller_id)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from confluent_kafka import admin
 
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata import MetadataRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import encode_request
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
 from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
 from tests.broker.tls_harness import Authority

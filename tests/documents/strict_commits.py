@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 from kstore.__main__ import main
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.group_contract import CommitClaim
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.contract import CommitClaim
 from kstore.errors import ErrorCode
 from tests.conformance.kstore_broker import KstoreBroker
 

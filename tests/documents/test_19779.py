@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from kstore.clients import AIOAdminClient, AIOProducer, NewTopic
-from kstore.clients.core.commits import commit_request
-from kstore.clients.core.group_step import CommitClaim
+from kstore.clients.core.consumer.commits import commit_request
+from kstore.clients.core.consumer.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
 from kstore.types import OffsetAndMetadata, TopicPartition

@@ -16,7 +16,7 @@ import pytest
 from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.errors import InvalidPartitionEpochError
 from kstore.types import TopicPartition
 from tests.conformance.kstore_cluster import TIMEOUT_S, until

@@ -13,7 +13,7 @@ import pytest
 from kstore.clients import Consumer, Producer
 from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import ProduceRequest, ProduceResponse
+from kstore.protocol.logs.produce import ProduceRequest, ProduceResponse
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 from tests.conformance.kstore_cluster import until

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kstore.protocol.registry import decode_response, encode_request
 from tests.conformance.kstore_cluster import (
     PARTITIONS,

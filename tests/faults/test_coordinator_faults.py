@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 
-from kstore.broker.runtime.coordinator_log import partition_of
-from kstore.broker.runtime.transaction_admission import TIMEOUT_S
-from kstore.protocol.transaction_admin import DescribeTransactionsRequest
+from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.runtime.transactions.admission import TIMEOUT_S
+from kstore.protocol.transactions.admin import DescribeTransactionsRequest
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.peer import Peer
 from tests.faults.histories import all_records

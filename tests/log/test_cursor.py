@@ -10,8 +10,8 @@ import pytest
 import kstore
 from kstore.log import OffsetOutOfRangeError, ReadOnlyLogError
 from kstore.log.cursor import OFFSETS_TOPIC, offsets_partition_for
-from kstore.protocol.log_records import decode_key, decode_value
-from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
+from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
+from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import Record
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemEnv, SystemFileSystem
 from kstore.log import Log, LogStorageError, OffsetOutOfRangeError
 

@@ -17,7 +17,7 @@ import lmdb
 import pytest
 
 import kstore
-from kstore._fast.log_segment import LogSegment
+from kstore._fast.log.log_segment import LogSegment
 from kstore.log import Log, LogDir, segment_index
 from kstore.log.index import ENVIRONMENT_NAME, LogState
 from kstore.log.lmdb_check import find_damage, move_aside

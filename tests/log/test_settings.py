@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.log.settings import LogConfig
 
 

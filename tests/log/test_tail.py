@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore._fast.notify import Watch
+from kstore._fast.log.notify import Watch
 from kstore.log import Log, LogClosedError, OffsetOutOfRangeError
 
 WRITER = """

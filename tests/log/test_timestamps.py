@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.unpack import find_by_time
+from kstore._fast.record.batch import InvalidBatchError
+from kstore._fast.record.unpack import find_by_time
 from kstore.log import timestamps
 from kstore.log.timestamps import Look, search
 from kstore.record import build_batch, decode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
-from kstore.protocol.produce import ProduceRequest
+from kstore.protocol.logs.produce import ProduceRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.protocol.registry import encode_request
 from tests.reference.connection import ClientConnection, RequestReceived, ServerConnection
 

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kstore.config import ConfigError
-from kstore.config.client_configs import client_settings
-from kstore.config.client_sasl_configs import RETRIEVERS
+from kstore.config.client.configs import client_settings
+from kstore.config.client.sasl_configs import RETRIEVERS
 from kstore.errors import NetworkError, SaslAuthenticationFailedError
 from kstore.net.oauth_tokens import claims_of, token_source
 from kstore.net.sasl_client import Token

@@ -9,7 +9,7 @@ import pytest
 import scramp
 
 from kstore.config import ConfigError
-from kstore.config.client_sasl_configs import SASL_CONFIGS
+from kstore.config.client.sasl_configs import SASL_CONFIGS
 from kstore.errors import (
     IllegalSaslStateError,
     SaslAuthenticationFailedError,
@@ -17,12 +17,12 @@ from kstore.errors import (
 )
 from kstore.net import sasl_client
 from kstore.net.sasl_client import Credentials, SaslClient, Token, authenticate, make_client
-from kstore.protocol.sasl import (
+from kstore.protocol.schema import Message
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
-from kstore.protocol.schema import Message
 
 DEFAULTS = {row.name: row.default for row in SASL_CONFIGS}
 SECRET = "hunter2-hunter2"

@@ -53,8 +53,8 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path, Path]) -> None:
     with tarfile.open(shipped[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    sources = [p for p in FAST.iterdir() if p.suffix in {".pyx", ".pxd", ".pyi", ".h"}]
-    missing = {f"kstore/_fast/{p.name}" for p in sources} - names
+    sources = [p for p in FAST.rglob("*") if p.suffix in {".pyx", ".pxd", ".pyi", ".h"}]
+    missing = {p.relative_to(ROOT).as_posix() for p in sources} - names
     assert not missing
     assert {"LICENSE", "README.md", "setup.py", "kstore/py.typed"} <= names
     assert "kstore/broker/__init__.py" in names
@@ -73,11 +73,11 @@ def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) 
             inside = source.relative_to(ROOT / folder).as_posix()
             if not inside.startswith(("broker/", "clients/", "pipeline/")):
                 assert f"{package}/{inside}" in names
-    assert {f"kstore/_fast/{p.name}" for p in FAST.glob("*.pyi")} <= names
-    assert {f"kstore/_fast/{p.name}" for p in FAST.glob("*.pxd")} <= names
+    assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pyi")} <= names
+    assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pxd")} <= names
     assert "kstore/py.typed" in names
-    built = {name.split("/")[-1].split(".")[0] for name in names if name.endswith(".so")}
-    assert built == {p.stem for p in FAST.glob("*.pyx")}
+    built = {name.split(".")[0] for name in names if name.endswith(".so")}
+    assert built == {p.relative_to(ROOT).as_posix().split(".")[0] for p in FAST.rglob("*.pyx")}
     assert not [name for name in names if name.startswith(("tests/", "bench/", "broker/"))]
 
 

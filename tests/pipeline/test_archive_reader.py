@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kstore.pipeline.archive_reader import ArchiveRange
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.layout import VERSION
 from kstore.pipeline.schema import source_schema
-from kstore.pipeline.segment_reader import SegmentReader
+from kstore.pipeline.segments.archive_reader import ArchiveRange
+from kstore.pipeline.segments.reader import SegmentReader
 
 SCHEMA = source_schema(include_headers=True)
 FIELDS = pa.schema(

@@ -15,8 +15,8 @@ import kstore
 from kstore.log import open_log_dir
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.schema import source_schema
-from kstore.pipeline.segment_files import SegmentRange
-from kstore.pipeline.segment_reader import SegmentReader
+from kstore.pipeline.segments.files import SegmentRange
+from kstore.pipeline.segments.reader import SegmentReader
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
 
 SCHEMA = source_schema(include_headers=False)

@@ -74,7 +74,7 @@ def test_the_option_topic_wins_over_the_column_and_keys_choose_as_in_java(
         broker,
         topic,
     )
-    from kstore.clients.core.partitioner import partition_for_key
+    from kstore.clients.core.producer.partitioner import partition_for_key
 
     found = records_of(broker.bootstrap_servers, topic)
     assert len(found) == 50

@@ -17,11 +17,11 @@ import pytest
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
 from kstore.errors import NetworkError
-from kstore.pipeline import placing, sink_tasks
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink import SinkSettings, Written
-from kstore.pipeline.sink_commit import commit
-from kstore.pipeline.sink_tasks import Task
+from kstore.pipeline.sink import tasks as sink_tasks
+from kstore.pipeline.sink.commit import commit
+from kstore.pipeline.sink.sink import SinkSettings, Written, placing
+from kstore.pipeline.sink.tasks import Task
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
 from tests.pipeline.topic_rows import records_of, values_of

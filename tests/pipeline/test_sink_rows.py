@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from kstore.clients.core.partitioner import partition_for_key
-from kstore.config.client_configs import client_settings
+from kstore.clients.core.producer.partitioner import partition_for_key
+from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink_rows import Encoded, RowEncoder, check_schema, groups
+from kstore.pipeline.sink.rows import Encoded, RowEncoder, check_schema, groups
 from kstore.record import batches, decode
 
 PARTITIONS = 3

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.codec import Decoding
-from kstore._fast.encoder import Encoding
+from kstore._fast.protocol.codec import Decoding
+from kstore._fast.protocol.encoder import Encoding
 from kstore.errors import ProtocolError
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.groups import HeartbeatRequest, PositionTopic
-from kstore.protocol.list_offsets import (
+from kstore.protocol.groups.classic import HeartbeatRequest, PositionTopic
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.groups.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatRequestSubtopology,
+    StreamsGroupHeartbeatRequestTopology,
+)
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from kstore.protocol.schema import Message
-from kstore.protocol.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestSubtopology,
-    StreamsGroupHeartbeatRequestTopology,
-)
 from tests.reference.messages import all_messages, messages, versions_of
 
 MANY = 1 << 30

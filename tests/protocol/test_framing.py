@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore._fast.framing import FrameSplitter, frame_size
+from kstore._fast.protocol.framing import FrameSplitter, frame_size
 from kstore.errors import ProtocolError
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from kstore.errors import ProtocolError
 from kstore.protocol import registry
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.fetch import FetchRequest, FetchResponse
+from kstore.protocol.logs.fetch import FetchRequest, FetchResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def test_header_versions_follow_flexibility_except_for_the_answer_to_api_versions() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.columns import decode_columns
+from kstore._fast.record.columns import decode_columns
 from kstore.record import InvalidBatchError, build_batch, decode, to_arrow
 from tests.reference.record_samples import codecs, exactly, many_rows, row_lists
 

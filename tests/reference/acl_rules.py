@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kstore.acls import Acl
-from kstore.broker.state.authorizer import Authorizer, Pattern, Rules
+from kstore.broker.state.security.authorizer import Authorizer, Pattern, Rules
 
 __all__ = ["load"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from kstore._fast.framing import FrameSplitter
+from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.api_versions import ApiVersionsResponse
 from kstore.protocol.headers import RequestHeader
+from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import (
     API_VERSIONS,
     APIS,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.protocol.consumer_groups import (
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
-from kstore.protocol.consumer_protocol import (
+from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import Store
-from kstore.broker.runtime import registration, znodes
-from kstore.broker.runtime.controller import Controller
-from kstore.broker.state.image import BrokerImage, Endpoint
+from kstore.broker.runtime.controller.controller import Controller
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, NetworkError
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     FULL,
     AlterPartitionRequest,
     AlterPartitionResponse,

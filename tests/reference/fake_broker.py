@@ -13,17 +13,21 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from kstore.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from tests.reference.connection import RequestReceived, ServerConnection
 
 __all__ = ["HANG_UP", "SILENCE", "FakeBroker"]

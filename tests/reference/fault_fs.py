@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemFileSystem
 
 F = TypeVar("F")

@@ -11,7 +11,8 @@ import itertools
 from typing import Any
 from uuid import UUID
 
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
+from kstore.broker.state.groups.result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
@@ -19,10 +20,15 @@ from kstore.broker.state.group_result import (
     TimerEvent,
     TimerKey,
 )
-from kstore.broker.state.group_shard import GroupShard
-from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.config.group_configs import GROUP_CONFIGS
-from kstore.protocol.groups import (
+from kstore.protocol.coordinator_records.framing import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -31,7 +37,6 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kstore.protocol.log_records import decode_key, decode_value, encode_key, encode_value
 from kstore.protocol.schema import Message
 
 __all__ = ["GroupDriver", "Parked", "snapshot"]

@@ -35,8 +35,8 @@ Override = Callable[[str, str], "st.SearchStrategy[Any] | None"]
 def all_messages() -> list[type[Message]]:
     """Every subclass of Message in kstore.protocol, by name."""
     found: dict[str, type[Message]] = {}
-    for info in pkgutil.iter_modules(kstore.protocol.__path__):
-        module = importlib.import_module(f"kstore.protocol.{info.name}")
+    for info in pkgutil.walk_packages(kstore.protocol.__path__, "kstore.protocol."):
+        module = importlib.import_module(info.name)
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:
                 found[value.__name__] = value

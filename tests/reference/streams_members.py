@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTaskIds,

@@ -7,22 +7,26 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.groups.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.schema import Message
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
-from kstore.protocol.transaction_admin import DescribeTransactionsRequest
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.admin import DescribeTransactionsRequest
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

@@ -9,9 +9,9 @@ from collections import deque
 from typing import Any
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.reference.connection import ClientConnection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kstore.errors import ErrorCode
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -5,8 +5,8 @@ transaction; start over after anything unclear.
 from __future__ import annotations
 
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.transactions import (
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemFileSystem
 
 __all__ = ["Disk", "DiskFiles"]

@@ -10,9 +10,9 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from kstore.record import build_batch
 from tests.sim.client import Client, UnansweredError
 from tests.sim.history import KEYED, History, Place

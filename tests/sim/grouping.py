@@ -8,11 +8,7 @@ import json
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -21,7 +17,11 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTaskIds,

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import kstore.broker.runtime.controller_store as controller_store
-import kstore.broker.runtime.group_commit as group_commit
-import kstore.broker.runtime.image_updates as image_updates
-import kstore.broker.runtime.markers as markers
-import kstore.broker.runtime.shards as shards
-import kstore.broker.state.classic_step as classic_step
-import kstore.broker.state.consumer_reconcile as consumer_reconcile
-import kstore.broker.state.controller_events as controller_events
-import kstore.broker.state.election as election
-import kstore.broker.state.group_shard as group_shard
-import kstore.broker.state.offsets as offsets
-import kstore.broker.state.ordered_expansion as ordered_expansion
-import kstore.broker.state.streams_reconcile as streams_reconcile
+import kstore.broker.runtime.controller.store as controller_store
+import kstore.broker.runtime.groups.group_coordinator as shards
+import kstore.broker.runtime.log_dirs.fsync_batch as group_commit
+import kstore.broker.runtime.metadata.image_updates as image_updates
+import kstore.broker.runtime.transactions.markers as markers
+import kstore.broker.state.controller.election as election
+import kstore.broker.state.controller.events as controller_events
+import kstore.broker.state.groups.classic.step as classic_step
+import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
+import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
+import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
+import kstore.broker.state.groups.offsets as offsets
+import kstore.broker.state.groups.streams.reconcile as streams_reconcile
 import kstore.log.log_dir as log_dir
 import kstore.log.recovery as recovery
-from kstore.broker.runtime.cluster_topics import ClusterTopics
-from kstore.broker.runtime.controller import Controller
-from kstore.broker.runtime.fetchers import Fetchers
+from kstore.broker.runtime.controller.controller import Controller
+from kstore.broker.runtime.replication.fetchers import Fetchers
+from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from tests.sim import reading
 from tests.sim.loop import current_life
 

@@ -7,8 +7,8 @@ from collections import deque
 from typing import NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.record import build_batch
 from tests.sim.client import Client, Link, UnansweredError
 from tests.sim.history import History, Place

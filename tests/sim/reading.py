@@ -6,7 +6,7 @@ from typing import Any
 
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log import CorruptLogError
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
 from tests.sim.client import Client, UnansweredError
 from tests.sim.history import History, Place, Row

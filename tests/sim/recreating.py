@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -18,14 +16,16 @@ from kstore.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.schema import ZERO_UUID
-from kstore.protocol.topics import (
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from kstore.protocol.schema import ZERO_UUID
 from kstore.record import batches, build_batch, decode
 from tests.sim.client import Client, UnansweredError
 from tests.sim.history import STAMPED, History, Place

@@ -14,7 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tests.sim.churning import Administrator
 from tests.sim.client import Client, UnansweredError
 from tests.sim.committing import committed_offset

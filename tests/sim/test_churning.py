@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
     DeletableTopicResult,

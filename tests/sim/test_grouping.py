@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kstore.protocol.consumer_groups import ConsumerGroupHeartbeatResponse
-from kstore.protocol.streams_groups import StreamsGroupHeartbeatResponse
+from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatResponse
+from kstore.protocol.groups.streams_groups import StreamsGroupHeartbeatResponse
 from tests.sim.client import UnansweredError
 from tests.sim.grouping import ConsumerMember, StreamsMember
 from tests.sim.history import History

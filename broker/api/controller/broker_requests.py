@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
-from kstore.broker.api.between_brokers import REFUSED, may_name
-from kstore.broker.api.forwarding import carried_out
-from kstore.broker.api.permissions import guarded
-from kstore.broker.api.wide import WideRequests, max_elements
+from kstore.broker.api.controller.between_brokers import REFUSED, may_name
+from kstore.broker.api.controller.forwarding import carried_out
+from kstore.broker.api.requests.wide import WideRequests, max_elements
+from kstore.broker.api.security.permissions import guarded
 from kstore.broker.coordination.store import StoreError
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
@@ -32,7 +32,7 @@ from kstore.protocol.cluster_control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from kstore.protocol.envelope import EnvelopeRequest, EnvelopeResponse
+from kstore.protocol.controller.envelope import EnvelopeRequest, EnvelopeResponse
 from kstore.protocol.registry import decode_request, encode_response
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
-from kstore.broker.api.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kstore.broker.api.failing import failed
+from kstore.broker.api.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kstore.broker.api.requests.failing import failed
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.config_watch import TOPICS, reload
-from kstore.broker.runtime.features import FEATURE_NODE
-from kstore.broker.runtime.to_controller import ask_controller
+from kstore.broker.runtime.membership.config_watch import TOPICS, reload
+from kstore.broker.runtime.metadata.features import FEATURE_NODE
+from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.znodes import BROKER_IDS
+from kstore.broker.coordination.znodes import BROKER_IDS
 from kstore.errors import ErrorCode
-from kstore.protocol.features import (
+from kstore.protocol.controller.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from kstore.protocol.metadata.features import (
     DescribeQuorumRequest,
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
@@ -25,12 +31,6 @@ from kstore.protocol.features import (
     ReplicaState,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
-)
-from kstore.protocol.raft_voters import (
-    AddRaftVoterRequest,
-    AddRaftVoterResponse,
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
 )
 from kstore.protocol.schema import ZERO_UUID
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.state.reassignment import refuse_election, refuse_reassignment
+from kstore.broker.state.controller.reassignment import refuse_election, refuse_reassignment
 from kstore.errors import ErrorCode
-from kstore.protocol.reassignments import (
+from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
@@ -33,7 +33,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.controller import Controller
+    from kstore.broker.runtime.controller.controller import Controller
 
 __all__ = [
     "handle_alter_partition_reassignments",

@@ -10,20 +10,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed, allowed_cluster, operations_mask
-from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.api.security.access import allowed, allowed_cluster, operations_mask
+from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.group_admin import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -33,6 +23,16 @@ from kstore.protocol.groups import (
     MemberIdentity,
     SyncGroupRequest,
     SyncGroupResponse,
+)
+from kstore.protocol.groups.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
 
 if TYPE_CHECKING:

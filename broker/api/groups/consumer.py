@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import permitted
-from kstore.broker.api.api_versions import finalized_features
-from kstore.broker.api.groups import group_operations
-from kstore.broker.api.permissions import no_right
-from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
-from kstore.broker.state.consumer_describe import describe_consumer_group
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.consumer_heartbeat import request_problem
+from kstore.broker.api.groups.classic import group_operations
+from kstore.broker.api.metadata.api_versions import finalized_features
+from kstore.broker.api.security.access import permitted
+from kstore.broker.api.security.permissions import no_right
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator, coordinator_of
+from kstore.broker.state.groups.consumer.describe import describe_consumer_group
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.consumer.heartbeat import request_problem
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed
-from kstore.broker.api.permissions import DENIED, no_right
-from kstore.broker.runtime.shards import coordinator_of
+from kstore.broker.api.security.access import allowed
+from kstore.broker.api.security.permissions import DENIED, no_right
+from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.coordinator import (
+from kstore.protocol.groups.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -62,7 +62,7 @@ async def _find(broker: Broker, key_type: int, key: str, ctx: RequestContext) ->
         return _nowhere(key, DENIED[kind], no_right(ctx, DENIED[kind]))
     try:
         if key_type == TRANSACTION:
-            from kstore.broker.runtime.transactions import transactions_of
+            from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
 
             node_id = await transactions_of(broker).leader_of(key)
         else:

@@ -9,17 +9,17 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed
-from kstore.broker.runtime.shards import coordinator_of
-from kstore.broker.state.offset_commit import offset_commit_failure
+from kstore.broker.api.security.access import allowed
+from kstore.broker.runtime.groups.group_coordinator import coordinator_of
+from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,

@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed_cluster, permitted
-from kstore.broker.api.api_versions import finalized_features
-from kstore.broker.api.consumer_groups import UNSEEN, may_describe
-from kstore.broker.api.groups import group_operations
-from kstore.broker.api.permissions import no_right
-from kstore.broker.runtime.internal_topics import InternalTopics
-from kstore.broker.runtime.shards import GroupCoordinator, coordinator_of
-from kstore.broker.state.streams_describe import describe_streams_group
-from kstore.broker.state.streams_group import StreamsGroup
-from kstore.broker.state.streams_requests import check_heartbeat
-from kstore.broker.state.streams_target import configured_topology
-from kstore.broker.state.streams_topics import MISSING_INTERNAL_TOPICS
-from kstore.broker.state.streams_topology import StreamsError
+from kstore.broker.api.groups.classic import group_operations
+from kstore.broker.api.groups.consumer import UNSEEN, may_describe
+from kstore.broker.api.metadata.api_versions import finalized_features
+from kstore.broker.api.security.access import allowed_cluster, permitted
+from kstore.broker.api.security.permissions import no_right
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator, coordinator_of
+from kstore.broker.runtime.topics.internal_topics import InternalTopics
+from kstore.broker.state.groups.streams.describe import describe_streams_group
+from kstore.broker.state.groups.streams.group import StreamsGroup
+from kstore.broker.state.groups.streams.requests import check_heartbeat
+from kstore.broker.state.groups.streams.target import configured_topology
+from kstore.broker.state.groups.streams.topics import MISSING_INTERNAL_TOPICS
+from kstore.broker.state.groups.streams.topology import StreamsError
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     DescribedGroup,
     Status,
     StreamsGroupDescribeRequest,
@@ -30,10 +30,10 @@ from kstore.protocol.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupDescribeResponseTopology as ToldTopology,
 )
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequestTopology as AskedTopology,
 )
 

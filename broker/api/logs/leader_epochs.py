@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.list_offsets import check_leader
+from kstore.broker.api.logs.list_offsets import check_leader
+from kstore.broker.coordination.partition_nodes import read_node
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.partition_nodes import read_node
-from kstore.broker.state.topic_rules import TopicError, check_name
+from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.errors import ErrorCode
-from kstore.protocol.leader_epoch_for_partition import (
+from kstore.protocol.logs.leader_epoch_for_partition import (
     LeaderEpochForPartitionRequest,
     LeaderEpochForPartitionResponse,
     LeaderEpochForPartitionResult,
     LeaderEpochForPartitionTopicResult,
     PriorLeaderEpoch,
 )
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

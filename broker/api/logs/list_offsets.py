@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore._fast.partition_table import Partition
+from kstore._fast.broker.partition_table import Partition
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
 from kstore.log.timestamps import Look, largest_ms, search
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.turns import in_turns, sliced
+from kstore.broker.api.requests.turns import in_turns, sliced
 from kstore.broker.runtime.slices import Work, each
 from kstore.errors import ErrorCode
-from kstore.protocol.log_dirs import (
+from kstore.protocol.logs.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -29,7 +29,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.replica_moves import ReplicaMoves
+    from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.log import Log, LogDir
 
 __all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
@@ -151,7 +151,7 @@ def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str
 
 def _moves(broker: Broker) -> ReplicaMoves:
     if broker.moves is None:
-        from kstore.broker.runtime.replica_moves import ReplicaMoves
+        from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
 
         broker.moves = ReplicaMoves(broker)
     moves: ReplicaMoves = broker.moves

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.configs import (
+from kstore.broker.api.metadata.configs import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -20,16 +20,21 @@ from kstore.broker.api.configs import (
     TOPIC,
     check_broker_id,
 )
-from kstore.broker.api.turns import in_turns
+from kstore.broker.api.requests.turns import in_turns
 from kstore.broker.runtime.slices import Work, each
-from kstore.broker.state import config_rules
-from kstore.broker.state.config_rules import Change, ConfigRefusedError, Operation
-from kstore.broker.state.topic_rules import TopicError, check_configs, check_name, topic_row
+from kstore.broker.state.metadata import config_rules
+from kstore.broker.state.metadata.config_rules import Change, ConfigRefusedError, Operation
+from kstore.broker.state.metadata.topic_rules import (
+    TopicError,
+    check_configs,
+    check_name,
+    topic_row,
+)
 from kstore.config import ConfigError, ConfigType
 from kstore.errors import ErrorCode
-from kstore.protocol import config_resources as replacing
-from kstore.protocol import configs as incremental
-from kstore.protocol.config_resources import (
+from kstore.protocol.metadata import config_resources as replacing
+from kstore.protocol.metadata import configs as incremental
+from kstore.protocol.metadata.config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

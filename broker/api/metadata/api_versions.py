@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import API_TABLE, RequestContext
-from kstore.broker.runtime.features import FinalizedFeatures, supported_features
+from kstore.broker.runtime.metadata.features import FinalizedFeatures, supported_features
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import (
+from kstore.protocol.metadata.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.metadata import cluster_operations
+from kstore.broker.api.metadata.metadata import cluster_operations
 from kstore.errors import ErrorCode
-from kstore.protocol.cluster import (
+from kstore.protocol.metadata.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

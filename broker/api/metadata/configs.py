@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.failing import copy_row
-from kstore.broker.api.turns import in_turns
+from kstore.broker.api.requests.failing import copy_row
+from kstore.broker.api.requests.turns import in_turns
 from kstore.broker.runtime.slices import each
-from kstore.broker.state.config_rules import ConfigRefusedError, broker_row
-from kstore.broker.state.topic_rules import TopicError, check_name, topic_row
+from kstore.broker.state.metadata.config_rules import ConfigRefusedError, broker_row
+from kstore.broker.state.metadata.topic_rules import TopicError, check_name, topic_row
 from kstore.config import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -26,7 +26,7 @@ from kstore.config import (
 )
 from kstore.config.broker_configs import ALIASES
 from kstore.errors import ErrorCode
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

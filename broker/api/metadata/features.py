@@ -9,10 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.api_versions import finalized_features
-from kstore.broker.state.features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, plan_update
+from kstore.broker.api.metadata.api_versions import finalized_features
+from kstore.broker.state.metadata.features import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    plan_update,
+)
 from kstore.errors import ErrorCode
-from kstore.protocol.features import (
+from kstore.protocol.metadata.features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

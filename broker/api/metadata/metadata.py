@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from kstore._fast.metadata_topics import encode_topics
+from kstore._fast.broker.metadata_topics import encode_topics
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
-from kstore.broker.api.access import allowed, allowed_cluster, operations_mask, permitted
-from kstore.broker.api.turns import sliced
+from kstore.broker.api.requests.turns import sliced
+from kstore.broker.api.security.access import allowed, allowed_cluster, operations_mask, permitted
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, in_order
-from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
-from kstore.broker.state.topic_rules import NewTopic, TopicError, check_name
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError, check_name
 from kstore.errors import ErrorCode
 from kstore.protocol import ProtocolError
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,

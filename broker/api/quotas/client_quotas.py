@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.turns import in_turns, sliced
+from kstore.broker.api.requests.turns import in_turns, sliced
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.client_throttles import quotas_of
+from kstore.broker.runtime.quotas.client_throttles import quotas_of
 from kstore.broker.runtime.slices import Work, each, each_work
-from kstore.broker.state.client_quotas import (
+from kstore.broker.state.quotas.client_quotas import (
     Alteration,
     Entity,
     Filter,
@@ -39,7 +39,7 @@ from kstore.protocol.quotas import (
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.client_quotas import ClientQuotas
+    from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
 
 __all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
 

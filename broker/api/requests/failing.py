@@ -372,7 +372,7 @@ def row_key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
 
 def _log_dirs_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
     """AlterReplicaLogDirs: topics of all dirs together."""
-    from kstore.protocol.log_dirs import (
+    from kstore.protocol.logs.log_dirs import (
         AlterReplicaLogDirPartitionResult,
         AlterReplicaLogDirTopicResult,
     )
@@ -393,14 +393,14 @@ def _log_dirs_altered(request: Any, response: Any, version: int, code: int, mess
 def _log_dirs_described(request: Any, response: Any, version: int, code: int, message: str) -> None:
     """DescribeLogDirs: before version 3, only a log dir has an error."""
     if version < 3:
-        from kstore.protocol.log_dirs import DescribeLogDirsResult
+        from kstore.protocol.logs.log_dirs import DescribeLogDirsResult
 
         response.results = [DescribeLogDirsResult(error_code=code)]
 
 
 def _scram_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
     """AlterUserScramCredentials: each user once, whatever is to become of it."""
-    from kstore.protocol.scram import AlterUserScramCredentialsResult
+    from kstore.protocol.security.scram import AlterUserScramCredentialsResult
 
     users = dict.fromkeys(row.name for row in (*request.deletions, *request.upsertions))
     response.results = [

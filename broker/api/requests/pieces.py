@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from kstore.broker.api.failing import ROWS, Rows, copy_row, field_exists, row_key
+from kstore.broker.api.requests.failing import ROWS, Rows, copy_row, field_exists, row_key
 from kstore.protocol.schema import Struct
 
 __all__ = ["PIECES", "Joined", "Pieces", "is_wide", "pieces_of", "rows_for"]

@@ -11,20 +11,20 @@ import gc
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.codec import Decoding
-from kstore._fast.encoder import Encoding
+from kstore._fast.protocol.codec import Decoding
+from kstore._fast.protocol.encoder import Encoding
 from kstore.broker.api import API_TABLE, Handler, RequestContext
-from kstore.broker.api.failing import Rows
-from kstore.broker.api.metadata import JoinedMetadata
-from kstore.broker.api.permissions import WAIT_FOR_OTHERS
-from kstore.broker.api.pieces import Joined, is_wide, pieces_of, rows_for
-from kstore.broker.api.turns import GoneError, turn
+from kstore.broker.api.metadata.metadata import JoinedMetadata
+from kstore.broker.api.requests.failing import Rows
+from kstore.broker.api.requests.pieces import Joined, is_wide, pieces_of, rows_for
+from kstore.broker.api.requests.turns import GoneError, turn
+from kstore.broker.api.security.permissions import WAIT_FOR_OTHERS
 from kstore.broker.runtime.slices import Room
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["WideRequests", "max_elements"]

@@ -21,14 +21,14 @@ from kstore.acls import (
     AclResourceType,
 )
 from kstore.broker.api import RequestContext
-from kstore.broker.api.access import allowed_cluster
-from kstore.broker.api.turns import in_turns
+from kstore.broker.api.requests.turns import in_turns
+from kstore.broker.api.security.access import allowed_cluster
 from kstore.broker.coordination.store import BadPathError, StoreError
-from kstore.broker.runtime.acl_store import TooManyAclsError
+from kstore.broker.runtime.security.acl_store import TooManyAclsError
 from kstore.broker.runtime.slices import Work, each, each_work
 from kstore.config.authorizer_configs import is_principal
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.acls import (
+from kstore.protocol.security.acls import (
     AclCreation,
     AclCreationResult,
     AclDescription,

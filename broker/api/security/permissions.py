@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.api.access import allowed, note_denied
-from kstore.broker.api.failing import failed, keep_rows, put_in, row_fields, rows_of, subject
+from kstore.broker.api.requests.failing import (
+    failed,
+    keep_rows,
+    put_in,
+    row_fields,
+    rows_of,
+    subject,
+)
+from kstore.broker.api.security.access import allowed, note_denied
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.api import Handler, RequestContext
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.authorizer import Rights
+    from kstore.broker.state.security.authorizer import Rights
 
 __all__ = [
     "ANYBODY", "DENIED", "PERMISSIONS", "WAIT_FOR_OTHERS", "Level", "Right", "guarded", "no_right",

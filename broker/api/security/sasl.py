@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
-from kstore.protocol.sasl import (
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

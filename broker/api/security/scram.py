@@ -10,12 +10,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.turns import in_turns
+from kstore.broker.api.requests.turns import in_turns
 from kstore.broker.coordination.store import BadPathError, StoreError
-from kstore.broker.runtime import entity_configs
-from kstore.broker.runtime.scram_users import USERS, user_path
+from kstore.broker.runtime.metadata import entity_configs
+from kstore.broker.runtime.security.scram_users import USERS, user_path
 from kstore.broker.runtime.slices import each
-from kstore.broker.state.scram_credentials import (
+from kstore.broker.state.security.scram_credentials import (
     MECHANISMS,
     Deletion,
     ScramCredential,
@@ -23,7 +23,7 @@ from kstore.broker.state.scram_credentials import (
     refusals,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.scram import (
+from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

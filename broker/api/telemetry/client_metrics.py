@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.telemetry import Telemetry, telemetry_of
-from kstore.broker.state.otlp import OtlpError, OtlpTooLargeError
-from kstore.broker.state.telemetry import ACCEPTED_COMPRESSION, ClientInstance
+from kstore.broker.runtime.telemetry.client_metrics import Telemetry, telemetry_of
+from kstore.broker.state.telemetry.client_metrics import ACCEPTED_COMPRESSION, ClientInstance
+from kstore.broker.state.telemetry.otlp import OtlpError, OtlpTooLargeError
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.telemetry import (
@@ -79,7 +79,7 @@ async def handle_push_telemetry(
 async def _take(
     telemetry: Telemetry, request: PushTelemetryRequest, client_id: str, max_bytes: int
 ) -> int:
-    from kstore._fast.compression import CompressionError, decompress
+    from kstore._fast.record.compression import CompressionError, decompress
 
     data: bytes | bytearray = bytes(request.metrics)
     try:
@@ -109,7 +109,7 @@ def _instance(broker: Broker, instance_id: UUID, ctx: RequestContext) -> ClientI
 
 def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
     """What subscriptions may match."""
-    from kstore.broker.runtime.znodes import encode_id
+    from kstore.broker.coordination.znodes import encode_id
 
     name, version = _software(ctx)
     return {
@@ -124,7 +124,7 @@ def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
 
 def _software(ctx: RequestContext) -> tuple[str, str]:
     """The names that the client gave itself in ApiVersions; unknown before version 3 of it."""
-    from kstore.protocol.api_versions import ApiVersionsRequest
+    from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 
     connection = ctx.connection
     if connection is None or connection.hello is None or connection.hello_version < 3:

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore._fast.partition_table import Partition
+from kstore._fast.broker.partition_table import Partition
 from kstore.broker.api import RequestContext
-from kstore.broker.api.list_offsets import check_leader
+from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.errors import ErrorCode
-from kstore.protocol.delete_records import (
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

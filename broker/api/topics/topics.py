@@ -13,16 +13,15 @@ from uuid import UUID
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
-from kstore.broker.api.access import allowed
-from kstore.broker.api.configs import shown_topic_defaults
-from kstore.broker.api.permissions import no_right
-from kstore.broker.runtime.topics import OFFSETS_TOPIC
-from kstore.broker.state.image import TopicImage
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
+from kstore.broker.api.metadata.configs import shown_topic_defaults
+from kstore.broker.api.security.access import allowed
+from kstore.broker.api.security.permissions import no_right
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
+from kstore.broker.state.metadata.image import TopicImage
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
 from kstore.config import TOPIC_CONFIGS
 from kstore.errors import ErrorCode
-from kstore.protocol.schema import ZERO_UUID
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -37,10 +36,11 @@ from kstore.protocol.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.client_throttles import Mutations
+    from kstore.broker.runtime.quotas.client_throttles import Mutations
 
 __all__ = [
     "handle_create_partitions",
@@ -281,7 +281,7 @@ async def _forget_offsets(broker: Broker, name: str) -> None:
             await broker.groups.close()
         broker.groups = None
     elif OFFSETS_TOPIC in broker.image.topics:
-        from kstore.broker.runtime.shards import coordinator_of
+        from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 
         await coordinator_of(broker).forget_topic(name)
 

@@ -11,14 +11,17 @@ from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed
-from kstore.broker.api.turns import in_turns, sliced
+from kstore.broker.api.requests.turns import in_turns, sliced
+from kstore.broker.api.security.access import allowed
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, each_work
-from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
-from kstore.broker.state.transaction_state import TV_0, TV_2
-from kstore.broker.state.transaction_steps import Claim
+from kstore.broker.runtime.transactions.transaction_coordinator import (
+    TransactionCoordinator,
+    transactions_of,
+)
+from kstore.broker.state.transactions.state import TV_0, TV_2
+from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

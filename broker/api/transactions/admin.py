@@ -8,15 +8,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.access import allowed, permitted
-from kstore.broker.runtime.markers import commit_markers, write_marker
+from kstore.broker.api.security.access import allowed, permitted
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.runtime.transactions import transactions_of
-from kstore.broker.state.topic_rules import TopicError, check_name
-from kstore.broker.state.transaction_shard import TransactionFilter
-from kstore.broker.state.transaction_state import STATE_NAMES, Transaction
+from kstore.broker.runtime.transactions.markers import commit_markers, write_marker
+from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
+from kstore.broker.state.metadata.topic_rules import TopicError, check_name
+from kstore.broker.state.transactions.coordinator_shard import TransactionFilter
+from kstore.broker.state.transactions.state import STATE_NAMES, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeTransactionsRequest,
@@ -29,7 +29,7 @@ from kstore.protocol.transaction_admin import (
     ProducerState,
     TopicResponse,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

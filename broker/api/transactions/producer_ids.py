@@ -10,15 +10,15 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.api.access import allowed_any, allowed_cluster, note_denied
-from kstore.broker.runtime.producer_ids import producer_ids_of
+from kstore.broker.api.security.access import allowed_any, allowed_cluster, note_denied
+from kstore.broker.runtime.transactions.producer_ids import producer_ids_of
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.transaction_steps import Claim, Decision
+    from kstore.broker.state.transactions.steps import Claim, Decision
 
 __all__ = ["handle_init_producer_id"]
 
@@ -61,8 +61,8 @@ def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
 async def _init_transactional(
     broker: Broker, request: InitProducerIdRequest, api_version: int
 ) -> InitProducerIdResponse:
-    from kstore.broker.runtime.transactions import transactions_of
-    from kstore.broker.state.transaction_steps import Claim
+    from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
+    from kstore.broker.state.transactions.steps import Claim
 
     if not request.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
-from kstore.broker.api.add_partitions import fenced_as_known
-from kstore.broker.runtime.coordinator_log import partition_of
-from kstore.broker.runtime.shards import coordinator_of
-from kstore.broker.runtime.topics import OFFSETS_TOPIC
-from kstore.broker.runtime.transactional_produce import error_for_version, has_transaction
-from kstore.broker.runtime.transactions import transactions_of
-from kstore.broker.state.transaction_state import TV_0, TV_2
-from kstore.broker.state.transaction_steps import Claim, Decision
-from kstore.broker.state.txn_offset_commit import txn_offset_commit_failure
+from kstore.broker.api.transactions.add_partitions import fenced_as_known
+from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.runtime.groups.group_coordinator import coordinator_of
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
+from kstore.broker.runtime.transactions.produce import error_for_version, has_transaction
+from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
+from kstore.broker.state.groups.coordinator.txn_offset_commit import txn_offset_commit_failure
+from kstore.broker.state.transactions.state import TV_0, TV_2
+from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,
@@ -153,7 +153,7 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     verifies = broker.config["transaction.partition.verification.enable"]
     if broker.cluster is not None and (adds or verifies):
         await coordinator_of(broker).loaded_partition(request.group_id)  # else nothing is added
-        from kstore.broker.runtime.transaction_admission import admission_of
+        from kstore.broker.runtime.transactions.admission import admission_of
 
         answers = await admission_of(broker).ask(
             request.transactional_id, claim, frozenset({place}), adds=adds

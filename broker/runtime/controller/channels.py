@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstore.broker.runtime.peers import inter_broker_endpoint
+from kstore.broker.runtime.peers.peers import inter_broker_endpoint
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.state import controller_messages as messages
-from kstore.broker.state.controller_state import PIECE
+from kstore.broker.state.controller import messages
+from kstore.broker.state.controller.state import PIECE
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     FULL,
     INCREMENTAL,
     LeaderAndIsrRequest,
@@ -30,9 +30,9 @@ from kstore.protocol.cluster_control import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller import Controller
-    from kstore.broker.state.controller_state import ControllerState, TopicId
-    from kstore.broker.state.image import BrokerImage
+    from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.state.controller.state import ControllerState, TopicId
+    from kstore.broker.state.metadata.image import BrokerImage
     from kstore.protocol.schema import Message
 
 __all__ = ["Channel", "Channels"]

@@ -14,18 +14,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import StoreClosedError, StoreError, Watch, WatchEvent
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.controller_channels import Channels
-from kstore.broker.runtime.controller_moves import ControllerMoves, Ongoing
-from kstore.broker.runtime.controller_store import ControllerStore, DeposedError, Found
-from kstore.broker.runtime.controller_topics import ControllerTopics
+from kstore.broker.runtime.controller.channels import Channels
+from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
+from kstore.broker.runtime.controller.store import ControllerStore, DeposedError, Found
+from kstore.broker.runtime.controller.topics import ControllerTopics
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.state import controller_events as events
-from kstore.broker.state.controller_state import ControllerState, PartitionChange, TopicId
-from kstore.broker.state.topic_rules import TopicError
+from kstore.broker.state.controller import events
+from kstore.broker.state.controller.state import ControllerState, PartitionChange, TopicId
+from kstore.broker.state.metadata.topic_rules import TopicError
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
@@ -36,9 +36,9 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.image import BrokerImage, TopicImage
-    from kstore.broker.state.reassignment import Refusal
-    from kstore.broker.state.topic_rules import NewPartitions, NewTopic
+    from kstore.broker.state.controller.reassignment import Refusal
+    from kstore.broker.state.metadata.image import BrokerImage, TopicImage
+    from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic
 
 __all__ = ["Controller"]
 

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.broker.state import controller_events as events
-from kstore.broker.state import reassignment_steps as steps
-from kstore.broker.state.controller_state import PartitionChange
-from kstore.broker.state.image import PartitionImage
-from kstore.broker.state.reassignment import (
+from kstore.broker.state.controller import events
+from kstore.broker.state.controller import reassignment_steps as steps
+from kstore.broker.state.controller.reassignment import (
     UNCLEAN,
     Refusal,
     refuse_election,
     refuse_reassignment,
 )
+from kstore.broker.state.controller.state import PartitionChange
+from kstore.broker.state.metadata.image import PartitionImage
 from kstore.errors import ErrorCode, KafkaError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller import Controller
+    from kstore.broker.runtime.controller.controller import Controller
 
 __all__ = ["ControllerMoves", "Ongoing"]
 

@@ -16,6 +16,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.partition_nodes import PARTITION_EPOCH, create_ops, state_node
+from kstore.broker.coordination.registration import read_brokers
 from kstore.broker.coordination.store import (
     BadVersionError,
     Check,
@@ -27,15 +30,12 @@ from kstore.broker.coordination.store import (
     Stat,
     StoreError,
 )
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.partition_nodes import PARTITION_EPOCH, create_ops, state_node
-from kstore.broker.runtime.registration import read_brokers
-from kstore.broker.state.controller_state import Expansion, PartitionChange, TopicId
-from kstore.broker.state.image import BrokerImage, PartitionImage, TopicImage
+from kstore.broker.state.controller.state import Expansion, PartitionChange, TopicId
+from kstore.broker.state.metadata.image import BrokerImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.state.controller_state import ControllerState
+    from kstore.broker.state.controller.state import ControllerState
 
 __all__ = ["ControllerStore", "DeposedError", "Found"]
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from kstore.broker.state.controller_state import Expansion, PartitionChange, TopicId
-from kstore.broker.state.election import NO_LEADER
-from kstore.broker.state.image import PartitionImage, TopicImage
-from kstore.broker.state.topic_rules import (
+from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.controller.state import Expansion, PartitionChange, TopicId
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.broker.state.metadata.topic_rules import (
     NewPartitions,
     NewTopic,
     TopicError,
@@ -26,7 +26,7 @@ from kstore.broker.state.topic_rules import (
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller import Controller
+    from kstore.broker.runtime.controller.controller import Controller
 
 __all__ = ["ControllerTopics"]
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from kstore._fast.murmur2 import string_hash
-from kstore._fast.records import Record, decode
+from kstore._fast.record.murmur2 import string_hash
+from kstore._fast.record.records import Record, decode
 from kstore.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:

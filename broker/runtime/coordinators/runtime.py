@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kstore.broker.runtime.coordinator_log import committed, log_of, partition_of
-from kstore.broker.runtime.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kstore.broker.state.topic_rules import NewTopic, TopicError
+from kstore.broker.runtime.coordinators.partitions import committed, log_of, partition_of
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
 from kstore.config.broker import SourceKind
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.types import TopicPartition
@@ -271,13 +271,15 @@ def watch_leadership(broker: Broker) -> None:
         if place.topic == OFFSETS_TOPIC:
             coordinator = broker.groups
             if coordinator is None and leads:
-                from kstore.broker.runtime.shards import coordinator_of
+                from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 
                 coordinator = coordinator_of(broker)
         elif place.topic == TRANSACTION_TOPIC:
             coordinator = broker.transactions
             if coordinator is None and leads:
-                from kstore.broker.runtime.transactions import transactions_of
+                from kstore.broker.runtime.transactions.transaction_coordinator import (
+                    transactions_of,
+                )
 
                 coordinator = transactions_of(broker)
         if coordinator is not None:

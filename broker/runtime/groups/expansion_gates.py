@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kstore.broker.coordination.partition_nodes import PartitionNode, read_node
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.partition_nodes import PartitionNode, read_node
-from kstore.broker.state.ordered_expansion import UNKNOWN, TopicGates
+from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN, TopicGates
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -23,7 +23,7 @@ from kstore.protocol.list_offsets import (
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.image import TopicImage
+    from kstore.broker.state.metadata.image import TopicImage
 
 __all__ = ["ExpansionGates"]
 

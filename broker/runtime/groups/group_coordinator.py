@@ -16,10 +16,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
 
-from kstore._fast.builder import build_batch, build_single_batch
-from kstore._fast.records import Record
-from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
-from kstore.broker.runtime.coordinator_log import (
+from kstore._fast.record.builder import build_batch, build_single_batch
+from kstore._fast.record.records import Record
+from kstore.broker.runtime.coordinators.partitions import (
     TURN_SECONDS,
     append,
     partition_of,
@@ -28,12 +27,14 @@ from kstore.broker.runtime.coordinator_log import (
     settle,
     to_be_committed,
 )
-from kstore.broker.runtime.regex_rights import RegexRights
+from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
+from kstore.broker.runtime.groups.regex_rights import RegexRights
+from kstore.broker.runtime.groups.topic_matches import TopicMatches
 from kstore.broker.runtime.timers import TimerTable
-from kstore.broker.runtime.topic_matches import TopicMatches
-from kstore.broker.runtime.topics import OFFSETS_TOPIC, offsets_topic_configs
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.group_result import (
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, offsets_topic_configs
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
+from kstore.broker.state.groups.result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
@@ -43,9 +44,8 @@ from kstore.broker.state.group_result import (
     TimerKey,
     Token,
 )
-from kstore.broker.state.group_shard import GroupShard
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.log_records import (
+from kstore.protocol.coordinator_records.framing import (
     RECORD_TYPES,
     decode_key,
     decode_value,
@@ -56,7 +56,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.topic_rules import NewTopic
+    from kstore.broker.state.metadata.topic_rules import NewTopic
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -365,7 +365,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def _refresh_gates(self) -> None:
         """Let groups see as much of topics with ordered expansion as they may (KIP-253)."""
         if self._gates is None:
-            from kstore.broker.runtime.expansion_gates import ExpansionGates
+            from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
 
             self._gates = ExpansionGates(self.broker, self.spawn)
         await self._gates.refresh()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore.broker.state.linear_regex import LinearRegex
 
 if TYPE_CHECKING:
-    from kstore.broker.state.image import MetadataImage
+    from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = ["MAX_REMEMBERED_BYTES", "SLICE_STEPS", "TopicMatches"]
 

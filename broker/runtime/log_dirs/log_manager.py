@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
-from kstore.broker.state.topic_rules import topic_row
+from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore.broker.state.metadata.topic_rules import topic_row
 from kstore.private_files import others_write
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.state.image import TopicImage
+    from kstore.broker.state.metadata.image import TopicImage
     from kstore.config import BrokerConfig
     from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig

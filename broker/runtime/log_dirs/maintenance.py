@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.replicas import LocalReplicas
+    from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
     from kstore.config import BrokerConfig
     from kstore.log import Log
 

@@ -15,7 +15,7 @@ from kstore.errors import ErrorCode
 from kstore.log import errors
 
 if TYPE_CHECKING:
-    from kstore._fast.partition_table import Partition
+    from kstore._fast.broker.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
     from kstore.log import Log, LogDir
     from kstore.types import TopicPartition

@@ -19,20 +19,20 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.follower import BackOff, cut_at_damage, nobody_has
+from kstore.broker.state.replication.follower import BackOff, cut_at_damage, nobody_has
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
 from kstore.log.refill import lost_parts, refill
 from kstore.log.rewrite import damaged_parts, rewrite
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
-    from kstore._fast.partition_table import Partition
-    from kstore._fast.replica_state import ReplicaState
+    from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.broker.replica_state import ReplicaState
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.replica_manager import Hosted
+    from kstore.broker.runtime.replication.replica_manager import Hosted
     from kstore.log import Log
     from kstore.log.damage import Damage
     from kstore.log.recovery import Loss

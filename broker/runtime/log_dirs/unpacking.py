@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstore._fast.unpack import look_into
+from kstore._fast.record.unpack import look_into
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
 
 __all__ = ["Unpacking"]
 

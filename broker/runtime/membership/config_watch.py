@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, WatchEvent
-from kstore.broker.runtime.acl_store import ACL_FOLDERS
-from kstore.broker.runtime.cluster_topics import ClusterTopics
-from kstore.broker.runtime.features import FEATURE_NODE
+from kstore.broker.runtime.metadata.features import FEATURE_NODE
+from kstore.broker.runtime.security.acl_store import ACL_FOLDERS
+from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
@@ -115,6 +115,6 @@ async def _reload_configs(broker: Broker, paths: Set[str]) -> None:
 
 def _find_quotas(broker: Broker) -> None:
     """The first quota of the cluster: from here on they are kept."""
-    from kstore.broker.runtime.client_throttles import quotas_of
+    from kstore.broker.runtime.quotas.client_throttles import quotas_of
 
     quotas_of(broker)

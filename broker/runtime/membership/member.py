@@ -14,24 +14,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.coordination import registration, znodes
+from kstore.broker.coordination.registration import CONTROLLER, ClusterView
 from kstore.broker.coordination.store import (
     StoreClosedError,
     StoreError,
     StoreUnavailableError,
     WatchEvent,
 )
-from kstore.broker.runtime import registration, znodes
-from kstore.broker.runtime.image_updates import forget_departed_later
-from kstore.broker.runtime.outage import Outage
-from kstore.broker.runtime.registration import CONTROLLER, ClusterView
-from kstore.broker.state.image import BrokerImage
+from kstore.broker.runtime.membership.outage import Outage
+from kstore.broker.runtime.metadata.image_updates import forget_departed_later
+from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
-from kstore.protocol.cluster_control import ControlledShutdownRequest
+from kstore.protocol.controller.broker_requests import ControlledShutdownRequest
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.controller import Controller
+    from kstore.broker.runtime.controller.controller import Controller
     from kstore.protocol.schema import Message
 
 __all__ = ["ClusterMember"]
@@ -290,7 +290,7 @@ class ClusterMember:
         if not view.controller_is_mine:
             self._changed.set()  # another was quicker; look who
             return
-        from kstore.broker.runtime.controller import Controller
+        from kstore.broker.runtime.controller.controller import Controller
 
         epoch, version = view.controller_epoch, view.controller_epoch_version
         self._know_controller(self.node_id, epoch)

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.cluster_control import BrokerHeartbeatRequest
+from kstore.protocol.controller.broker_requests import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import NodeExistsError, StoreError
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.cluster import ClusterMember
-from kstore.broker.runtime.cluster_topics import ClusterTopics
-from kstore.broker.runtime.config_watch import ConfigWatch
-from kstore.broker.runtime.coordinator import watch_leadership
-from kstore.broker.runtime.dynamic_configs import DynamicConfigs
-from kstore.broker.runtime.isr import IsrChanges
-from kstore.broker.runtime.leader_hints import give_hints
-from kstore.broker.runtime.log_dir_owner import claim_log_dirs
-from kstore.broker.runtime.replica_manager import ReplicaManager
-from kstore.broker.runtime.stores import open_shared_store
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.coordination.stores import open_shared_store
+from kstore.broker.runtime.coordinators.runtime import watch_leadership
+from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
+from kstore.broker.runtime.membership.config_watch import ConfigWatch
+from kstore.broker.runtime.membership.member import ClusterMember
+from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.metadata.leader_hints import give_hints
+from kstore.broker.runtime.replication.isr import IsrChanges
+from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
@@ -52,7 +52,7 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     broker.configs.load()
     broker.check_rights()
     if broker.security is not None and broker.security.sasl is not None:
-        from kstore.broker.runtime.scram_users import ScramUsers
+        from kstore.broker.runtime.security.scram_users import ScramUsers
 
         broker.scram = ScramUsers(store)
         broker.scram.load()
@@ -78,7 +78,7 @@ def _watch_damage(broker: Broker) -> None:
 
     def note(place: TopicPartition) -> None:
         if broker.repairs is None:
-            from kstore.broker.runtime.segment_repairs import SegmentRepairs
+            from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
 
             broker.repairs = SegmentRepairs(broker)
         broker.repairs.note(place)

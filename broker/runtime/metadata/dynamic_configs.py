@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.broker.runtime import znodes
+from kstore.broker.coordination import znodes
 from kstore.broker.state.linear_regex import LinearRegex
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import NoNodeError, StoreError
-from kstore.broker.state.features import FEATURES, Feature, default_levels
+from kstore.broker.state.metadata.features import FEATURES, Feature, default_levels
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

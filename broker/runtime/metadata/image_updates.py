@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kstore._fast.partition_table import Partition, TopicEntry
+from kstore._fast.broker.partition_table import Partition, TopicEntry
+from kstore.broker.coordination.znodes import read_topic_configs
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.runtime.znodes import read_topic_configs
-from kstore.broker.state.image import BrokerImage, Endpoint, PartitionImage, TopicImage
-from kstore.protocol.cluster_control import (
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from kstore.protocol.controller.broker_requests import (
     FULL,
     UpdateMetadataBroker,
     UpdateMetadataPartition,
@@ -27,7 +27,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.replica_manager import ReplicaManager
+    from kstore.broker.runtime.replication.replica_manager import ReplicaManager
 
 __all__ = ["ImageUpdates", "forget_departed_later"]
 

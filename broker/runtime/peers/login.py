@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.framing import FrameSplitter
+from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import KafkaError, NetworkError
 from kstore.net.sasl_client import authenticate
 from kstore.net.sasl_login import Login

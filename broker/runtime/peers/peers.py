@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kstore._fast.framing import FrameSplitter
+from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.image import Endpoint
+    from kstore.broker.state.metadata.image import Endpoint
     from kstore.protocol.schema import Message
 
 __all__ = ["Peers", "connect_to_peer", "inter_broker_endpoint"]

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
-from kstore.protocol.envelope import EnvelopeRequest
+from kstore.protocol.controller.envelope import EnvelopeRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import BadPathError
-from kstore.broker.runtime import entity_configs
-from kstore.broker.state.client_quotas import (
+from kstore.broker.runtime.metadata import entity_configs
+from kstore.broker.state.quotas.client_quotas import (
     CLIENT_ID,
     IP,
     QUOTA_KEYS,

@@ -12,13 +12,13 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.runtime.client_quotas import ClientQuotas
+from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
 from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
-from kstore.broker.state.client_quotas import CLIENT_ID, IP, USER, precedence
-from kstore.broker.state.rates import SampledRate, TokenBucket
+from kstore.broker.state.quotas.client_quotas import CLIENT_ID, IP, USER, precedence
+from kstore.broker.state.quotas.rates import SampledRate, TokenBucket
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
     from kstore.protocol.schema import Message
 

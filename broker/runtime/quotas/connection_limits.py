@@ -13,14 +13,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.listener_settings import listener_settings
-from kstore.broker.state.rates import SampledRate
+from kstore.broker.runtime.metadata.listener_settings import listener_settings
+from kstore.broker.state.quotas.rates import SampledRate
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.state.client_quotas import Entity
+    from kstore.broker.state.quotas.client_quotas import Entity
 
 __all__ = ["ConnectionLimits"]
 

@@ -14,22 +14,27 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.replica_fetcher import ReplicaFetcher
-from kstore._fast.replica_session import Followed
-from kstore.broker.runtime.leader_link import LeaderLink
-from kstore.broker.runtime.replica_throttles import ReplicaThrottles
-from kstore.broker.state.follower import BackOff, Cut, cut_at_divergence, cut_out_of_range
+from kstore._fast.replication.replica_fetcher import ReplicaFetcher
+from kstore._fast.replication.replica_session import Followed
+from kstore.broker.runtime.replication.leader_link import LeaderLink
+from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
+from kstore.broker.state.replication.follower import (
+    BackOff,
+    Cut,
+    cut_at_divergence,
+    cut_out_of_range,
+)
 from kstore.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 from kstore.log.errors import LogError
 from kstore.log.retention import delete_before, restart
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 
 if TYPE_CHECKING:
-    from kstore._fast.partition_table import Partition
+    from kstore._fast.broker.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
     from kstore.types import TopicPartition
 

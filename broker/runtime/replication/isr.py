@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kstore.broker.runtime.slices import Slices
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     AlteredPartition,
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -27,7 +27,7 @@ from kstore.protocol.cluster_control import (
 )
 
 if TYPE_CHECKING:
-    from kstore._fast.partition_table import Partition
+    from kstore._fast.broker.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["IsrChanges"]

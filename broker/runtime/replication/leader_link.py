@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kstore._fast.replica_fetcher import ReplicaFetcher
-from kstore.broker.runtime.peers import connect_to_peer, inter_broker_endpoint
-from kstore.broker.state.follower import BackOff
+from kstore._fast.replication.replica_fetcher import ReplicaFetcher
+from kstore.broker.runtime.peers.peers import connect_to_peer, inter_broker_endpoint
+from kstore.broker.state.replication.follower import BackOff
 
 if TYPE_CHECKING:
-    from kstore._fast.replica_fetcher import Owner
+    from kstore._fast.replication.replica_fetcher import Owner
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["LeaderLink"]

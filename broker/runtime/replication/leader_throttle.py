@@ -6,8 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore._fast.partition_table import Partition
-from kstore.broker.runtime.replica_throttles import NO_RATE, named_replica, new_rate, rate_set
+from kstore._fast.broker.partition_table import Partition
+from kstore.broker.runtime.replication.replica_throttles import (
+    NO_RATE,
+    named_replica,
+    new_rate,
+    rate_set,
+)
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker

@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kstore._fast.partition_table import Partition, TopicEntry
-from kstore.broker.runtime.image_updates import ImageUpdates
+from kstore._fast.broker.partition_table import Partition, TopicEntry
+from kstore.broker.coordination.znodes import read_deletions
+from kstore.broker.runtime.metadata.image_updates import ImageUpdates
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.runtime.znodes import read_deletions
-from kstore.broker.state.image import INTERNAL_TOPICS
-from kstore.broker.state.topic_rules import is_on
+from kstore.broker.state.metadata.image import INTERNAL_TOPICS
+from kstore.broker.state.metadata.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 from kstore.log.recovery import leave_out, skip_lost
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     FULL,
     LeaderAndIsrPartition,
     LeaderAndIsrPartitionError,

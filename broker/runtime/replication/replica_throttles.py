@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.follower import names_replica
-from kstore.broker.state.rates import SampledRate
+from kstore.broker.state.quotas.rates import SampledRate
+from kstore.broker.state.replication.follower import names_replica
 
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore._fast.replica_fetcher import ReplicaFetcher
-    from kstore._fast.replica_session import Followed
+    from kstore._fast.replication.replica_fetcher import ReplicaFetcher
+    from kstore._fast.replication.replica_session import Followed
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.leader_throttle import LeaderThrottle
+    from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
 
 __all__ = ["NO_RATE", "ReplicaThrottles", "named_replica", "new_rate", "rate_set"]
 
@@ -96,7 +96,7 @@ class ReplicaThrottles:
 
     def _look_as_leader(self) -> None:
         if self._leader is None and rate_set(self._broker, "leader") != NO_RATE:
-            from kstore.broker.runtime.leader_throttle import LeaderThrottle
+            from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
 
             self._leader = LeaderThrottle(self._broker)
         if self._leader is not None:

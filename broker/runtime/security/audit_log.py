@@ -19,7 +19,7 @@ from kstore.protocol.registry import APIS
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore.broker.state.authorizer import Authorizer
+    from kstore.broker.state.security.authorizer import Authorizer
 
 __all__ = ["HTTP_REQUEST", "AuditLog"]
 

@@ -12,26 +12,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.sasl_listeners import SaslListener
+from kstore.broker.runtime.security.sasl_listeners import SaslListener
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.net.sasl_server import SaslRefusedError, SaslServer
-from kstore.protocol.api_versions import ApiVersionsResponse
 from kstore.protocol.headers import RequestHeader
+from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import (
     APIS,
     decode_request,
     encode_response,
     request_header_version,
 )
-from kstore.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from kstore.protocol.security.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore._fast.connection import Connection
-    from kstore.broker.runtime.authentication_counts import AuthenticationCounts, Outcome
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.unproven import Unproven
+    from kstore.broker.runtime.security.authentication_counts import AuthenticationCounts, Outcome
+    from kstore.broker.runtime.security.unauthenticated import Unproven
 
 __all__ = ["Authentication", "Authentications"]
 

@@ -10,8 +10,8 @@ import hmac
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.listener_settings import listener_settings
-from kstore.broker.runtime.scram_users import credential_finder
+from kstore.broker.runtime.metadata.listener_settings import listener_settings
+from kstore.broker.runtime.security.scram_users import credential_finder
 from kstore.config import ConfigError
 from kstore.config.jaas import one_jaas_entry
 from kstore.config.sasl_configs import PER_MECHANISM, SASL_CONFIGS
@@ -184,7 +184,7 @@ class SaslListener:
         }
 
     def _trusted_tokens(self) -> Any:
-        from kstore.broker.runtime.bearer_tokens import BearerTokens
+        from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 
         return BearerTokens(self._settings, self.name, self._broker.report)
 

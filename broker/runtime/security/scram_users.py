@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime import entity_configs
-from kstore.broker.state.scram_credentials import MECHANISMS, ScramCredential
+from kstore.broker.runtime.metadata import entity_configs
+from kstore.broker.state.security.scram_credentials import MECHANISMS, ScramCredential
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store

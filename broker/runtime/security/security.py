@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.authentication_counts import TLS, AuthenticationCounts, Outcome
-from kstore.broker.runtime.listener_settings import listener_settings
-from kstore.broker.runtime.unproven import Unproven
+from kstore.broker.runtime.metadata.listener_settings import listener_settings
+from kstore.broker.runtime.security.authentication_counts import TLS, AuthenticationCounts, Outcome
+from kstore.broker.runtime.security.unauthenticated import Unproven
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from kstore._fast.connection import Connection
-    from kstore.broker.runtime.authentication import Authentications, Dispatch
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.peer_login import PeerLogin
-    from kstore.broker.runtime.tls import BrokerTls
-    from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+    from kstore.broker.runtime.peers.login import PeerLogin
+    from kstore.broker.runtime.security.authentication import Authentications, Dispatch
+    from kstore.broker.runtime.security.tls import BrokerTls
+    from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config.listener import Listener
 
 __all__ = ["Security"]
@@ -50,14 +50,14 @@ class Security:
         self._login: PeerLogin | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         if any(each.tls for each in config.listeners):
-            from kstore.broker.runtime.tls import BrokerTls
+            from kstore.broker.runtime.security.tls import BrokerTls
 
             self.tls = BrokerTls(broker)
             for each in config.listeners:
                 if each.tls:
                     self.counts.begin(each.name, [TLS])
         if any(each.sasl for each in config.listeners):
-            from kstore.broker.runtime.authentication import Authentications
+            from kstore.broker.runtime.security.authentication import Authentications
 
             self.sasl = Authentications(broker, self.unproven, self.counts, dispatch)
             self._warn()
@@ -104,7 +104,7 @@ class Security:
         tls = self.tls
         if tls is None or listener not in tls.names:
             return None
-        from kstore.broker.runtime.tls_acceptor import TlsAcceptor
+        from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
 
         def failed() -> None:
             self.counts.add("failed", listener, TLS)
@@ -187,8 +187,8 @@ FOR_TOKENS = (
 
 def _peer_login(broker: Broker, listener: str) -> PeerLogin:
     """As whom this broker goes to others: what the listener's sasl.jaas.config says."""
-    from kstore.broker.runtime.peer_login import PeerLogin
-    from kstore.broker.runtime.sasl_listeners import MECHANISMS
+    from kstore.broker.runtime.peers.login import PeerLogin
+    from kstore.broker.runtime.security.sasl_listeners import MECHANISMS
 
     found = listener_settings(broker, listener, (PEER_MECHANISM, *FOR_TOKENS))
     mechanism = found.pop(PEER_MECHANISM)

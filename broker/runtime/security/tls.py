@@ -13,14 +13,14 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.listener_settings import listener_settings
+from kstore.broker.runtime.metadata.listener_settings import listener_settings
 from kstore.config import ConfigError
 from kstore.config.security_configs import LISTENER_SSL
 from kstore.net.principals import MappingRules, subject_name
 from kstore.net.tls import client_context, server_context, store_files
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["BrokerTls"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.unproven import Unproven
+    from kstore.broker.runtime.security.unauthenticated import Unproven
 
 __all__ = ["TlsAcceptor"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kstore.broker.state.otlp import Attributes, OtlpTooLargeError, Point, decode_metrics
-from kstore.broker.state.telemetry import Instances
+from kstore.broker.state.telemetry.client_metrics import Instances
+from kstore.broker.state.telemetry.otlp import Attributes, OtlpTooLargeError, Point, decode_metrics
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker

@@ -11,14 +11,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kstore.broker.coordination.znodes import read_topic_configs
+from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.runtime.to_controller import ask_controller
-from kstore.broker.runtime.topics import Topics
-from kstore.broker.runtime.znodes import read_topic_configs
-from kstore.broker.state.image import PartitionImage, TopicImage
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.broker.runtime.topics.topics import Topics
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

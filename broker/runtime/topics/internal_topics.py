@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.streams_topics import InternalTopic
-from kstore.broker.state.topic_rules import NewTopic, TopicError
+from kstore.broker.state.groups.streams.topics import InternalTopic
+from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker

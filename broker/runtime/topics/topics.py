@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.partition_nodes import max_partition_epoch
 from kstore.broker.coordination.store import NoNodeError, StoreError
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.partition_nodes import max_partition_epoch
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
-from kstore.broker.state.topic_rules import (
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.metadata.topic_rules import (
     NewPartitions,
     NewTopic,
     TopicError,
@@ -32,7 +32,7 @@ from kstore.log.errors import LogError
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.replicas import LocalReplicas
+    from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
     from kstore.config import BrokerConfig
 
 __all__ = [

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.peer_batches import PeerBatches
-from kstore.broker.runtime.transactions import TransactionCoordinator, transactions_of
-from kstore.broker.state.transaction_state import TV_2
-from kstore.broker.state.transaction_steps import Claim
+from kstore.broker.runtime.peers.batches import PeerBatches
+from kstore.broker.runtime.transactions.transaction_coordinator import (
+    TransactionCoordinator,
+    transactions_of,
+)
+from kstore.broker.state.transactions.state import TV_2
+from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
@@ -23,7 +26,7 @@ from kstore.protocol.transactions import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
+    from kstore._fast.broker.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["TransactionAdmission", "admission_of"]

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.markers import (
+from kstore.broker.runtime.peers.batches import PeerBatches
+from kstore.broker.runtime.transactions.markers import (
     MARKERS_PER_TURN,
     PASSED_OVER,
     commit_markers,
     write_marker,
 )
-from kstore.broker.runtime.peer_batches import PeerBatches
-from kstore.broker.state.transaction_state import PREPARE_COMMIT, Transaction
+from kstore.broker.state.transactions.state import PREPARE_COMMIT, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopic,

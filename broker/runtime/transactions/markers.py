@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.coordinator_log import to_be_committed
-from kstore.broker.runtime.topics import OFFSETS_TOPIC
-from kstore.broker.state.transaction_state import PREPARE_COMMIT, TV_2, Transaction
+from kstore.broker.runtime.coordinators.partitions import to_be_committed
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
+from kstore.broker.state.transactions.state import PREPARE_COMMIT, TV_2, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch
 from kstore.types import TopicPartition

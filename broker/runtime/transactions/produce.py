@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kstore.broker.runtime.coordinator_log import log_of
-from kstore.broker.state.transaction_state import TV_2
-from kstore.broker.state.transaction_steps import Claim
+from kstore.broker.runtime.coordinators.partitions import log_of
+from kstore.broker.state.transactions.state import TV_2
+from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.connection import Connection
-    from kstore._fast.partition_table import Partition
+    from kstore._fast.broker.connection import Connection
+    from kstore._fast.broker.partition_table import Partition
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.transactions import TransactionCoordinator
+    from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
 __all__ = [
     "WAIT_S",
@@ -108,7 +108,7 @@ def admit_transactional(
     if broker.cluster is None:
         found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
     else:
-        from kstore.broker.runtime.transaction_admission import admission_of
+        from kstore.broker.runtime.transactions.admission import admission_of
 
         answer = admission_of(broker).admit(connection, transactional_id, claim, wanted, adds=adds)
         if answer is None:

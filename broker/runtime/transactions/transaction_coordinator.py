@@ -14,27 +14,27 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstore._fast.builder import build_batch
-from kstore.broker.runtime.coordinator import Coordinator, CoordinatorPartition
-from kstore.broker.runtime.coordinator_log import (
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.coordinators.partitions import (
     COMMIT_SECONDS,
     append,
     committed,
     read_records,
     to_be_committed,
 )
-from kstore.broker.runtime.markers import (
+from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
+from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC, transaction_topic_configs
+from kstore.broker.runtime.transactions.markers import (
     MARKERS_PER_TURN,
     commit_markers,
     write_markers,
 )
-from kstore.broker.runtime.producer_ids import producer_ids_of
-from kstore.broker.runtime.topics import TRANSACTION_TOPIC, transaction_topic_configs
-from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
-from kstore.broker.state.transaction_state import Transaction, TransactionRecord
-from kstore.broker.state.transaction_steps import Claim, Decision
+from kstore.broker.runtime.transactions.producer_ids import producer_ids_of
+from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
+from kstore.broker.state.transactions.state import Transaction, TransactionRecord
+from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.log_records_transactions import (
+from kstore.protocol.coordinator_records.transactions import (
     decode_transaction_key,
     decode_transaction_value,
     encode_key,
@@ -44,8 +44,8 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.marker_sender import MarkerSender
-    from kstore.broker.state.topic_rules import NewTopic
+    from kstore.broker.runtime.transactions.marker_sender import MarkerSender
+    from kstore.broker.state.metadata.topic_rules import NewTopic
 
 __all__ = ["TransactionCoordinator", "TransactionPartition", "transactions_of"]
 
@@ -138,7 +138,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         """Who asks coordinators on behalf of writers (transaction_admission.py), in a cluster."""
         self._sender: MarkerSender | None = None
         if broker.cluster is not None:
-            from kstore.broker.runtime.marker_sender import MarkerSender
+            from kstore.broker.runtime.transactions.marker_sender import MarkerSender
 
             self._sender = MarkerSender(broker)
 

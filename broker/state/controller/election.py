@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kstore.broker.state.image import PartitionImage
+from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = ["NO_LEADER", "after_change", "prefer", "unclean"]
 

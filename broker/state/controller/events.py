@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from kstore.broker.state import election, reassignment_steps
-from kstore.broker.state.controller_state import ControllerState, PartitionChange
-from kstore.broker.state.image import PartitionImage
+from kstore.broker.state.controller import election, reassignment_steps
+from kstore.broker.state.controller.state import ControllerState, PartitionChange
+from kstore.broker.state.metadata.image import PartitionImage
 from kstore.errors import ErrorCode
 
 __all__ = ["IsrAnswer", "Proposal", "after_brokers_changed", "alter_partition", "elect", "led_by"]

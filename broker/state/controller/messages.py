@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kstore.broker.state.controller_state import ControllerState, TopicId
-from kstore.broker.state.election import NO_LEADER
-from kstore.broker.state.image import PartitionImage
-from kstore.protocol.cluster_control import (
+from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.controller.state import ControllerState, TopicId
+from kstore.broker.state.metadata.image import PartitionImage
+from kstore.protocol.controller.broker_requests import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrTopic,

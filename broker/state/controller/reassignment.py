@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from kstore.broker.state.image import MetadataImage, PartitionImage
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage
 from kstore.errors import ErrorCode
 
 __all__ = ["Refusal", "refuse_assignment", "refuse_election", "refuse_reassignment"]

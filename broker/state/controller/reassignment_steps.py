@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from kstore.broker.state.election import NO_LEADER
-from kstore.broker.state.image import PartitionImage
+from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = ["begin", "cancel", "complete", "under_way"]
 

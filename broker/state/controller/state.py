@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.image import BrokerImage, MetadataImage, PartitionImage
+from kstore.broker.state.metadata.image import BrokerImage, MetadataImage, PartitionImage
 
 __all__ = [
     "BrokerChanges",

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from kstore.broker.state.group_result import GroupRecord, GroupSettings, TimerChange
+from kstore.broker.state.groups.result import GroupRecord, GroupSettings, TimerChange
 
 if TYPE_CHECKING:
-    from kstore.broker.state.offsets import Offsets
+    from kstore.broker.state.groups.offsets import Offsets
 
 __all__ = ["CommitClaim", "Group", "ShardState", "absence"]
 

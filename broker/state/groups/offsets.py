@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.group_result import GroupRecord
+from kstore.broker.state.groups.result import GroupRecord
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
-from kstore.protocol.offsets import (
+from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
+from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupContext, Result
-from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import NeedPositionTopic, PositionPartition, PositionTopic
+from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from kstore.protocol.schema import ZERO_UUID
 
 __all__ = ["Positions", "Report", "committed_offset", "exchange"]

@@ -14,9 +14,9 @@ from kstore.broker.state.linear_regex import LinearRegex
 from kstore.config.group_configs import GROUP_CONFIGS
 
 if TYPE_CHECKING:
-    from kstore.broker.state.group_contract import Group
-    from kstore.broker.state.image import MetadataImage
-    from kstore.broker.state.positions import Report
+    from kstore.broker.state.groups.contract import Group
+    from kstore.broker.state.groups.positions import Report
+    from kstore.broker.state.metadata.image import MetadataImage
     from kstore.protocol.schema import Message
 
 __all__ = [

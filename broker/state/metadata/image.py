@@ -15,7 +15,7 @@ from zlib import crc32
 from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
 
 if TYPE_CHECKING:
-    from kstore.broker.state.ordered_expansion import TopicGates
+    from kstore.broker.state.groups.consumer.ordered_expansion import TopicGates
 
 __all__ = ["BrokerImage", "Endpoint", "MetadataImage", "PartitionImage", "TopicImage"]
 

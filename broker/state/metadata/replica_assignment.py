@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kstore.broker.state.image import BrokerImage
+from kstore.broker.state.metadata.image import BrokerImage
 
 __all__ = ["assign_replicas"]
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kstore.broker.state.image import MetadataImage
-from kstore.broker.state.replica_assignment import assign_replicas
+from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.metadata.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
 from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES, is_on
 from kstore.errors import ErrorCode

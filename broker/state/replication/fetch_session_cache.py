@@ -2,7 +2,7 @@
 
 Principals share the slots: who holds more than a fair share gives way to those who hold less, and
 takes nothing from others. Pure: time and random numbers come in as arguments. What a session holds
-is kstore._fast.fetch_session's.
+is kstore._fast.broker.fetch_session's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The transactional ids of one partition of __transaction_state, as a pure shard.
 
 `handle_*` decide and never mutate; `replay` takes over what is in the log, be it read at the start
-or just appended. It knows no log, clock or connection: broker/runtime/transactions.py runs it.
+or just appended. It knows no log, clock or connection:
+broker/runtime/transactions/transaction_coordinator.py runs it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kstore.broker.state.linear_regex import LinearRegex
-from kstore.broker.state.transaction_state import (
+from kstore.broker.state.transactions.state import (
     ONGOING,
     PREPARED,
     STATE_NAMES,
@@ -21,7 +22,7 @@ from kstore.broker.state.transaction_state import (
     tombstone,
     topics_of,
 )
-from kstore.broker.state.transaction_steps import (
+from kstore.broker.state.transactions.steps import (
     Claim,
     Decision,
     NewProducerId,
@@ -33,7 +34,7 @@ from kstore.broker.state.transaction_steps import (
     verify_partitions,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.transactions.admin import (
     DescribeTransactionsResponseTransactionState,
     ListTransactionsRequest,
     TopicData,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kstore.protocol.log_records_transactions import (
+from kstore.protocol.coordinator_records.transactions import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kstore.broker.state.transaction_state import (
+from kstore.broker.state.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     COMPLETED,

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from kstore.clients.core.assignors import Assignor, Subscription
-from kstore.clients.core.classic_protocol import (
+from kstore.clients.core.consumer.assignors import Assignor, Subscription
+from kstore.clients.core.consumer.classic_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from kstore.clients.core.group_step import (
+from kstore.clients.core.consumer.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
     Backoff,
@@ -44,7 +44,7 @@ from kstore.errors import (
     RebalanceInProgressError,
     error_for,
 )
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable
 
-from kstore.clients.core.assignors import Subscription
+from kstore.clients.core.consumer.assignors import Subscription
 from kstore.errors import ProtocolError
-from kstore.protocol.consumer_protocol import (
+from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,

@@ -12,9 +12,13 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.clients.core.group_step import COORDINATOR_LOADING, COORDINATOR_MOVED, CommitClaim
-from kstore.clients.core.offset_epoch import decode, encode
-from kstore.clients.core.subscription import Position
+from kstore.clients.core.consumer.group_step import (
+    COORDINATOR_LOADING,
+    COORDINATOR_MOVED,
+    CommitClaim,
+)
+from kstore.clients.core.consumer.offset_epoch import decode, encode
+from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import (
     CommitFailedError,
     ErrorCode,
@@ -24,7 +28,7 @@ from kstore.errors import (
     RebalanceInProgressError,
     error_for,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from kstore.clients.core.group_step import (
+from kstore.clients.core.consumer.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
     Backoff,
@@ -28,7 +28,7 @@ from kstore.clients.core.group_step import (
     Send,
 )
 from kstore.errors import CommitFailedError, ErrorCode, error_for
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from kstore.protocol.groups import NeedPositionTopic, PositionPartition, PositionTopic
+from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from kstore.types import TopicPartition
 
 __all__ = ["ExpansionGate", "PriorEpoch", "need_rows", "position_rows"]

@@ -10,10 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kstore._fast.fetched import FetchedRecords
-from kstore.clients.core.fetch_session import Wanted
+from kstore._fast.clients.fetched import FetchedRecords
+from kstore.clients.core.consumer.fetch_session import Wanted
+from kstore.clients.core.consumer.subscription import (
+    AssignedPartition,
+    Position,
+    Reset,
+    SubscriptionState,
+)
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.subscription import AssignedPartition, Position, Reset, SubscriptionState
 from kstore.errors import (
     CorruptMessageError,
     ErrorCode,
@@ -23,7 +28,7 @@ from kstore.errors import (
     RecordListTooLargeError,
     error_for,
 )
-from kstore.protocol.fetch import PartitionData
+from kstore.protocol.logs.fetch import PartitionData
 from kstore.types import TopicPartition
 
 __all__ = ["Asked", "FetchLimits", "FetchPlan", "Outcome", "Progress", "Round"]

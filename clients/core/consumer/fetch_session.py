@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,

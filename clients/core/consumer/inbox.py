@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.fetched import ConsumerRecord, FetchedRecords
-from kstore.clients.core.subscription import AssignedPartition
+from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
+from kstore._fast.record.batch import InvalidBatchError
+from kstore.clients.core.consumer.subscription import AssignedPartition
 from kstore.types import TopicPartition
 
 __all__ = ["CorruptRecordError", "Failure", "Inbox"]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kstore.clients.core.consumer.offset_epoch import decode, encode
+from kstore.clients.core.consumer.subscription import AssignedPartition, Position, Reset
 from kstore.clients.core.metadata import ClusterView
-from kstore.clients.core.offset_epoch import decode, encode
-from kstore.clients.core.subscription import AssignedPartition, Position, Reset
 from kstore.errors import ErrorCode, OffsetOutOfRangeError
 from kstore.types import OffsetAndMetadata, TopicPartition
 

@@ -1,5 +1,5 @@
 """Which partitioners there are, by name. The choosing itself is done where records are appended
-(kstore._fast.accumulator).
+(kstore._fast.clients.accumulator).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from kstore._fast.murmur2 import jump_partition, murmur2
+from kstore._fast.record.murmur2 import jump_partition, murmur2
 
 __all__ = ["Chooser", "ordered_partition", "partition_for_key", "partitioner_for", "preferences"]
 

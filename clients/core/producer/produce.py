@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kstore._fast.producer_batch import ProducerBatch
+from kstore._fast.clients.producer_batch import ProducerBatch
 from kstore.clients.core.metadata import Broker, ClusterView
 from kstore.errors import ErrorCode, InvalidProduceOffsetError, KafkaError, error_for
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kstore._fast.accumulator import Accumulator, PartitionQueue
-from kstore._fast.producer_batch import ProducerBatch
+from kstore._fast.clients.accumulator import Accumulator, PartitionQueue
+from kstore._fast.clients.producer_batch import ProducerBatch
 from kstore.clients.core.backoff import pause_ms
-from kstore.clients.core.producer_state import PartitionSends, ProducerState
+from kstore.clients.core.producer.state import PartitionSends, ProducerState
 from kstore.errors import (
     DuplicateSequenceNumberError,
     FencedLeaderEpochError,

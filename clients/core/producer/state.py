@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from kstore._fast.accumulator import PartitionQueue
-from kstore._fast.producer_batch import ProducerBatch
+from kstore._fast.clients.accumulator import PartitionQueue
+from kstore._fast.clients.producer_batch import ProducerBatch
 from kstore.types import TopicPartition
 
 __all__ = ["PartitionSends", "ProducerState", "add_to_sequence"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from kstore.clients.core.offset_epoch import decode
+from kstore.clients.core.consumer.offset_epoch import decode
 from kstore.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpochError,
@@ -19,7 +19,7 @@ from kstore.errors import (
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.outbox cimport Outbox
-from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
+from kstore._fast.broker.outbox cimport Outbox
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum:
     OVER_QUOTA = 1                          # why a connection is muted: bits

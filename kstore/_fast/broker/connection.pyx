@@ -9,17 +9,17 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.buffer cimport load_int32, store_int32
-from kstore._fast.clock cimport now_ms, now_us
-from kstore._fast.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
-from kstore._fast.fetch_path cimport FetchRequest
-from kstore._fast.produce_path cimport (
+from kstore._fast.record.buffer cimport load_int32, store_int32
+from kstore._fast.log.clock cimport now_ms, now_us
+from kstore._fast.broker.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
+from kstore._fast.broker.fetch_path cimport FetchRequest
+from kstore._fast.broker.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
-from kstore._fast.produce_unpack cimport TURN_BYTES
-from kstore._fast.outbox cimport Outbox
-from kstore._fast.sending cimport SEND_LOST
-from kstore._fast.slots cimport Slot, begin_answer, end_answer
-from kstore._fast.wire cimport (
+from kstore._fast.broker.produce_unpack cimport TURN_BYTES
+from kstore._fast.broker.outbox cimport Outbox
+from kstore._fast.broker.sending cimport SEND_LOST
+from kstore._fast.broker.slots cimport Slot, begin_answer, end_answer
+from kstore._fast.protocol.wire cimport (
     begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
 
 cdef enum:

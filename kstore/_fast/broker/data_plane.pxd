@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int16_t, int64_t, uint8_t
 
-from kstore._fast.fetch_path cimport FetchPath
-from kstore._fast.partition_table cimport PartitionTable
-from kstore._fast.produce_path cimport ProducePath
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.fetch_path cimport FetchPath
+from kstore._fast.broker.partition_table cimport PartitionTable
+from kstore._fast.broker.produce_path cimport ProducePath
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum:
     API_LIMIT = 128                         # places in the table of APIs

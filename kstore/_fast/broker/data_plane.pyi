@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kstore._fast.fetch_path import FetchPath
-from kstore._fast.partition_table import PartitionTable
-from kstore._fast.produce_path import ProducePath
+from kstore._fast.broker.fetch_path import FetchPath
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore._fast.broker.produce_path import ProducePath
 
 class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -25,7 +25,9 @@ class DataPlane:
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any
-    """Whom Produce, Fetch and Metadata ask (broker/state/authorizer.py); None: all is allowed."""
+    """Whom Produce, Fetch and Metadata ask (broker/state/security/authorizer.py); None: all is
+    allowed.
+    """
     def __init__(
         self,
         server: Any,

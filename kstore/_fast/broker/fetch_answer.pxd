@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from kstore._fast.fetch_session cimport FetchPart
-from kstore._fast.partition_table cimport Partition, PartitionTable
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.fetch_session cimport FetchPart
+from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef Py_ssize_t count_topics(list parts) except -1
 cdef int find_slice(

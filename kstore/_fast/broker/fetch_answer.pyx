@@ -7,18 +7,18 @@ What is read, and for whom, is fetch_path's.
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from kstore._fast.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
-from kstore._fast.error_codes cimport (
+from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
+from kstore._fast.protocol.error_codes cimport (
     CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE)
-from kstore._fast.log_core cimport LogCore
-from kstore._fast.log_view cimport Order, Slice
-from kstore._fast.node_hints cimport put_leader, write_endpoints
-from kstore._fast.replica_state cimport Follower, ReplicaState
-from kstore._fast.sending cimport add_slice
-from kstore._fast.slice_checks cimport (
+from kstore._fast.log.log_core cimport LogCore
+from kstore._fast.log.log_view cimport Order, Slice
+from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
+from kstore._fast.broker.replica_state cimport Follower, ReplicaState
+from kstore._fast.broker.sending cimport add_slice
+from kstore._fast.log.slice_checks cimport (
     CHECK_ALL, CHECK_HEADERS, Depth, depth_for_reader, is_good_copy, is_good_in_file)
-from kstore._fast.wire cimport (
+from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int32, put_int64, put_no_tags, put_unsigned, room)
 
 cdef enum:

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
 
-from kstore._fast.fetch_session cimport FetchPart, FetchSession
-from kstore._fast.partition_table cimport Partition, PartitionTable
-from kstore._fast.slots cimport AnswerSink, Slot
-from kstore._fast.wire cimport AnswerBuffer, WireReader
+from kstore._fast.broker.fetch_session cimport FetchPart, FetchSession
+from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.broker.slots cimport AnswerSink, Slot
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
 
 cdef class FetchRequest(Slot):
     cdef FetchPath path

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from kstore._fast.partition_table import PartitionTable
-from kstore._fast.slots import Slot
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore._fast.broker.slots import Slot
 
 class FetchRequest(Slot):
     """One fetch while it is handled; parked, it is its answer's slot and waits for its

@@ -5,19 +5,19 @@ Log bytes are read straight into the answer. Which sessions are kept is decided 
 is given; who leads a partition, by the partition table.
 """
 
-from kstore._fast.clock cimport now_ms
-from kstore._fast.error_codes cimport (
+from kstore._fast.log.clock cimport now_ms
+from kstore._fast.protocol.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
-from kstore._fast.fetch_answer cimport (
+from kstore._fast.broker.fetch_answer cimport (
     count_topics, find_slice, put_slice, write_answer_tags, write_aborted, write_part_tags)
-from kstore._fast.fetch_topics cimport parse_forgotten, parse_topics
-from kstore._fast.log_core cimport LogCore
-from kstore._fast.replica_state cimport Follower
-from kstore._fast.rights cimport MAY_ACT_IN_CLUSTER
-from kstore._fast.wire cimport (
+from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_topics
+from kstore._fast.log.log_core cimport LogCore
+from kstore._fast.broker.replica_state cimport Follower
+from kstore._fast.broker.rights cimport MAY_ACT_IN_CLUSTER
+from kstore._fast.protocol.wire cimport (
     WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
     put_string, read_int8, read_int16, read_int32, read_int64, read_raw,
     read_string, read_unsigned, room, skip_tags)

@@ -3,10 +3,10 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.log_view cimport Slice
-from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
-from kstore._fast.replica_state cimport Follower
-from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.log.log_view cimport Slice
+from kstore._fast.broker.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.replica_state cimport Follower
+from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef class FetchPart:
     cdef bytes topic                        # the name, or the id's 16 bytes

@@ -1,13 +1,14 @@
 """What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between
 requests.
 
-Which sessions are kept is decided in kstore.broker.state.fetch_session; reading is fetch_path's.
+Which sessions are kept is decided in kstore.broker.state.replication.fetch_session_cache; reading
+is fetch_path's.
 """
 
 cimport cython
 
-from kstore._fast.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
-from kstore._fast.rights cimport (
+from kstore._fast.protocol.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
+from kstore._fast.broker.rights cimport (
     CLUSTER, FETCH_REQUEST, MAY_ACT_IN_CLUSTER, MAY_READ, TOPIC, note_denied, topic_rights,
 )
 

@@ -1,7 +1,7 @@
 # The partitions that a Fetch request names, as its frame holds them.
 
-from kstore._fast.partition_table cimport PartitionTable
-from kstore._fast.wire cimport WireReader
+from kstore._fast.broker.partition_table cimport PartitionTable
+from kstore._fast.protocol.wire cimport WireReader
 
 # Both leave r behind what they read; r.bad: it is malformed.
 # Appends a FetchPart for each partition that is asked for.

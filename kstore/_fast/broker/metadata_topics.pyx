@@ -1,13 +1,14 @@
 """The topics of a Metadata answer, encoded from the image's entries without an object per
 partition: 10,000 partitions take the loop 2 ms instead of 80.
 
-It decides nothing: which topics are told, and with which errors, is kstore.broker.api.metadata's.
+It decides nothing: which topics are told, and with which errors, is
+kstore.broker.api.metadata.metadata's.
 """
 
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t, uint8_t
 
-from kstore._fast.wire cimport (
+from kstore._fast.protocol.wire cimport (
     AnswerBuffer, put_count, put_int8, put_int16, put_int32, put_no_tags, put_raw, put_string,
     put_unsigned, room)
 

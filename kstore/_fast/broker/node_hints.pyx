@@ -4,7 +4,7 @@ The same tagged fields in Produce and Fetch answers. Endpoints come from the tab
 `node_endpoint`, encoded; this module knows no broker.
 """
 
-from kstore._fast.wire cimport put_count, put_int8, put_int32, put_raw, put_unsigned, room
+from kstore._fast.protocol.wire cimport put_count, put_int8, put_int32, put_raw, put_unsigned, room
 
 cdef enum:
     NODE_ENDPOINTS_TAG = 0

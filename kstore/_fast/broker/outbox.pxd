@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from kstore._fast.data_plane cimport DataPlane
-from kstore._fast.slots cimport AnswerSink, Slot
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.data_plane cimport DataPlane
+from kstore._fast.broker.slots cimport AnswerSink, Slot
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef class Outbox(AnswerSink):
     cdef DataPlane plane

@@ -1,6 +1,6 @@
 """A connection's answers on their way out; see outbox.pyx."""
 
-from kstore._fast.slots import AnswerSink
+from kstore._fast.broker.slots import AnswerSink
 
 class Outbox(AnswerSink):
     """The way out of one connection's answers."""

@@ -7,12 +7,12 @@ does what is done here for a socket.
 
 import os
 
-from kstore._fast.clock cimport now_ms
-from kstore._fast.sending cimport (
+from kstore._fast.log.clock cimport now_ms
+from kstore._fast.broker.sending cimport (
     SEND_BLOCKED, SEND_DONE, SEND_LOST, SEND_NO_SENDFILE, SEND_SHORT, copy_slices, pin_files,
     send_answers, unsent)
-from kstore._fast.slots cimport begin_answer, end_answer
-from kstore._fast.wire cimport put_raw, room
+from kstore._fast.broker.slots cimport begin_answer, end_answer
+from kstore._fast.protocol.wire cimport put_raw, room
 
 cdef enum:
     KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use

@@ -4,9 +4,9 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.log_core cimport AppendResult, LogCore
-from kstore._fast.unpack cimport Verdict
-from kstore._fast.replica_state cimport Follower, ReplicaState, ReplicationContext
+from kstore._fast.log.log_core cimport AppendResult, LogCore
+from kstore._fast.record.unpack cimport Verdict
+from kstore._fast.broker.replica_state cimport Follower, ReplicaState, ReplicationContext
 
 # Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
 # wake.

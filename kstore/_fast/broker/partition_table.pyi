@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kstore._fast.replica_state import ReplicaState, ReplicationContext
+from kstore._fast.broker.replica_state import ReplicaState, ReplicationContext
 
 class Waiter:
     """Whoever waits for a partition to grow."""

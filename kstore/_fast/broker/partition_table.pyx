@@ -7,10 +7,10 @@ on the loop.
 
 from libc.string cimport memcmp
 
-from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
-from kstore._fast.log_core cimport ORIGIN_COORDINATOR
-from kstore._fast.memory cimport MemoryView, view_of
-from kstore._fast.replica_state cimport CommitWait
+from kstore._fast.protocol.error_codes cimport NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
+from kstore._fast.log.log_core cimport ORIGIN_COORDINATOR
+from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.broker.replica_state cimport CommitWait
 
 
 cdef class Waiter:

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.partition_table cimport Partition, PartitionTable, TopicEntry
-from kstore._fast.produce_slot cimport ProduceSlot, ProduceWaits
-from kstore._fast.slots cimport AnswerSink
-from kstore._fast.unpack cimport Verdict
-from kstore._fast.wire cimport AnswerBuffer, WireBytes, WireReader
+from kstore._fast.broker.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.produce_slot cimport ProduceSlot, ProduceWaits
+from kstore._fast.broker.slots cimport AnswerSink
+from kstore._fast.record.unpack cimport Verdict
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum ProduceOutcome:
     PRODUCE_ANSWERED = 0

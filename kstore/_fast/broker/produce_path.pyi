@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from kstore._fast.partition_table import PartitionTable
-from kstore._fast.produce_slot import ProduceWaits
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore._fast.broker.produce_slot import ProduceWaits
 
 class ProducePath:
     """The state that all produce requests share: the partitions, and the counters."""

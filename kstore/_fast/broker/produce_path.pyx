@@ -9,29 +9,29 @@ topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_ATTRIBUTES_AT, BATCH_BAD_MAGIC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TOO_LARGE,
     BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch, is_control, is_transactional,
     read_batch_header)
-from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
-from kstore._fast.error_codes cimport (
+from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
+from kstore._fast.protocol.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
     TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
-from kstore._fast.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
-from kstore._fast.node_hints cimport put_leader, write_endpoints
-from kstore._fast.produce_slot cimport PartWait
-from kstore._fast.produce_unpack cimport find_packed, has_gaps
-from kstore._fast.recompress cimport recompressed
-from kstore._fast.producer_table cimport ProducerEntry
-from kstore._fast.rights cimport (
+from kstore._fast.log.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
+from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
+from kstore._fast.broker.produce_slot cimport PartWait
+from kstore._fast.broker.produce_unpack cimport find_packed, has_gaps
+from kstore._fast.record.recompress cimport recompressed
+from kstore._fast.log.producer_table cimport ProducerEntry
+from kstore._fast.broker.rights cimport (
     CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
     topic_rights,
 )
-from kstore._fast.unpack cimport AT_ONCE_BYTES, Verdict
-from kstore._fast.wire cimport (
+from kstore._fast.record.unpack cimport AT_ONCE_BYTES, Verdict
+from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, read_bytes, read_count, read_int16, read_int32, read_number_tag, read_some,
     read_string, read_topic, room, skip_tags)

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.partition_table cimport Partition, PartitionTable
-from kstore._fast.replica_state cimport CommitWait
-from kstore._fast.slots cimport AnswerSink, Slot
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.broker.replica_state cimport CommitWait
+from kstore._fast.broker.slots cimport AnswerSink, Slot
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef class PartWait(CommitWait):            # one partition of a request
     cdef ProduceSlot slot                   # None: it waits no more

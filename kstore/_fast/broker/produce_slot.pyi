@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from kstore._fast.partition_table import PartitionTable
-from kstore._fast.replica_state import CommitWait
-from kstore._fast.slots import Slot
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore._fast.broker.replica_state import CommitWait
+from kstore._fast.broker.slots import Slot
 
 class PartWait(CommitWait):
     """One partition of a request waits for the high watermark."""

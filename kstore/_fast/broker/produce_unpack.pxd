@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from kstore._fast.partition_table cimport PartitionTable
-from kstore._fast.unpack cimport Verdict
-from kstore._fast.wire cimport WireBytes, WireReader
+from kstore._fast.broker.partition_table cimport PartitionTable
+from kstore._fast.record.unpack cimport Verdict
+from kstore._fast.protocol.wire cimport WireBytes, WireReader
 
 cdef enum:
     TURN_BYTES = 4194304            # that requests handled in one turn may decompress on the loop

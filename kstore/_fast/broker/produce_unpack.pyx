@@ -6,14 +6,14 @@ Batches that are refused without a look (no right, no leader here, too large) ar
 
 from libc.stdint cimport int32_t
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_BAD_OFFSET_DELTA, BATCH_HEADER_SIZE, BATCH_OK, COMPRESSION_MASK, BatchInfo, is_compressed,
     read_batch_header, validate_batch, validate_compressed)
-from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
-from kstore._fast.partition_table cimport Partition, TopicEntry
-from kstore._fast.rights cimport MAY_WRITE, topic_rights
-from kstore._fast.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, max_unpacked_bytes
-from kstore._fast.wire cimport (
+from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
+from kstore._fast.broker.partition_table cimport Partition, TopicEntry
+from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
+from kstore._fast.record.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, max_unpacked_bytes
+from kstore._fast.protocol.wire cimport (
     WireBytes, read_bytes, read_count, read_int32, read_topic, skip_tags)
 
 cdef enum:

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.log_core cimport LogCore
+from kstore._fast.log.log_core cimport LogCore
 
 # Whoever waits until the high watermark has reached end_offset: answered once, on the loop.
 cdef class CommitWait:

@@ -4,12 +4,12 @@ the high watermark back, and who waits for it.
 The high watermark is the least log end offset among the replicas that are in sync or are proposed
 to be (KIP-497's maximal ISR), and never goes back. With flush=always the leader's own counts up to
 what is on its disk; a follower asks on only when its disk has what it got. Who is in sync is agreed
-with the controller elsewhere (kstore.broker.runtime.isr); nothing here sends a request or sets a
-timer.
+with the controller elsewhere (kstore.broker.runtime.replication.isr); nothing here sends a request
+or sets a timer.
 """
 
-from kstore._fast.clock cimport now_ms as machine_ms
-from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+from kstore._fast.log.clock cimport now_ms as machine_ms
+from kstore._fast.protocol.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 cdef int64_t NEVER = -(1LL << 60)
 

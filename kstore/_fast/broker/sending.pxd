@@ -3,8 +3,8 @@
 
 from libc.stdint cimport int64_t
 
-from kstore._fast.segment_file cimport SegmentFile
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.log.segment_file cimport SegmentFile
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum SendOutcome:
     SEND_DONE = 0

@@ -6,7 +6,7 @@ become shorter the caller must end the connection, since the frame's size has be
 
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
 
-from kstore._fast.wire cimport put_raw, room
+from kstore._fast.protocol.wire cimport put_raw, room
 
 import os
 

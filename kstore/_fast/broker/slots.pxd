@@ -4,8 +4,8 @@
 
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
-from kstore._fast.partition_table cimport Waiter
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.partition_table cimport Waiter
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef class AnswerSink:
     # of the Produce request at hand, what threads have found: a batch's place in it -> Verdict

@@ -1,8 +1,8 @@
 """A parked answer's place in the order of its connection; see slots.pyx."""
 
-from kstore._fast.partition_table import Waiter
-from kstore._fast.unpack import Verdict
-from kstore._fast.wire import AnswerBuffer
+from kstore._fast.broker.partition_table import Waiter
+from kstore._fast.protocol.wire import AnswerBuffer
+from kstore._fast.record.unpack import Verdict
 
 class AnswerSink:
     """Where answers go: one per connection."""

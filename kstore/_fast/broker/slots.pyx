@@ -6,8 +6,8 @@ Nothing here knows what is parked or why; the connection is the sink, and keeps 
 
 from libc.stdint cimport int64_t
 
-from kstore._fast.buffer cimport store_int32
-from kstore._fast.wire cimport put_int32, put_no_tags, room
+from kstore._fast.record.buffer cimport store_int32
+from kstore._fast.protocol.wire cimport put_int32, put_no_tags, room
 
 
 cdef enum:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kstore._fast.producer_batch cimport Delivery, ProducerBatch
+from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch
 
 cdef enum Obstacle:                 # why append() gave nothing
     OBSTACLE_NONE = 0

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kstore._fast.producer_batch import ProducerBatch
-from kstore._fast.records import Record
+from kstore._fast.clients.producer_batch import ProducerBatch
+from kstore._fast.record.records import Record
 
 class PartitionQueue:
     """The batches of one partition that nobody has taken yet."""

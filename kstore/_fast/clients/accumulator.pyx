@@ -14,12 +14,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore._fast.batch cimport BATCH_HEADER_SIZE
-from kstore._fast.memory cimport MemoryView, view_of
-from kstore._fast.murmur2 cimport hash_bytes, jump_hash
-from kstore._fast.producer_batch cimport Delivery, ProducerBatch, delivery_of
+from kstore._fast.record.batch cimport BATCH_HEADER_SIZE
+from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.record.murmur2 cimport hash_bytes, jump_hash
+from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch, delivery_of
 
-from kstore._fast.builder import encode_headers
+from kstore._fast.record.builder import encode_headers
 from kstore.errors import MessageTooLargeError, UnknownTopicOrPartitionError
 
 cdef enum:

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.buffer cimport load_int32
+from kstore._fast.record.buffer cimport load_int32
 
 from kstore.errors import ProtocolError
 

@@ -5,8 +5,8 @@ from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
-from kstore._fast.columns import Columns
-from kstore._fast.records import RecordSet
+from kstore._fast.record.columns import Columns
+from kstore._fast.record.records import RecordSet
 from kstore.types import Header, TopicPartition
 
 @final

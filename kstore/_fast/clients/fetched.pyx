@@ -6,12 +6,14 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_Append
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport BATCH_OK, BATCH_TRUNCATED, BatchInfo, BatchView, read_batch_header
-from kstore._fast.columns cimport Columns
-from kstore._fast.records cimport BatchCursor, RecordFields, record_timestamp
+from kstore._fast.record.batch cimport (
+    BATCH_OK, BATCH_TRUNCATED, BatchInfo, BatchView, read_batch_header,
+)
+from kstore._fast.record.columns cimport Columns
+from kstore._fast.record.records cimport BatchCursor, RecordFields, record_timestamp
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.records import decode, read_headers
+from kstore._fast.record.batch import InvalidBatchError
+from kstore._fast.record.records import decode, read_headers
 
 
 # What the records of one batch share.

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.builder cimport RecordBatchBuilder
+from kstore._fast.record.builder cimport RecordBatchBuilder
 
 # Filled by accumulator.pyx, in the threads of the users; from the moment it is closed it is the
 # sender's.

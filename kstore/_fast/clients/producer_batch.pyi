@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
-from kstore._fast.builder import RecordBatchBuilder
+from kstore._fast.record.builder import RecordBatchBuilder
 from kstore.types import TopicPartition
 
 class ProducerBatch(RecordBatchBuilder):

@@ -10,8 +10,10 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport BATCH_HEADER_SIZE, TRANSACTIONAL_MASK, BatchInfo, write_batch_header
-from kstore._fast.builder cimport RecordBatchBuilder
+from kstore._fast.record.batch cimport (
+    BATCH_HEADER_SIZE, TRANSACTIONAL_MASK, BatchInfo, write_batch_header,
+)
+from kstore._fast.record.builder cimport RecordBatchBuilder
 
 from kstore.types import TopicPartition
 

@@ -1,6 +1,6 @@
 # What a producer's users call for each record.
 
-from kstore._fast.accumulator cimport Accumulator
+from kstore._fast.clients.accumulator cimport Accumulator
 
 cdef class SendPath:
     cdef readonly Accumulator accumulator

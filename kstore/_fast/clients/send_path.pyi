@@ -5,8 +5,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kstore._fast.accumulator import Accumulator
-from kstore._fast.producer_batch import Delivery, ProducerBatch
+from kstore._fast.clients.accumulator import Accumulator
+from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
 
 _Column = tuple[int, int, int, int, int]
 

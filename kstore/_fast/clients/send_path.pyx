@@ -6,9 +6,11 @@ from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy
 
-from kstore._fast.accumulator cimport OBSTACLE_GATE, OBSTACLE_TOPIC, RecordParts, TopicQueues
-from kstore._fast.accumulator cimport Accumulator
-from kstore._fast.producer_batch cimport Delivery, ProducerBatch
+from kstore._fast.clients.accumulator cimport (
+    OBSTACLE_GATE, OBSTACLE_TOPIC, RecordParts, TopicQueues,
+)
+from kstore._fast.clients.accumulator cimport Accumulator
+from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch
 
 from time import time_ns
 

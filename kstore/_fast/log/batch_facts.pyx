@@ -4,10 +4,10 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport BATCH_HEADER_SIZE, BatchInfo, COMPRESSION_MASK, is_compressed
-from kstore._fast.buffer cimport load_int16, load_int32, read_varint, read_varlong
-from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES, decompress_memory
-from kstore._fast.producer_table cimport EndMarker
+from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, COMPRESSION_MASK, is_compressed
+from kstore._fast.record.buffer cimport load_int16, load_int32, read_varint, read_varlong
+from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES, decompress_memory
+from kstore._fast.log.producer_table cimport EndMarker
 
 cdef enum:
     MARKER_ABORT = 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
-from kstore._fast.offset_map import OffsetMap
+from kstore._fast.log.offset_map import OffsetMap
 
 Decide = Callable[[int, int, int], bool]
 """(producer id, last offset, control type or -2 for data) -> whether the batch may go."""

@@ -8,19 +8,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED,
     BatchInfo, COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK, check_batch,
     is_compressed, is_control, is_log_append_time, is_transactional, write_batch_header)
-from kstore._fast.buffer cimport (
+from kstore._fast.record.buffer cimport (
     load_int16, read_varint, read_varlong, varint_size, varlong_size, write_varint, write_varlong)
-from kstore._fast.compression cimport compress_memory, decompress_memory
-from kstore._fast.memory cimport MemoryView, view_of
-from kstore._fast.offset_map cimport MAP_FULL, MAP_NO_MEMORY, MAP_STORED, OffsetMap
+from kstore._fast.record.compression cimport compress_memory, decompress_memory
+from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.log.offset_map cimport MAP_FULL, MAP_NO_MEMORY, MAP_STORED, OffsetMap
 
-from kstore._fast.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
-from kstore._fast.compression import CompressionError
+from kstore._fast.record.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
+from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     NO_MEMORY = -1

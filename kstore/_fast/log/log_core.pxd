@@ -5,11 +5,11 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport BatchInfo
-from kstore._fast.builder cimport RecordBatchBuilder
-from kstore._fast.log_view cimport LogView, Slice
-from kstore._fast.segment_file cimport SegmentFile
-from kstore._fast.unpack cimport Verdict
+from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.record.builder cimport RecordBatchBuilder
+from kstore._fast.log.log_view cimport LogView, Slice
+from kstore._fast.log.segment_file cimport SegmentFile
+from kstore._fast.record.unpack cimport Verdict
 
 cdef enum AppendOrigin:
     # offsets are assigned; producer sequences checked; one batch or many

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kstore._fast.log_view import LogView
+from kstore._fast.log.log_view import LogView
 from kstore.env import Clock
 
 ORIGINS: dict[str, int]

@@ -11,17 +11,17 @@ from cpython.pythread cimport (
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_BAD_TIMESTAMP, BATCH_OK, BatchInfo, assign_log_append_time,
     assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
     is_compressed, is_control, is_log_append_time, read_batch_header, validate_batch,
     validate_compressed)
-from kstore._fast.builder cimport RecordBatchBuilder, build_single, single_batch_room
-from kstore._fast.compression cimport MAX_DECOMPRESSED_BYTES
-from kstore._fast.log_segment cimport LogSegment
-from kstore._fast.memory cimport MemoryView, view_of
-from kstore._fast.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
-from kstore._fast.batch_facts cimport has_keys, least_timestamp, read_end_marker
+from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
+from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
+from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.log.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
+from kstore._fast.log.batch_facts cimport has_keys, least_timestamp, read_end_marker
 
 cdef enum:
     NONE = 0

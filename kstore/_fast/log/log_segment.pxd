@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef struct IndexEntry:
     uint32_t offset_delta           # of a batch's base offset from the segment's

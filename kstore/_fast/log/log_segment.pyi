@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 
 class LogSegment:
     """A segment: records of [base_offset, next_offset) in the first size_bytes of its file."""

@@ -7,8 +7,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.clock cimport now_ms
-from kstore._fast.crc32c cimport crc32c, crc32c_update
+from kstore._fast.log.clock cimport now_ms
+from kstore._fast.record.crc32c cimport crc32c, crc32c_update
 
 cdef enum:
     CHECK_AGAIN_MS = 600000     # what is compared with its neighbours

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport BatchInfo
-from kstore._fast.epoch_cache cimport EpochCache
-from kstore._fast.log_segment cimport LogSegment
-from kstore._fast.producer_table cimport ProducerTable
-from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.log.epoch_cache cimport EpochCache
+from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.log.producer_table cimport ProducerTable
+from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef enum:
     HINTS = 8

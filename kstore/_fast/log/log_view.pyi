@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kstore._fast.epoch_cache import EpochCache
-from kstore._fast.log_segment import LogSegment
-from kstore._fast.producer_table import ProducerTable
+from kstore._fast.log.epoch_cache import EpochCache
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.log.producer_table import ProducerTable
 
 class LogView:
     """Offsets, segments, epochs and producers of one log."""

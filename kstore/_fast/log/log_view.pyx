@@ -6,11 +6,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch,
     is_control, read_batch_header)
-from kstore._fast.batch_facts cimport read_end_marker
-from kstore._fast.producer_table cimport EndMarker
+from kstore._fast.log.batch_facts cimport read_end_marker
+from kstore._fast.log.producer_table cimport EndMarker
 
 cdef enum:
     SCAN_CHUNK = 262144

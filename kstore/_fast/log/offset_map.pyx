@@ -5,7 +5,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef extern from * nogil:
     """

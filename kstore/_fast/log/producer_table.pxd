@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.batch cimport BatchInfo
+from kstore._fast.record.batch cimport BatchInfo
 
 cdef enum:
     REMEMBERED_BATCHES = 5

@@ -6,7 +6,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
-from kstore._fast.batch cimport BatchInfo, is_transactional
+from kstore._fast.record.batch cimport BatchInfo, is_transactional
 
 import struct
 from bisect import bisect_left

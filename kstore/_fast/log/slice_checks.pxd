@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore._fast.log_view cimport LogView, Slice
-from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.log.log_view cimport LogView, Slice
+from kstore._fast.log.segment_file cimport SegmentFile
 
 # How much of a slice is checked. What its checksums do not cover (offsets and epochs) is compared
 # with the neighbours in any case.

@@ -9,11 +9,11 @@ was sent before, as it does when it can't use it, or begins at a new offset.
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int64_t, uint8_t
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch, read_batch_header)
-from kstore._fast.log_segment cimport LogSegment
-from kstore._fast.log_view cimport SENT_UNKNOWN, HeaderWindow, LogView, Order, Slice, goes_on
-from kstore._fast.segment_file cimport SegmentFile
+from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.log.log_view cimport SENT_UNKNOWN, HeaderWindow, LogView, Order, Slice, goes_on
+from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef enum:
     READ_BYTES = 262144

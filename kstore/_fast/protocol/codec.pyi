@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kstore._fast.plan import Plan
+from kstore._fast.protocol.plan import Plan
 
 def decode_prefix(
     plan: Plan, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = -1

@@ -14,11 +14,11 @@ from libc.string cimport memcpy
 
 from uuid import UUID
 
-from kstore._fast.buffer cimport (
+from kstore._fast.record.buffer cimport (
     load_int16, load_int32, load_int64, load_uint16, load_uint32, read_uvarint,
 )
 
-from kstore._fast.plan cimport (
+from kstore._fast.protocol.plan cimport (
     KIND_ARRAY, KIND_BOOL, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS, KIND_STRING,
     KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, FieldPlan, Level, Plan, fixed_size,
 )

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kstore._fast.plan import Plan
-from kstore._fast.wire import AnswerBuffer
+from kstore._fast.protocol.plan import Plan
+from kstore._fast.protocol.wire import AnswerBuffer
 
 def encode(plan: Plan, message: Any) -> bytes:
     """The message's bytes. Raises ProtocolError for values that the version cannot carry."""

@@ -8,15 +8,15 @@ from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.buffer cimport (
+from kstore._fast.record.buffer cimport (
     store_int16, store_int32, store_int64, store_uint32, uvarint_size, write_uvarint,
 )
 
-from kstore._fast.plan cimport (
+from kstore._fast.protocol.plan cimport (
     KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT32, KIND_INT64, KIND_RECORDS,
     KIND_STRING, KIND_STRUCT, KIND_UINT32, KIND_UUID, FieldPlan, Level, Plan, fixed_size,
 )
-from kstore._fast.wire cimport AnswerBuffer, put_raw, room
+from kstore._fast.protocol.wire cimport AnswerBuffer, put_raw, room
 
 from kstore.errors import ProtocolError
 

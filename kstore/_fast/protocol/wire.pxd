@@ -7,7 +7,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from kstore._fast.buffer cimport (
+from kstore._fast.record.buffer cimport (
     load_int16, load_int32, load_int64, read_uvarint, store_int16, store_int32, store_int64,
     write_uvarint)
 

@@ -6,7 +6,7 @@ It knows no message and no connection; wire.pxd holds the readers and writers ov
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc, realloc
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 
 cdef class AnswerBuffer:

@@ -4,15 +4,17 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kstore._fast.buffer cimport (
+from kstore._fast.record.buffer cimport (
     load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16,
-    store_int32,
-    store_int64, store_uint32)
-from kstore._fast.compression cimport COMPRESSION_ZSTD, MAX_DECOMPRESSED_BYTES, decompress_memory
-from kstore._fast.crc32c cimport crc32c
-from kstore._fast.memory cimport MemoryView, view_of
+    store_int32, store_int64, store_uint32,
+)
+from kstore._fast.record.compression cimport (
+    COMPRESSION_ZSTD, MAX_DECOMPRESSED_BYTES, decompress_memory,
+)
+from kstore._fast.record.crc32c cimport crc32c
+from kstore._fast.record.memory cimport MemoryView, view_of
 
-from kstore._fast.compression import CompressionError
+from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     KNOWN_ATTRIBUTES = 0x7F

@@ -10,11 +10,11 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, CONTROL_MASK, TRANSACTIONAL_MASK, BatchInfo, write_batch_header)
-from kstore._fast.buffer cimport varint_size, varlong_size, write_varint, write_varlong
-from kstore._fast.compression cimport compress_memory
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.buffer cimport varint_size, varlong_size, write_varint, write_varlong
+from kstore._fast.record.compression cimport compress_memory
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     FIRST_ROOM = 2048

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.records cimport BatchCursor, RecordFields
+from kstore._fast.record.records cimport BatchCursor, RecordFields
 
 # Which columns are filled.
 cdef enum:

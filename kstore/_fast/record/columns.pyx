@@ -7,11 +7,11 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from kstore._fast.batch cimport BATCH_BAD_RECORD, BATCH_OK, BatchInfo, read_batch_header
-from kstore._fast.records cimport (
+from kstore._fast.record.batch cimport BATCH_BAD_RECORD, BATCH_OK, BatchInfo, read_batch_header
+from kstore._fast.record.records cimport (
     BatchCursor, HeaderFields, RecordFields, next_header, record_timestamp)
 
-from kstore._fast.batch import InvalidBatchError
+from kstore._fast.record.batch import InvalidBatchError
 
 cdef enum:
     FIRST_ROOM = 4096

@@ -11,8 +11,8 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from kstore._fast.buffer cimport load_int32, read_uvarint, store_int32
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.buffer cimport load_int32, read_uvarint, store_int32
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     SMALLEST_GUESS = 65536

@@ -2,7 +2,7 @@
 # import; this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
 
 from libc.stdint cimport uint8_t, uint32_t
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 
 cdef extern from "crc32c_impl.h" nogil:

@@ -6,7 +6,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     MULTIPLIER = 0x5BD1E995

@@ -9,13 +9,13 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_OK, COMPRESSION_MASK, BatchInfo, check_batch, is_compressed,
     is_control, write_batch_header)
-from kstore._fast.compression cimport (
+from kstore._fast.record.compression cimport (
     COMPRESSION_NONE, MAX_DECOMPRESSED_BYTES, compress_memory, decompress_memory)
-from kstore._fast.compression import CompressionError
-from kstore._fast.memory cimport MemoryView, view_of
+from kstore._fast.record.compression import CompressionError
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     LARGEST_BATCH = 0x7FFFFFFF

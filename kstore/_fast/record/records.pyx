@@ -7,16 +7,16 @@ from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_OFFSET_DELTA, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK,
     BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control,
     is_transactional, make_view,
     read_batch_header)
-from kstore._fast.buffer cimport load_int16, read_varint
-from kstore._fast.compression cimport decompress_memory
+from kstore._fast.record.buffer cimport load_int16, read_varint
+from kstore._fast.record.compression cimport decompress_memory
 
-from kstore._fast.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
-from kstore._fast.compression import CompressionError
+from kstore._fast.record.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
+from kstore._fast.record.compression import CompressionError
 from kstore.types import Header
 
 cdef enum:

@@ -2,27 +2,28 @@
 records through a window, so that neither a thread nor the loop holds more than a window and the
 largest record.
 
-Who looks, and when, is kstore/broker/runtime/unpacking.py's; what a broker does with a bad batch,
-the log core's. Batches that a broker has accepted are decompressed as a whole (compression.pyx).
+Who looks, and when, is kstore/broker/runtime/log_dirs/unpacking.py's; what a broker does with a bad
+batch, the log core's. Batches that a broker has accepted are decompressed as a whole
+(compression.pyx).
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport int32_t, uint32_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from kstore._fast.batch cimport (
+from kstore._fast.record.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_RECORD, BATCH_BAD_TIMESTAMP, BATCH_HEADER_SIZE, BATCH_OK,
     BATCH_TOO_LARGE, COMPRESSION_MASK, BatchInfo, RecordWalk, check_max_timestamp, is_compressed,
     read_batch_header, validate_batch, walk_some)
-from kstore._fast.buffer cimport load_int32, read_uvarint, read_varint, read_varlong
-from kstore._fast.compression cimport (
+from kstore._fast.record.buffer cimport load_int32, read_uvarint, read_varint, read_varlong
+from kstore._fast.record.compression cimport (
     COMPRESSION_GZIP, COMPRESSION_LZ4, COMPRESSION_SNAPPY, COMPRESSION_ZSTD,
     MAX_DECOMPRESSED_BYTES, decompress_memory)
-from kstore._fast.memory cimport MemoryView, view_of
-from kstore._fast.recompress cimport recompressed
+from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.record.recompress cimport recompressed
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.compression import CompressionError
+from kstore._fast.record.batch import InvalidBatchError
+from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     WINDOW_BYTES = 65536

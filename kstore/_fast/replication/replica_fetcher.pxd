@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.replica_session cimport Followed, ReplicaSession
-from kstore._fast.wire cimport WireReader
+from kstore._fast.replication.replica_session cimport Followed, ReplicaSession
+from kstore._fast.protocol.wire cimport WireReader
 
 # Where one partition's part of an answer lies, and what it says.
 cdef struct FetchedPart:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kstore._fast.replica_session import Followed, ReplicaSession
+from kstore._fast.replication.replica_session import Followed, ReplicaSession
 
 class Owner(Protocol):
     """Who decides what is not plain copying. Where a partition is handed over it is held, until

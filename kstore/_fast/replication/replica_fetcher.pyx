@@ -10,14 +10,14 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
-from kstore._fast.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
-from kstore._fast.buffer cimport load_int32, load_int64
-from kstore._fast.error_codes cimport (
+from kstore._fast.record.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
+from kstore._fast.record.buffer cimport load_int32, load_int64
+from kstore._fast.protocol.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INCONSISTENT_TOPIC_ID,
     INVALID_FETCH_SESSION_EPOCH, NONE)
-from kstore._fast.log_core cimport ORIGIN_REPLICA, AppendResult, LogCore
-from kstore._fast.sending cimport SEND_BLOCKED, SEND_DONE, send_answers
-from kstore._fast.wire cimport (
+from kstore._fast.log.log_core cimport ORIGIN_REPLICA, AppendResult, LogCore
+from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers
+from kstore._fast.protocol.wire cimport (
     AnswerBuffer, WireBytes, begin_reading, read_bytes, read_int16, read_int32, read_int64,
     read_raw, read_some, read_unsigned, skip_tags)
 

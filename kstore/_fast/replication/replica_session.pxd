@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.partition_table cimport Partition
-from kstore._fast.wire cimport AnswerBuffer
+from kstore._fast.broker.partition_table cimport Partition
+from kstore._fast.protocol.wire cimport AnswerBuffer
 
 # One partition that is copied.
 cdef class Followed:

@@ -4,9 +4,9 @@ remembers them at the leader, and the Fetch request that tells it what has chang
 A partition without news costs nothing. It knows no connection (replica_fetcher.pyx does).
 """
 
-from kstore._fast.buffer cimport store_int32
-from kstore._fast.log_core cimport LogCore
-from kstore._fast.wire cimport (
+from kstore._fast.record.buffer cimport store_int32
+from kstore._fast.log.log_core cimport LogCore
+from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_raw, put_string, put_unsigned, room)
 
 cdef enum:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli.admin.group_reset import register as register_reset
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_partitions
 from kstore.cli.failure import FAILED, fail
-from kstore.cli.group_reset import register as register_reset
 from kstore.cli.output import Output
 from kstore.types import TopicPartition
 

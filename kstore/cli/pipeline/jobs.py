@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
-from kstore.cli.copy_options import (
+from kstore.cli.failure import FAILED, guarded
+from kstore.cli.options import Bootstrap, Json
+from kstore.cli.pipeline.run import Confs, Master, Tasks, job, spark_command
+from kstore.cli.records.copy_options import (
     FromProfile,
     Groups,
     Isolation,
@@ -26,9 +29,6 @@ from kstore.cli.copy_options import (
     Topics,
     ToProfile,
 )
-from kstore.cli.failure import FAILED, guarded
-from kstore.cli.options import Bootstrap, Json
-from kstore.cli.pipeline_run import Confs, Master, Tasks, job, spark_command
 
 if TYPE_CHECKING:
     from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
@@ -116,7 +116,7 @@ def load(
 @guarded
 def script() -> None:
     """Print the path of the script for spark-submit; it takes the same commands and options."""
-    print(Path(__file__).with_name("submit") / "kstore_pipeline.py")
+    print(Path(__file__).parents[1] / "submit" / "kstore_pipeline.py")
 
 
 @app.command(
@@ -260,8 +260,8 @@ def replicate(
     A round copies what is there at its beginning. It keeps no state: kill it and start it again.
     `kstore replicate` does the same in one process without Spark, and follows the source closely.
     """
-    from kstore.cli.pipeline_run import rounds
-    from kstore.cli.replicate import parse_rate
+    from kstore.cli.pipeline.run import rounds
+    from kstore.cli.records.replicate import parse_rate
     from kstore.clients.replicator import ReplicationOptions
     from kstore.pipeline.jobs.replicate import ReplicateOptions
 
@@ -366,7 +366,7 @@ def verify(
     Gaps, doubles, changed records, checksums, epochs, order per key. Exit code 0: they do; 1: they
     do not. `kstore verify-order` checks the order of one topic without Spark, while it is written.
     """
-    from kstore.cli.pipeline_verify import run_verify
+    from kstore.cli.pipeline.verify import run_verify
 
     _one_of("--match", match, "offsets", "keys")
     sides, names = _sides(
@@ -407,7 +407,7 @@ def stats(
     json: Json = False,
 ) -> None:
     """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
-    from kstore.cli.pipeline_verify import run_stats
+    from kstore.cli.pipeline.verify import run_stats
     from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
 
     side: ClusterSide | ArchiveSide

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
-    from kstore.cli.pipeline_run import Running
+    from kstore.cli.pipeline.run import Running
     from kstore.pipeline.jobs.compare import Finding
     from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
 

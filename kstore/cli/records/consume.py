@@ -14,7 +14,7 @@ import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config, key_values
 from kstore.cli.options import Json, Topic
-from kstore.cli.record_text import OutputRecord, RecordFormatError, template, to_json
+from kstore.cli.records.record_text import OutputRecord, RecordFormatError, template, to_json
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:

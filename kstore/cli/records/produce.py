@@ -17,7 +17,7 @@ import typer
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
 from kstore.cli.failure import fail
 from kstore.cli.options import TIMEOUT_MS, Header, Topic
-from kstore.cli.record_text import InputRecord, RecordFormatError, parse_json, parse_line
+from kstore.cli.records.record_text import InputRecord, RecordFormatError, parse_json, parse_line
 
 if TYPE_CHECKING:
     from kstore.clients import Producer

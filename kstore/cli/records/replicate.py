@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.client_options import client_config
-from kstore.cli.copy_options import (
+from kstore.cli.options import Json
+from kstore.cli.records.copy_options import (
     FromProfile,
     Groups,
     Isolation,
@@ -24,7 +25,6 @@ from kstore.cli.copy_options import (
     Topics,
     ToProfile,
 )
-from kstore.cli.options import Json
 
 if TYPE_CHECKING:
     from kstore.clients.replicator import Event, Replicator

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from kstore.config.client_security_configs import SECURITY_CONFIGS
+from kstore.config.client.security_configs import SECURITY_CONFIGS
 from kstore.config.definition import (
     MAX_INT,
     ConfigDef,

@@ -3,7 +3,7 @@ are in client_sasl_configs.py."""
 
 from __future__ import annotations
 
-from kstore.config.client_sasl_configs import SASL_CONFIGS
+from kstore.config.client.sasl_configs import SASL_CONFIGS
 from kstore.config.definition import ConfigDef, ConfigType, Importance, one_of
 
 __all__ = ["SECURITY_CONFIGS"]

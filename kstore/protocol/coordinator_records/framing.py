@@ -27,22 +27,22 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 # Record type -> module and name; the classes are <name>Key and <name>Value, imported when the first
 # such record is met. Type 0 is the OffsetCommitKey of old brokers, with the same fields as type 1.
 RECORD_TYPES: dict[int, tuple[str, str]] = {
-    0: ("log_records_classic", "OffsetCommit"),
-    1: ("log_records_classic", "OffsetCommit"),
-    2: ("log_records_classic", "GroupMetadata"),
-    3: ("log_records_consumer", "ConsumerGroupMetadata"),
-    4: ("log_records_consumer", "ConsumerGroupPartitionMetadata"),
-    5: ("log_records_consumer", "ConsumerGroupMemberMetadata"),
-    6: ("log_records_consumer", "ConsumerGroupTargetAssignmentMetadata"),
-    7: ("log_records_consumer", "ConsumerGroupTargetAssignmentMember"),
-    8: ("log_records_consumer", "ConsumerGroupCurrentMemberAssignment"),
-    16: ("log_records_consumer", "ConsumerGroupRegularExpression"),
-    17: ("log_records_streams", "StreamsGroupMetadata"),
-    19: ("log_records_streams", "StreamsGroupMemberMetadata"),
-    20: ("log_records_streams", "StreamsGroupTargetAssignmentMetadata"),
-    21: ("log_records_streams", "StreamsGroupTargetAssignmentMember"),
-    22: ("log_records_streams", "StreamsGroupCurrentMemberAssignment"),
-    23: ("log_records_streams", "StreamsGroupTopology"),
+    0: ("coordinator_records.classic", "OffsetCommit"),
+    1: ("coordinator_records.classic", "OffsetCommit"),
+    2: ("coordinator_records.classic", "GroupMetadata"),
+    3: ("coordinator_records.consumer", "ConsumerGroupMetadata"),
+    4: ("coordinator_records.consumer", "ConsumerGroupPartitionMetadata"),
+    5: ("coordinator_records.consumer", "ConsumerGroupMemberMetadata"),
+    6: ("coordinator_records.consumer", "ConsumerGroupTargetAssignmentMetadata"),
+    7: ("coordinator_records.consumer", "ConsumerGroupTargetAssignmentMember"),
+    8: ("coordinator_records.consumer", "ConsumerGroupCurrentMemberAssignment"),
+    16: ("coordinator_records.consumer", "ConsumerGroupRegularExpression"),
+    17: ("coordinator_records.streams", "StreamsGroupMetadata"),
+    19: ("coordinator_records.streams", "StreamsGroupMemberMetadata"),
+    20: ("coordinator_records.streams", "StreamsGroupTargetAssignmentMetadata"),
+    21: ("coordinator_records.streams", "StreamsGroupTargetAssignmentMember"),
+    22: ("coordinator_records.streams", "StreamsGroupCurrentMemberAssignment"),
+    23: ("coordinator_records.streams", "StreamsGroupTopology"),
 }
 
 

@@ -7,7 +7,7 @@ Record type 0 of this topic has nothing to do with record type 0 of __consumer_o
 from __future__ import annotations
 
 from kstore.errors import ProtocolError
-from kstore.protocol.log_records import Buffer, encode_key, encode_value
+from kstore.protocol.coordinator_records.framing import Buffer, encode_key, encode_value
 from kstore.protocol.schema import (
     Int8,
     Int16,

@@ -4,7 +4,7 @@ kstore's.
 
 from __future__ import annotations
 
-from kstore.protocol.groups import NeedPositionTopic, PositionTopic
+from kstore.protocol.groups.classic import NeedPositionTopic, PositionTopic
 from kstore.protocol.schema import (
     ZERO_UUID,
     Bool,

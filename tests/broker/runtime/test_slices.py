@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kstore.broker.api.turns import sliced
+from kstore.broker.api.requests.turns import sliced
 from kstore.broker.runtime.slices import (
     ROWS_BETWEEN,
     Room,
@@ -65,7 +65,7 @@ def broker(loop: asyncio.AbstractEventLoop) -> Any:
 def test_short_work_is_done_at_once_and_long_work_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kstore.broker.api.turns.SLICE_S", 0)
+    monkeypatch.setattr("kstore.broker.api.requests.turns.SLICE_S", 0)
 
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -6,15 +6,29 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kstore.protocol.acls import (
-    AclCreation,
-    CreateAclsRequest,
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
+from kstore.protocol.controller.raft_voters import (
+    AddRaftVoterRequest,
+    Listener,
+    RemoveRaftVoterRequest,
 )
-from kstore.protocol.cluster import DescribeClusterRequest
-from kstore.protocol.features import (
+from kstore.protocol.controller.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kstore.protocol.logs.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from kstore.protocol.metadata.features import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
@@ -22,14 +36,7 @@ from kstore.protocol.features import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from kstore.protocol.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
@@ -42,18 +49,15 @@ from kstore.protocol.quotas import (
     DescribeClientQuotasRequest,
     OpData,
 )
-from kstore.protocol.raft_voters import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
-from kstore.protocol.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
+from kstore.protocol.security.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
 )
-from kstore.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kstore.protocol.scram import (
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,

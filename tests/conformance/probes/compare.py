@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kstore.protocol.api_versions import ApiVersionsResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.schema import ZERO_UUID, Struct
 
 __all__ = ["Difference", "differences", "plain", "together"]

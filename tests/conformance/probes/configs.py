@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kstore._fast.builder import build_batch
-from kstore.protocol import config_resources as replacing
-from kstore.protocol import configs as incremental
-from kstore.protocol.config_resources import ListConfigResourcesRequest
-from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore._fast.record.builder import build_batch
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata import config_resources as replacing
+from kstore.protocol.metadata import configs as incremental
+from kstore.protocol.metadata.config_resources import ListConfigResourcesRequest
+from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 

@@ -8,22 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from kstore.protocol.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
-from kstore.protocol.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-    ConsumerProtocolSubscriptionTopicPartition,
-)
-from kstore.protocol.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-)
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -32,12 +17,27 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from kstore.protocol.groups.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from kstore.protocol.groups.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -45,7 +45,7 @@ from kstore.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 

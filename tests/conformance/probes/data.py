@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from kstore.protocol.delete_records import (
+from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -20,8 +20,8 @@ from kstore.protocol.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from kstore._fast.plan import FieldPlan, Plan
+from kstore._fast.protocol.plan import FieldPlan, Plan
 from kstore.protocol.schema import KIND_ARRAY, KIND_STRUCT, KINDS, Message
 
 __all__ = ["Part", "borders", "tree", "unsigned_varint"]

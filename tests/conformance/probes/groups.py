@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -19,12 +13,18 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.groups.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -9,44 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kstore.protocol.config_resources import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    ListConfigResourcesRequest,
-)
-from kstore.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.group_admin import (
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.groups.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from kstore.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata import (
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -54,24 +32,46 @@ from kstore.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.producer_ids import InitProducerIdRequest
-from kstore.protocol.schema import Message
-from kstore.protocol.streams_groups import StreamsGroupDescribeRequest
-from kstore.protocol.topics import (
+from kstore.protocol.groups.streams_groups import StreamsGroupDescribeRequest
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.metadata.config_resources import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ListConfigResourcesRequest,
+)
+from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kstore.protocol.metadata.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from kstore.protocol.metadata.topics import (
     CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.schema import Message
+from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.transactions.admin import (
     TopicRequest as ProducersOf,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )

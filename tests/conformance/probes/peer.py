@@ -10,18 +10,18 @@ import uuid
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.coordinator import FindCoordinatorRequest
-from kstore.protocol.groups import HeartbeatRequest
-from kstore.protocol.list_offsets import (
+from kstore.protocol.groups.classic import HeartbeatRequest
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from tests.conformance import wire
 
 __all__ = ["Peer"]

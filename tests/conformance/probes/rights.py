@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from kstore.broker.api import API_TABLE
 from kstore.errors import ProtocolError
-from kstore.protocol.acls import DeleteAclsFilter, DeleteAclsRequest
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message, parse_versions
+from kstore.protocol.security.acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.conformance import wire
 from tests.conformance.probes.compare import plain
 from tests.conformance.probes.half_allowed import Question, is_ours

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import socket
 
-from kstore.protocol.acls import AclCreation, CreateAclsRequest
 from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.sasl import (
+from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.security.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

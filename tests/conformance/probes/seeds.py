@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kstore.protocol.groups import SyncGroupRequest, SyncGroupRequestAssignment
-from kstore.protocol.producer_ids import InitProducerIdRequest
+from kstore.protocol.groups.classic import SyncGroupRequest, SyncGroupRequestAssignment
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import (
     KIND_ARRAY,
@@ -21,6 +20,7 @@ from kstore.protocol.schema import (
     field_type,
     parse_versions,
 )
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from tests.conformance.probes.batches import Flaws, batch
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.groups import join

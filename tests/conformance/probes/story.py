@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.registry import APIS
-from kstore.protocol.schema import Message, Struct
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message, Struct
 from tests.conformance import wire
 from tests.conformance.probes.compare import Difference, differences, plain
 from tests.conformance.probes.peer import Peer

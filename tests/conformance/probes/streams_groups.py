@@ -8,18 +8,21 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kstore.protocol.group_admin import (
+from kstore.protocol.groups.classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kstore.protocol.groups.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
 )
-from kstore.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,9 +30,7 @@ from kstore.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.producer_ids import InitProducerIdRequest
-from kstore.protocol.schema import Message
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     CopartitionGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest,
@@ -41,7 +42,10 @@ from kstore.protocol.streams_groups import (
     StreamsGroupHeartbeatRequestTopicInfo,
     StreamsGroupHeartbeatRequestTopology,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.schema import Message
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions.transactions import (
     EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

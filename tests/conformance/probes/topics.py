@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import uuid
 
-from kstore.protocol.api_versions import ApiVersionsRequest
-from kstore.protocol.cluster import DescribeClusterRequest
-from kstore.protocol.configs import (
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     MetadataRequest,
     MetadataRequestTopic,
     TopicRequest,
 )
-from kstore.protocol.topics import (
+from kstore.protocol.metadata.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.producer_ids import InitProducerIdRequest
-from kstore.protocol.transaction_admin import (
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
     TopicRequest,
 )
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.builder import build_batch
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore._fast.record.builder import build_batch
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.plane_harness import Client, Plane, framed
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19

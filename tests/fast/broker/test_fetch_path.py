@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -476,7 +476,9 @@ def test_a_session_that_takes_too_many_partitions_ends(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client asks for all of them from then on, with a session or without."""
-    monkeypatch.setattr("kstore.broker.state.fetch_session.MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(
+        "kstore.broker.state.replication.fetch_session_cache.MAX_SESSION_PARTITIONS", 2
+    )
     client = plane.client()
     session_id = open_session(client, part(0), part(0, partition=1))
     response = incremental(client, session_id, 1, part(0, partition=2))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.metadata import EncodedMetadata, Missing, handle_metadata
-from kstore.broker.state.image import (
+from kstore.broker.api.metadata.metadata import EncodedMetadata, Missing, handle_metadata
+from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
     MetadataImage,
@@ -19,7 +19,7 @@ from kstore.broker.state.image import (
     TopicImage,
 )
 from kstore.protocol import ProtocolError
-from kstore.protocol.metadata import (
+from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,

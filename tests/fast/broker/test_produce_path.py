@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.acls import Acl, AclOperation, AclResourceType
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,

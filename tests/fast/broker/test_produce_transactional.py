@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import Plane
 
 PRODUCE, VERSION = 0, 12

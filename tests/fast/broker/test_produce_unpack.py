@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.batch import BatchView, batches
-from kstore._fast.builder import build_batch
-from kstore._fast.compression import compress
-from kstore._fast.crc32c import checksum
-from kstore._fast.unpack import Verdict, look_into
+from kstore._fast.record.batch import BatchView, batches
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.compression import compress
+from kstore._fast.record.crc32c import checksum
+from kstore._fast.record.unpack import Verdict, look_into
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import Client, Plane
 from tests.reference.acl_rules import load
 

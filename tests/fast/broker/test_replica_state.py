@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.log.recovery import begin_segment
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,

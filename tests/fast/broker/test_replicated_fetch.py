@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -23,7 +23,7 @@ from kstore.protocol.fetch import (
     PartitionData,
     ReplicaState,
 )
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 
 PRODUCE, FETCH = 0, 1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.produce import (
+from kstore.protocol.logs.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -47,7 +47,7 @@ class Cluster(Plane):
 
 
 def fetch_request(node_id: int, offset: int):
-    from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+    from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(

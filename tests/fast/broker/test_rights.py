@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
+from kstore._fast.record.builder import build_batch
 from kstore.acls import (
     CLUSTER_NAME,
     Acl,
@@ -18,11 +18,11 @@ from kstore.acls import (
     AclPermission,
     AclResourceType,
 )
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
-from kstore.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
-from kstore.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from tests.broker.plane_harness import TOPIC_ID, Client, Plane
 from tests.reference.acl_rules import load
 

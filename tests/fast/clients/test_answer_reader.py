@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.answer_reader import AnswerReader
-from kstore._fast.framing import FrameSplitter
+from kstore._fast.clients.answer_reader import AnswerReader
+from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import ProtocolError
 
 SIZES = st.one_of(st.integers(0, 40), st.integers(8_000, 8_400), st.integers(16_300, 40_000))

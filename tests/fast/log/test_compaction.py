@@ -11,8 +11,8 @@ from crcmod.predefined import mkPredefinedCrcFun
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.compaction import BatchCleaner, index_batches
-from kstore._fast.offset_map import OffsetMap
+from kstore._fast.log.compaction import BatchCleaner, index_batches
+from kstore._fast.log.offset_map import OffsetMap
 from kstore.record import (
     ControlType,
     EndTransactionMarker,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.epoch_cache import EpochCache
+from kstore._fast.log.epoch_cache import EpochCache
 
 OPERATIONS = st.lists(
     st.one_of(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.offset_map import OffsetMap
+from kstore._fast.log.offset_map import OffsetMap
 
 SEED = bytes(range(16))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore._fast.producer_table import ProducerTable
+from kstore._fast.log.producer_table import ProducerTable
 from kstore.log import Log, ProducerStateError
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
 

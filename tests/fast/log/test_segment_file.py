@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kstore._fast.segment_file import SegmentFile
+from kstore._fast.log.segment_file import SegmentFile
 
 
 @pytest.fixture

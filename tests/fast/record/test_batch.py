@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast import batch as fast
+from kstore._fast.record import batch as fast
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import codecs, encoded_headers, exactly, many_rows, row_lists
 

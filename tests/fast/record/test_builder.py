@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast import batch as fast
-from kstore._fast.builder import RecordBatchBuilder, build_batch, build_single_batch, encode_headers
+from kstore._fast.record import batch as fast
+from kstore._fast.record.builder import (
+    RecordBatchBuilder,
+    build_batch,
+    build_single_batch,
+    encode_headers,
+)
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import (
     codecs,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.compression import CompressionError, compress, decompress
+from kstore._fast.record.compression import CompressionError, compress, decompress
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import exactly
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast import crc32c
+from kstore._fast.record import crc32c
 from tests.reference.record_samples import exactly
 
 reference = crcmod.predefined.mkPredefinedCrcFun("crc-32c")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.murmur2 import hash64_column
+from kstore._fast.record.murmur2 import hash64_column
 
 MASK = 2**64 - 1
 M = 0xC6A4A7935BD1E995

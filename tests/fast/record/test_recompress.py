@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore._fast.builder import build_batch
-from kstore._fast.recompress import recompress
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.recompress import recompress
 from kstore.record import BatchView, batches, control_batch, decode, validate
 from kstore.record.control import ControlType, EndTransactionMarker
 

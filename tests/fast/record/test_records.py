@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.batch import InvalidBatchError
-from kstore._fast.builder import build_batch
-from kstore._fast.records import Record, decode
+from kstore._fast.record.batch import InvalidBatchError
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.records import Record, decode
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import codecs, exactly, many_rows, row_lists

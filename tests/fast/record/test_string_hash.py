@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.murmur2 import string_hash
+from kstore._fast.record.murmur2 import string_hash
 
 
 def plain(text: str) -> int:

@@ -10,11 +10,11 @@ import struct
 
 import pytest
 
-from kstore._fast.batch import STATUS_NAMES, InvalidBatchError, validate
-from kstore._fast.builder import build_batch
-from kstore._fast.compression import compress
-from kstore._fast.crc32c import checksum
-from kstore._fast.unpack import claim, limit, look_into
+from kstore._fast.record.batch import STATUS_NAMES, InvalidBatchError, validate
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.compression import compress
+from kstore._fast.record.crc32c import checksum
+from kstore._fast.record.unpack import claim, limit, look_into
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)

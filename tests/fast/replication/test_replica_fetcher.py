@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
-from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
-from kstore._fast.replica_fetcher import ReplicaFetcher
-from kstore._fast.replica_session import Followed
+from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.record.builder import build_batch
+from kstore._fast.replication.replica_fetcher import ReplicaFetcher
+from kstore._fast.replication.replica_session import Followed
 from kstore.errors import ErrorCode
 from kstore.log import open_log_dir
-from kstore.protocol.fetch import (
+from kstore.protocol.logs.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,

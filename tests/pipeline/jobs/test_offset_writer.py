@@ -12,7 +12,7 @@ import pytest
 from kstore.clients import AdminClient, NewTopic
 from kstore.clients.core.replication import Piece
 from kstore.clients.io.cluster import ClusterClient
-from kstore.config.client_configs import client_settings
+from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.offset_writer import OffsetWriter, Row, pieces, require_given_offsets
 from kstore.testing.brokers import Broker

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.group_contract import CommitClaim, ShardState
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.contract import CommitClaim, ShardState
+from kstore.broker.state.groups.result import (
     GroupRecord,
     HeartbeatExpired,
     TimerChange,
@@ -21,12 +21,12 @@ from kstore.broker.state.group_result import (
     heartbeat_key,
 )
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.consumer_protocol import ConsumerProtocolSubscription
-from kstore.protocol.log_records_classic import (
+from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
 )
+from kstore.protocol.groups.consumer_protocol import ConsumerProtocolSubscription
 
 __all__ = [
     "COMPLETING_REBALANCE",

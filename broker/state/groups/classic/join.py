@@ -6,7 +6,7 @@ KIP-394 (a member id is asked for first), KIP-345 (static members), KIP-559 (pro
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import (
+from kstore.broker.state.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
@@ -16,11 +16,11 @@ from kstore.broker.state.classic_group import (
     member_error,
     metadata_record,
 )
-from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step
-from kstore.broker.state.group_contract import Group, ShardState
-from kstore.broker.state.group_result import GroupContext, GroupSettings, Result
+from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
+from kstore.broker.state.groups.contract import Group, ShardState
+from kstore.broker.state.groups.result import GroupContext, GroupSettings, Result
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
 __all__ = ["join_emptied_group", "join_group"]
 

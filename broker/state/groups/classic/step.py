@@ -7,7 +7,7 @@ Result; the live group is not touched. The order of moves and the error codes ar
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import (
+from kstore.broker.state.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
@@ -17,8 +17,8 @@ from kstore.broker.state.classic_group import (
     metadata_record,
     session_timer,
 )
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
@@ -35,7 +35,7 @@ from kstore.broker.state.group_result import (
     sync_key,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     JoinGroupResponse,
     JoinGroupResponseMember,
     SyncGroupResponse,

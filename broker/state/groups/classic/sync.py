@@ -4,7 +4,7 @@ classic_join.
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import (
+from kstore.broker.state.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
@@ -13,9 +13,9 @@ from kstore.broker.state.classic_group import (
     member_error,
     session_timer,
 )
-from kstore.broker.state.classic_step import UNKNOWN_MEMBER_ID, Step
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import (
     GroupContext,
     HeartbeatExpired,
     InitialRebalanceExpired,
@@ -27,7 +27,7 @@ from kstore.broker.state.group_result import (
     sync_key,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupRequest,

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kstore.broker.state.assignor_range import assign_range
-from kstore.broker.state.assignor_spec import Assignments, GroupSpec
-from kstore.broker.state.assignor_uniform import assign_uniform
+from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec
+from kstore.broker.state.groups.consumer.range_assignor import assign_range
+from kstore.broker.state.groups.consumer.uniform_assignor import assign_uniform
 
 __all__ = ["ASSIGNORS"]
 

@@ -7,34 +7,33 @@ epochs.
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import CONSUMER_PROTOCOL_TYPE
-from kstore.broker.state.classic_join import join_emptied_group
-from kstore.broker.state.consumer_convert import (
+from kstore.broker.state.groups.classic.group import CONSUMER_PROTOCOL_TYPE
+from kstore.broker.state.groups.classic.join import join_emptied_group
+from kstore.broker.state.groups.consumer.conversion import (
     assignment_bytes,
     downgrade,
     may_downgrade,
     subscription_of,
 )
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.consumer_heartbeat import (
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.consumer.heartbeat import (
     fence,
     static_fence,
     subscribe_dynamic,
     subscribe_static,
 )
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.consumer.member import (
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
     ClassicMetadata,
     Member,
 )
-from kstore.broker.state.consumer_reconcile import Owned
-from kstore.broker.state.consumer_step import ConsumerStep, Refusal, timer_key
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupContext, RebalanceExpired, Result
+from kstore.broker.state.groups.consumer.reconcile import Owned
+from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, timer_key
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import GroupContext, RebalanceExpired, Result
 from kstore.errors import ErrorCode
-from kstore.protocol.consumer_protocol import ConsumerProtocolSubscription
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -46,6 +45,7 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kstore.protocol.groups.consumer_protocol import ConsumerProtocolSubscription
 
 __all__ = ["heartbeat", "join", "leave", "sync"]
 

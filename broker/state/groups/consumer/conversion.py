@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kstore.broker.state.classic_group import (
+from kstore.broker.state.groups.classic.group import (
     CONSUMER_PROTOCOL_TYPE,
     STABLE,
     ClassicGroup,
     ClassicMember,
     metadata_record,
 )
-from kstore.broker.state.classic_step import Step
-from kstore.broker.state.consumer_group import ConsumerGroup, Target
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.classic.step import Step
+from kstore.broker.state.groups.consumer.group import ConsumerGroup, Target
+from kstore.broker.state.groups.consumer.member import (
     ClassicMetadata,
     Member,
     current_assignment_record,
     member_record,
 )
-from kstore.broker.state.consumer_records import epoch_record, target_epoch_record, target_record
-from kstore.broker.state.consumer_step import ConsumerStep, Refusal, metadata_hash
-from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
-from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.groups.consumer.records import (
+    epoch_record,
+    target_epoch_record,
+    target_record,
+)
+from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.groups.result import GroupContext, GroupRecord, GroupSettings, Result
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.consumer_protocol import (
+from kstore.protocol.groups.classic import JoinGroupResponse, SyncGroupResponse
+from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from kstore.protocol.groups import JoinGroupResponse, SyncGroupResponse
 from kstore.protocol.schema import Message
 
 __all__ = ["assignment_bytes", "downgrade", "may_downgrade", "subscription_of", "upgrade"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import CONSUMER_KIND, ConsumerGroup
-from kstore.broker.state.consumer_member import Member
-from kstore.broker.state.group_contract import Group, absence
-from kstore.broker.state.image import MetadataImage
+from kstore.broker.state.groups.consumer.group import CONSUMER_KIND, ConsumerGroup
+from kstore.broker.state.groups.consumer.member import Member
+from kstore.broker.state.groups.contract import Group, absence
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseTopicPartitions,
     DescribedGroup,
 )
-from kstore.protocol.consumer_groups import Member as DescribedMember
+from kstore.protocol.groups.consumer_groups import Member as DescribedMember
 
 __all__ = ["describe_consumer_group"]
 

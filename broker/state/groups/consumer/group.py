@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.consumer.member import (
     Member,
     current_assignment_tombstone,
     member_tombstone,
 )
-from kstore.broker.state.group_contract import CommitClaim
-from kstore.broker.state.group_result import GroupRecord, TimerChange
+from kstore.broker.state.groups.contract import CommitClaim
+from kstore.broker.state.groups.result import GroupRecord, TimerChange
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_consumer import (
+from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kstore.broker.state.classic_group import ClassicGroup
-from kstore.broker.state.consumer_convert import downgrade, may_downgrade, upgrade
-from kstore.broker.state.consumer_group import CONSUMER_KIND, ConsumerGroup, Resolved
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.classic.group import ClassicGroup
+from kstore.broker.state.groups.consumer.conversion import downgrade, may_downgrade, upgrade
+from kstore.broker.state.groups.consumer.group import CONSUMER_KIND, ConsumerGroup, Resolved
+from kstore.broker.state.groups.consumer.member import (
     LEFT_EPOCH,
     NOTHING,
     STATIC_LEFT_EPOCH,
@@ -20,11 +20,11 @@ from kstore.broker.state.consumer_member import (
     Member,
     current_assignment_record,
 )
-from kstore.broker.state.consumer_reconcile import Owned
-from kstore.broker.state.consumer_records import regex_record
-from kstore.broker.state.consumer_step import ConsumerStep, Refusal, metadata_hash
-from kstore.broker.state.group_contract import Group, ShardState, absence
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.consumer.reconcile import Owned
+from kstore.broker.state.groups.consumer.records import regex_record
+from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.groups.contract import Group, ShardState, absence
+from kstore.broker.state.groups.result import (
     GroupContext,
     RebalanceExpired,
     RegexesDue,
@@ -33,7 +33,7 @@ from kstore.broker.state.group_result import (
     Token,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.consumer_groups import (
+from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.consumer_member import STATIC_LEFT_EPOCH, Member
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.consumer.member import STATIC_LEFT_EPOCH, Member
 
 __all__ = ["check"]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.group_result import GroupRecord
-from kstore.protocol.log_records_consumer import (
+from kstore.broker.state.groups.result import GroupRecord
+from kstore.protocol.coordinator_records.consumer import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import CONSUMER_KIND
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupContext
-from kstore.broker.state.image import MetadataImage, TopicImage
-from kstore.broker.state.positions import committed_offset
+from kstore.broker.state.groups.consumer.group import CONSUMER_KIND
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.positions import committed_offset
+from kstore.broker.state.groups.result import GroupContext
+from kstore.broker.state.metadata.image import MetadataImage, TopicImage
 
 __all__ = ["UNKNOWN", "TopicGates", "as_seen_by", "open_count"]
 

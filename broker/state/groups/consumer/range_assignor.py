@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kstore.broker.state.assignor_spec import Assignments, GroupSpec
+from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec
 
 __all__ = ["assign_range"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.consumer_group import Target
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.consumer.group import Target
+from kstore.broker.state.groups.consumer.member import (
     NOTHING,
     STABLE,
     UNRELEASED_PARTITIONS,

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Protocol, TypeVar
 
-from kstore.broker.state.classic_group import ClassicGroup
-from kstore.broker.state.consumer_group import ConsumerGroup, Resolved, Target
-from kstore.broker.state.consumer_member import Member, with_assignment, with_metadata
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupRecord
-from kstore.protocol.log_records_consumer import (
+from kstore.broker.state.groups.classic.group import ClassicGroup
+from kstore.broker.state.groups.consumer.group import ConsumerGroup, Resolved, Target
+from kstore.broker.state.groups.consumer.member import Member, with_assignment, with_metadata
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import GroupRecord
+from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,

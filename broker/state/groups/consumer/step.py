@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from kstore.broker.state.assignor_spec import GroupSpec, MemberSpec
-from kstore.broker.state.assignors import ASSIGNORS
-from kstore.broker.state.consumer_group import (
+from kstore.broker.state.groups.consumer.assignor_spec import GroupSpec, MemberSpec
+from kstore.broker.state.groups.consumer.assignors import ASSIGNORS
+from kstore.broker.state.groups.consumer.group import (
     ConsumerGroup,
     Target,
     partition_metadata_tombstone,
     regex_tombstone,
     target_tombstone,
 )
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.consumer.member import (
     UNREVOKED_PARTITIONS,
     Member,
     current_assignment_record,
@@ -26,9 +26,13 @@ from kstore.broker.state.consumer_member import (
     member_record,
     member_tombstone,
 )
-from kstore.broker.state.consumer_reconcile import Goal, Owned, reconcile
-from kstore.broker.state.consumer_records import epoch_record, target_epoch_record, target_record
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.consumer.reconcile import Goal, Owned, reconcile
+from kstore.broker.state.groups.consumer.records import (
+    epoch_record,
+    target_epoch_record,
+    target_record,
+)
+from kstore.broker.state.groups.result import (
     GroupContext,
     GroupRecord,
     GroupSettings,
@@ -41,8 +45,8 @@ from kstore.broker.state.group_result import (
     TimerKey,
     Token,
 )
-from kstore.broker.state.image import MetadataImage
 from kstore.broker.state.linear_regex import regex_error
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kstore.broker.state.classic_group import DEAD, STABLE, ClassicGroup
-from kstore.broker.state.group_contract import Group, ShardState
-from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
-from kstore.broker.state.offsets import Offsets, commit_tombstone
+from kstore.broker.state.groups.classic.group import DEAD, STABLE, ClassicGroup
+from kstore.broker.state.groups.contract import Group, ShardState
+from kstore.broker.state.groups.offsets import Offsets, commit_tombstone
+from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result
 from kstore.errors import ErrorCode
-from kstore.protocol.group_admin import (
+from kstore.protocol.groups.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

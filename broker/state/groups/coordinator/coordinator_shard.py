@@ -2,24 +2,17 @@
 
 `handle` and `expire` decide and never mutate; `replay` takes over what is in the log; `commit`
 takes over a decided step once its records are appended. It knows no log, clock or connection:
-broker/runtime/shards.py runs it.
+broker/runtime/groups/group_coordinator.py runs it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kstore.broker.state.group_admin import describe_group, expiry_records, list_groups
-from kstore.broker.state.group_contract import Group
-from kstore.broker.state.group_result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
-    Result,
-    TimerEvent,
-    Token,
-)
-from kstore.broker.state.group_tables import (
+from kstore.broker.state.groups.consumer.ordered_expansion import as_seen_by
+from kstore.broker.state.groups.contract import Group
+from kstore.broker.state.groups.coordinator.admin import describe_group, expiry_records, list_groups
+from kstore.broker.state.groups.coordinator.tables import (
     CHECKS,
     NO_GROUP,
     OTHERS,
@@ -30,11 +23,18 @@ from kstore.broker.state.group_tables import (
     TIMERS,
     resolve,
 )
-from kstore.broker.state.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
-from kstore.broker.state.ordered_expansion import as_seen_by
-from kstore.broker.state.positions import Positions, exchange
-from kstore.protocol.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
-from kstore.protocol.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from kstore.broker.state.groups.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
+from kstore.broker.state.groups.positions import Positions, exchange
+from kstore.broker.state.groups.result import (
+    GroupContext,
+    GroupRecord,
+    GroupSettings,
+    Result,
+    TimerEvent,
+    Token,
+)
+from kstore.protocol.groups.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
+from kstore.protocol.groups.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kstore.protocol.schema import Message
 
 __all__ = ["GroupShard"]

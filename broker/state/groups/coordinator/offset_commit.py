@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 from uuid import UUID
 
-from kstore.broker.state.classic_group import ClassicGroup
-from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
-from kstore.broker.state.group_result import GroupContext, GroupRecord, GroupSettings, Result
-from kstore.broker.state.offsets import (
+from kstore.broker.state.groups.classic.group import ClassicGroup
+from kstore.broker.state.groups.contract import CommitClaim, Group, ShardState
+from kstore.broker.state.groups.offsets import (
     CommittedOffset,
     commit_record,
     commit_tombstone,
 )
+from kstore.broker.state.groups.result import GroupContext, GroupRecord, GroupSettings, Result
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
-from kstore.protocol.offset_delete import (
+from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

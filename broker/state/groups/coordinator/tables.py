@@ -33,94 +33,96 @@ OTHERS = "*"
 
 REQUESTS: dict[str, dict[str, str]] = {
     "JoinGroupRequest": {
-        NO_GROUP: "classic_join:join_group",
-        "classic": "classic_join:join_group",
-        "streams": "streams_classic:join_group",
-        "consumer": "consumer_classic:join",
+        NO_GROUP: "groups.classic.join:join_group",
+        "classic": "groups.classic.join:join_group",
+        "streams": "groups.streams.classic:join_group",
+        "consumer": "groups.consumer.classic_members:join",
     },
     "SyncGroupRequest": {
-        NO_GROUP: "classic_sync:sync_group",
-        "classic": "classic_sync:sync_group",
-        "streams": "streams_classic:sync_group",
-        "consumer": "consumer_classic:sync",
+        NO_GROUP: "groups.classic.sync:sync_group",
+        "classic": "groups.classic.sync:sync_group",
+        "streams": "groups.streams.classic:sync_group",
+        "consumer": "groups.consumer.classic_members:sync",
     },
     "HeartbeatRequest": {
-        NO_GROUP: "classic_sync:heartbeat",
-        "classic": "classic_sync:heartbeat",
-        "streams": "streams_classic:heartbeat",
-        "consumer": "consumer_classic:heartbeat",
+        NO_GROUP: "groups.classic.sync:heartbeat",
+        "classic": "groups.classic.sync:heartbeat",
+        "streams": "groups.streams.classic:heartbeat",
+        "consumer": "groups.consumer.classic_members:heartbeat",
     },
     "LeaveGroupRequest": {
-        NO_GROUP: "classic_sync:leave_group",
-        "classic": "classic_sync:leave_group",
-        "streams": "streams_classic:leave_group",
-        "consumer": "consumer_classic:leave",
+        NO_GROUP: "groups.classic.sync:leave_group",
+        "classic": "groups.classic.sync:leave_group",
+        "streams": "groups.streams.classic:leave_group",
+        "consumer": "groups.consumer.classic_members:leave",
     },
-    "StreamsGroupHeartbeatRequest": {OTHERS: "streams_heartbeat:heartbeat"},
-    "ConsumerGroupHeartbeatRequest": {OTHERS: "consumer_heartbeat:heartbeat"},
-    "OffsetCommitRequest": {OTHERS: "offset_commit:commit_offsets"},
-    "TxnOffsetCommitRequest": {OTHERS: "txn_offset_commit:commit_transactional_offsets"},
-    "OffsetDeleteRequest": {OTHERS: "offset_commit:delete_offsets"},
-    "DeleteGroupsRequest": {OTHERS: "group_admin:delete_groups"},
+    "StreamsGroupHeartbeatRequest": {OTHERS: "groups.streams.heartbeat:heartbeat"},
+    "ConsumerGroupHeartbeatRequest": {OTHERS: "groups.consumer.heartbeat:heartbeat"},
+    "OffsetCommitRequest": {OTHERS: "groups.coordinator.offset_commit:commit_offsets"},
+    "TxnOffsetCommitRequest": {
+        OTHERS: "groups.coordinator.txn_offset_commit:commit_transactional_offsets"
+    },
+    "OffsetDeleteRequest": {OTHERS: "groups.coordinator.offset_commit:delete_offsets"},
+    "DeleteGroupsRequest": {OTHERS: "groups.coordinator.admin:delete_groups"},
 }
 """A request's class name to the group's kind to ``f(shard, group, request, ctx) -> Result``."""
 
 RECORDS: dict[int, str] = {
-    1: "offset_commit:replay_commit",
-    2: "classic_group:replay_metadata",
-    3: "consumer_records:replay_epoch",
-    4: "consumer_records:replay_partition_metadata",
-    5: "consumer_records:replay_member",
-    6: "consumer_records:replay_target_epoch",
-    7: "consumer_records:replay_target",
-    8: "consumer_records:replay_assignment",
-    16: "consumer_records:replay_regex",
-    17: "streams_records:replay",
-    19: "streams_records:replay",
-    20: "streams_records:replay",
-    21: "streams_records:replay",
-    22: "streams_records:replay",
-    23: "streams_records:replay",
+    1: "groups.coordinator.offset_commit:replay_commit",
+    2: "groups.classic.group:replay_metadata",
+    3: "groups.consumer.records:replay_epoch",
+    4: "groups.consumer.records:replay_partition_metadata",
+    5: "groups.consumer.records:replay_member",
+    6: "groups.consumer.records:replay_target_epoch",
+    7: "groups.consumer.records:replay_target",
+    8: "groups.consumer.records:replay_assignment",
+    16: "groups.consumer.records:replay_regex",
+    17: "groups.streams.records:replay",
+    19: "groups.streams.records:replay",
+    20: "groups.streams.records:replay",
+    21: "groups.streams.records:replay",
+    22: "groups.streams.records:replay",
+    23: "groups.streams.records:replay",
 }
 """A record's type to ``f(shard, key, value, record_offset, producer_id) -> None``."""
 
 TIMERS: dict[str, dict[str, str]] = {
-    "HeartbeatExpired": {"classic": "classic_sync:expire"},
-    "InitialRebalanceExpired": {"classic": "classic_sync:expire"},
-    "JoinExpired": {"classic": "classic_sync:expire"},
-    "SyncExpired": {"classic": "classic_sync:expire"},
+    "HeartbeatExpired": {"classic": "groups.classic.sync:expire"},
+    "InitialRebalanceExpired": {"classic": "groups.classic.sync:expire"},
+    "JoinExpired": {"classic": "groups.classic.sync:expire"},
+    "SyncExpired": {"classic": "groups.classic.sync:expire"},
     "SessionExpired": {
-        "consumer": "consumer_heartbeat:expire_member",
-        "streams": "streams_timers:session_expired",
+        "consumer": "groups.consumer.heartbeat:expire_member",
+        "streams": "groups.streams.timers:session_expired",
     },
     "RebalanceExpired": {
-        "consumer": "consumer_heartbeat:expire_member",
-        "streams": "streams_timers:rebalance_expired",
+        "consumer": "groups.consumer.heartbeat:expire_member",
+        "streams": "groups.streams.timers:rebalance_expired",
     },
-    "RegexesDue": {"consumer": "consumer_heartbeat:resolve_regexes"},
-    "StreamsDelayExpired": {"streams": "streams_timers:delay_expired"},
+    "RegexesDue": {"consumer": "groups.consumer.heartbeat:resolve_regexes"},
+    "StreamsDelayExpired": {"streams": "groups.streams.timers:delay_expired"},
 }
 """A timer event's class name to the kind to ``f(shard, group, event, ctx) -> Result``. An event for
 a group that is gone, or of another kind now, came too late and does nothing."""
 
 RESUME: dict[str, str] = {
-    "classic": "classic_step:resume",
-    "consumer": "consumer_heartbeat:resume",
-    "streams": "streams_timers:resume",
+    "classic": "groups.classic.step:resume",
+    "consumer": "groups.consumer.heartbeat:resume",
+    "streams": "groups.streams.timers:resume",
 }
 """The kind to ``f(shard, group, ctx) -> Result``: what follows the replay of the log."""
 
 PARKED: dict[str, str] = {
-    "classic": "classic_step:parked_answers",
-    "consumer": "consumer_heartbeat:parked_answers",
-    "streams": "streams_timers:parked_answers",
+    "classic": "groups.classic.step:parked_answers",
+    "consumer": "groups.consumer.heartbeat:parked_answers",
+    "streams": "groups.streams.timers:parked_answers",
 }
 """The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
 
 
 CHECKS: dict[str, str] = {
-    "consumer": "consumer_invariants:check",
-    "streams": "streams_invariants:check",
+    "consumer": "groups.consumer.invariants:check",
+    "streams": "groups.streams.invariants:check",
 }
 """The kind to ``f(group)``, which asserts what must hold; if ``kstore.check.invariants`` is set."""
 

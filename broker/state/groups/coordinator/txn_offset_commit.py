@@ -6,13 +6,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kstore.broker.state.group_contract import CommitClaim, Group, ShardState
-from kstore.broker.state.group_result import GroupContext, GroupRecord, Result
-from kstore.broker.state.offset_commit import commit_error, is_metadata_too_long, offset_error
-from kstore.broker.state.offsets import CommittedOffset, commit_record
+from kstore.broker.state.groups.contract import CommitClaim, Group, ShardState
+from kstore.broker.state.groups.coordinator.offset_commit import (
+    commit_error,
+    is_metadata_too_long,
+    offset_error,
+)
+from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
+from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,

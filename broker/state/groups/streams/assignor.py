@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
 
-from kstore.broker.state.streams_tasks import TaskId, Tasks
+from kstore.broker.state.groups.streams.tasks import TaskId, Tasks
 
 __all__ = ["MemberSpec", "SubtopologySpec", "assign_tasks"]
 

@@ -4,13 +4,13 @@ group, any other does not know the member.
 
 from __future__ import annotations
 
-from kstore.broker.state import classic_sync
-from kstore.broker.state.classic_join import join_group as join_classic_group
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupContext, Result
-from kstore.broker.state.streams_group import StreamsGroup
+from kstore.broker.state.groups.classic import sync as classic_sync
+from kstore.broker.state.groups.classic.join import join_group as join_classic_group
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.streams.group import StreamsGroup
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,

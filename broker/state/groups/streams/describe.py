@@ -6,18 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kstore.broker.state.group_contract import Group, absence
-from kstore.broker.state.image import MetadataImage
-from kstore.broker.state.streams_group import STREAMS_KIND, StreamsGroup, StreamsMember
-from kstore.broker.state.streams_tasks import NO_TASKS, AssignedTasks, TaskId, Tasks, by_subtopology
-from kstore.broker.state.streams_topics import (
+from kstore.broker.state.groups.contract import Group, absence
+from kstore.broker.state.groups.streams.group import STREAMS_KIND, StreamsGroup, StreamsMember
+from kstore.broker.state.groups.streams.tasks import (
+    NO_TASKS,
+    AssignedTasks,
+    TaskId,
+    Tasks,
+    by_subtopology,
+)
+from kstore.broker.state.groups.streams.topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
     described_configuration,
 )
-from kstore.broker.state.streams_topology import described_topology
+from kstore.broker.state.groups.streams.topology import described_topology
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     Assignment,
     DescribedGroup,
     EndpointToPartitions,

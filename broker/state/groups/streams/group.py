@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.group_contract import CommitClaim
-from kstore.broker.state.group_result import GroupRecord, TimerChange
-from kstore.broker.state.streams_tasks import (
+from kstore.broker.state.groups.contract import CommitClaim
+from kstore.broker.state.groups.result import GroupRecord, TimerChange
+from kstore.broker.state.groups.streams.tasks import (
     NO_ASSIGNED_TASKS,
     AssignedTasks,
     TaskId,
     Tasks,
 )
-from kstore.broker.state.streams_topics import ConfiguredTopology
-from kstore.broker.state.streams_topology import Topology
+from kstore.broker.state.groups.streams.topics import ConfiguredTopology
+from kstore.broker.state.groups.streams.topology import Topology
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -262,7 +262,7 @@ class StreamsGroup:
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group."""
-        from kstore.broker.state.streams_records import group_tombstones
+        from kstore.broker.state.groups.streams.records import group_tombstones
 
         return group_tombstones(self)
 

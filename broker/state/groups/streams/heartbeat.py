@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kstore.broker.state.group_contract import Group, ShardState, absence
-from kstore.broker.state.group_result import GroupContext, GroupRecord, Result, TimerChange
-from kstore.broker.state.streams_describe import endpoint_partitions
-from kstore.broker.state.streams_group import (
+from kstore.broker.state.groups.contract import Group, ShardState, absence
+from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result, TimerChange
+from kstore.broker.state.groups.streams.describe import endpoint_partitions
+from kstore.broker.state.groups.streams.group import (
     STREAMS_KIND,
     MemberState,
     SoftState,
     StreamsGroup,
     StreamsMember,
 )
-from kstore.broker.state.streams_reconcile import reconcile_member
-from kstore.broker.state.streams_records import (
+from kstore.broker.state.groups.streams.reconcile import reconcile_member
+from kstore.broker.state.groups.streams.records import (
     current_record,
     epoch_record,
     member_record,
     topology_record,
 )
-from kstore.broker.state.streams_requests import JOIN_EPOCH
-from kstore.broker.state.streams_target import (
+from kstore.broker.state.groups.streams.requests import JOIN_EPOCH
+from kstore.broker.state.groups.streams.target import (
     TargetAssignment,
     assignment_configs,
     assignment_is_due,
@@ -34,23 +34,29 @@ from kstore.broker.state.streams_target import (
     configured_topology,
     metadata_hash,
 )
-from kstore.broker.state.streams_tasks import NO_TASKS, TaskId, Tasks, by_subtopology, task_ids
-from kstore.broker.state.streams_timers import (
+from kstore.broker.state.groups.streams.tasks import (
+    NO_TASKS,
+    TaskId,
+    Tasks,
+    by_subtopology,
+    task_ids,
+)
+from kstore.broker.state.groups.streams.timers import (
     cancel_rebalance_timer,
     delay_timer,
     leave_group,
     rebalance_timer,
     session_timer,
 )
-from kstore.broker.state.streams_topics import (
+from kstore.broker.state.groups.streams.topics import (
     ASSIGNMENT_DELAYED,
     SHUTDOWN_APPLICATION,
     STALE_TOPOLOGY,
     ConfiguredTopology,
 )
-from kstore.broker.state.streams_topology import StreamsError, Topology, topology_value
+from kstore.broker.state.groups.streams.topology import StreamsError, Topology, topology_value
 from kstore.errors import ErrorCode
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,

@@ -4,8 +4,8 @@ run, and wherever ``kstore.check.invariants`` is set; it is too slow for large g
 
 from __future__ import annotations
 
-from kstore.broker.state.streams_group import StreamsGroup
-from kstore.broker.state.streams_tasks import TaskId
+from kstore.broker.state.groups.streams.group import StreamsGroup
+from kstore.broker.state.groups.streams.tasks import TaskId
 
 __all__ = ["check"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kstore.broker.state.streams_group import MemberState, StreamsGroup, StreamsMember
-from kstore.broker.state.streams_tasks import NO_ASSIGNED_TASKS, AssignedTasks, TaskId, Tasks
-from kstore.broker.state.streams_topology import StreamsError
+from kstore.broker.state.groups.streams.group import MemberState, StreamsGroup, StreamsMember
+from kstore.broker.state.groups.streams.tasks import NO_ASSIGNED_TASKS, AssignedTasks, TaskId, Tasks
+from kstore.broker.state.groups.streams.topology import StreamsError
 from kstore.errors import ErrorCode
 
 __all__ = ["reconcile_member"]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kstore.broker.state.group_contract import ShardState
-from kstore.broker.state.group_result import GroupRecord
-from kstore.broker.state.streams_group import MemberState, StreamsGroup, StreamsMember
-from kstore.broker.state.streams_tasks import (
+from kstore.broker.state.groups.contract import ShardState
+from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.streams.group import MemberState, StreamsGroup, StreamsMember
+from kstore.broker.state.groups.streams.tasks import (
     NO_ASSIGNED_TASKS,
     AssignedTasks,
     Tasks,
@@ -17,8 +17,8 @@ from kstore.broker.state.streams_tasks import (
     task_ids,
     with_epochs,
 )
-from kstore.broker.state.streams_topology import Topology
-from kstore.protocol.log_records_streams import (
+from kstore.broker.state.groups.streams.topology import Topology
+from kstore.protocol.coordinator_records.streams import (
     Endpoint,
     KeyValue,
     LastAssignmentConfig,
@@ -35,10 +35,10 @@ from kstore.protocol.log_records_streams import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from kstore.protocol.log_records_streams import (
+from kstore.protocol.coordinator_records.streams import (
     StreamsGroupCurrentMemberAssignmentValueTaskIds as CurrentTaskIds,
 )
-from kstore.protocol.log_records_streams import (
+from kstore.protocol.coordinator_records.streams import (
     StreamsGroupTargetAssignmentMemberValueTaskIds as TargetTaskIds,
 )
 from kstore.protocol.schema import Message

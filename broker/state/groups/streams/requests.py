@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kstore.broker.state.image import INTERNAL_TOPICS
-from kstore.broker.state.streams_topology import StreamsError
-from kstore.broker.state.topic_rules import TopicError, check_name
+from kstore.broker.state.groups.streams.topology import StreamsError
+from kstore.broker.state.metadata.image import INTERNAL_TOPICS
+from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.errors import ErrorCode
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestTopology,
 )

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from kstore.broker.state.group_result import GroupContext, GroupRecord
-from kstore.broker.state.image import MetadataImage
-from kstore.broker.state.streams_assignor import MemberSpec, assign_tasks
-from kstore.broker.state.streams_group import StreamsGroup, StreamsMember
-from kstore.broker.state.streams_records import target_epoch_record, target_record
-from kstore.broker.state.streams_tasks import NO_TASKS, Tasks
-from kstore.broker.state.streams_topics import ConfiguredTopology, configure_topology
-from kstore.broker.state.streams_topology import Topology
+from kstore.broker.state.groups.result import GroupContext, GroupRecord
+from kstore.broker.state.groups.streams.assignor import MemberSpec, assign_tasks
+from kstore.broker.state.groups.streams.group import StreamsGroup, StreamsMember
+from kstore.broker.state.groups.streams.records import target_epoch_record, target_record
+from kstore.broker.state.groups.streams.tasks import NO_TASKS, Tasks
+from kstore.broker.state.groups.streams.topics import ConfiguredTopology, configure_topology
+from kstore.broker.state.groups.streams.topology import Topology
+from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = [
     "TargetAssignment",

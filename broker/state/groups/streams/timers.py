@@ -4,8 +4,8 @@ not give up their tasks, the initial rebalance delay, and beginning again after 
 
 from __future__ import annotations
 
-from kstore.broker.state.group_contract import Group, ShardState, absence
-from kstore.broker.state.group_result import (
+from kstore.broker.state.groups.contract import Group, ShardState, absence
+from kstore.broker.state.groups.result import (
     GroupContext,
     GroupRecord,
     RebalanceExpired,
@@ -14,16 +14,21 @@ from kstore.broker.state.group_result import (
     StreamsDelayExpired,
     TimerChange,
 )
-from kstore.broker.state.streams_group import STREAMS_KIND, MemberState, StreamsGroup, StreamsMember
-from kstore.broker.state.streams_records import epoch_record, member_tombstones
-from kstore.broker.state.streams_target import compute_target
-from kstore.broker.state.streams_topology import StreamsError
+from kstore.broker.state.groups.streams.group import (
+    STREAMS_KIND,
+    MemberState,
+    StreamsGroup,
+    StreamsMember,
+)
+from kstore.broker.state.groups.streams.records import epoch_record, member_tombstones
+from kstore.broker.state.groups.streams.target import compute_target
+from kstore.broker.state.groups.streams.topology import StreamsError
 from kstore.errors import ErrorCode
-from kstore.protocol.schema import Message
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from kstore.protocol.schema import Message
 
 __all__ = [
     "cancel_rebalance_timer",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from kstore.broker.state.streams_topology import StreamsError, Topology, source_topics
+from kstore.broker.state.groups.streams.topology import StreamsError, Topology, source_topics
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_streams import Subtopology, TopicInfo
-from kstore.protocol.streams_groups import (
+from kstore.protocol.coordinator_records.streams import Subtopology, TopicInfo
+from kstore.protocol.groups.streams_groups import (
     Status,
     StreamsGroupDescribeResponseKeyValue,
     StreamsGroupDescribeResponseSubtopology,

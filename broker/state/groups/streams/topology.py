@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_streams import (
+from kstore.protocol.coordinator_records.streams import (
     CopartitionGroup,
     StreamsGroupTopologyValue,
     Subtopology,
     TopicConfig,
     TopicInfo,
 )
-from kstore.protocol.streams_groups import (
+from kstore.protocol.groups.streams_groups import (
     StreamsGroupDescribeResponseKeyValue,
     StreamsGroupDescribeResponseSubtopology,
     StreamsGroupDescribeResponseTopicInfo,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.between_brokers import between_brokers, may_name
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.api.controller.between_brokers import between_brokers, may_name
+from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.cluster_control import AlterPartitionRequest
+from kstore.protocol.controller.broker_requests import AlterPartitionRequest
 
 ANONYMOUS = "User:ANONYMOUS"
 REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -10,14 +10,14 @@ import pytest
 
 from kstore.errors import ErrorCode
 from kstore.log import timestamps
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.topics import CreatableTopic, CreateTopicsRequest
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.broker.wide_world import World, feed, in_world

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kstore.acls import Acl, AclOperation, AclResourceType
-from kstore.broker.api import RequestContext, transaction_admin
+from kstore.broker.api import RequestContext
+from kstore.broker.api.transactions import admin as transaction_admin
 from kstore.broker.runtime import slices
-from kstore.broker.state.authorizer import Authorizer
 from kstore.broker.state.linear_regex import LinearRegex
-from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
-from kstore.broker.state.transaction_state import ONGOING, Transaction
-from kstore.protocol.transaction_admin import ListTransactionsRequest
+from kstore.broker.state.security.authorizer import Authorizer
+from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
+from kstore.broker.state.transactions.state import ONGOING, Transaction
+from kstore.protocol.transactions.admin import ListTransactionsRequest
 from tests.reference.acl_rules import load
 
 CONTEXT = RequestContext(66, 2, 1, "c", "1.2.3.4", "peer", "PLAINTEXT", "User:ann")

@@ -1,4 +1,4 @@
-"""broker/runtime/controller.py: what it writes and whom it tells, on a store in memory."""
+"""broker/runtime/controller/controller.py on a store in memory: what it writes, whom it tells."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import StoreClosedError, StoreUnavailableError
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.controller_channels import MOST_LEADERSHIPS
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.broker.runtime.controller.channels import MOST_LEADERSHIPS
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.cluster_control import FULL, LeaderAndIsrRequest, UpdateMetadataRequest
+from kstore.protocol.controller.broker_requests import (
+    FULL,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
 from kstore.types import TopicPartition
 from tests.reference.controller_host import Cluster, run, until
 

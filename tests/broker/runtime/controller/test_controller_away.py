@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from tests.reference.controller_host import Cluster, run, until
 

@@ -19,9 +19,9 @@ from kstore.broker.coordination.store import (
     StoreClosedError,
     StoreUnavailableError,
 )
-from kstore.broker.runtime import controller_channels
-from kstore.broker.runtime.controller_store import ControllerStore
-from kstore.broker.state.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.broker.runtime.controller import channels as controller_channels
+from kstore.broker.runtime.controller.store import ControllerStore
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
 from tests.reference.controller_host import Cluster, until

@@ -18,24 +18,24 @@ from hypothesis import strategies as st
 
 import kstore
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.coordinator import watch_leadership
-from kstore.broker.runtime.shards import OFFSETS_TOPIC, GroupCoordinator
-from kstore.broker.runtime.topics import TRANSACTION_TOPIC
-from kstore.broker.runtime.transactions import TransactionCoordinator
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
-from kstore.broker.state.image import TopicImage as Topic
-from kstore.broker.state.transaction_state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
-from kstore.broker.state.transaction_steps import Claim, Decision
+from kstore.broker.runtime.coordinators.runtime import watch_leadership
+from kstore.broker.runtime.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
+from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
+from kstore.broker.state.metadata.image import TopicImage as Topic
+from kstore.broker.state.transactions.state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
+from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError, NetworkError
 from kstore.log import LogConfig
-from kstore.protocol.groups import JoinGroupRequest, JoinGroupRequestProtocol
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupRequestProtocol
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kstore.protocol.transactions import WritableTxnMarkerPartitionResult as Written
-from kstore.protocol.transactions import (
+from kstore.protocol.transactions.transactions import WritableTxnMarkerPartitionResult as Written
+from kstore.protocol.transactions.transactions import (
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,

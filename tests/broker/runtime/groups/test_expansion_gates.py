@@ -11,14 +11,15 @@ from uuid import uuid4
 
 import pytest
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import StoreUnavailableError
-from kstore.broker.runtime import expansion_gates, znodes
-from kstore.broker.runtime.expansion_gates import ExpansionGates
-from kstore.broker.state.image import MetadataImage, PartitionImage, TopicImage
-from kstore.broker.state.ordered_expansion import UNKNOWN
+from kstore.broker.runtime.groups import expansion_gates
+from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
+from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.errors import ErrorCode, NetworkError
-from kstore.protocol.list_offsets import (
+from kstore.protocol.logs.list_offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

@@ -15,18 +15,22 @@ import pytest
 
 import kstore
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.shards import OFFSETS_TOPIC, GroupCoordinator, partition_of
+from kstore.broker.runtime.groups.group_coordinator import (
+    OFFSETS_TOPIC,
+    GroupCoordinator,
+    partition_of,
+)
 from kstore.broker.runtime.timers import TimerTable
-from kstore.broker.state.topic_rules import NewTopic
+from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime import topic_matches
-from kstore.broker.runtime.topic_matches import SLICE_STEPS, TopicMatches
+from kstore.broker.runtime.groups import topic_matches
+from kstore.broker.runtime.groups.topic_matches import SLICE_STEPS, TopicMatches
 from kstore.broker.state.linear_regex import LinearRegex
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kstore.broker.runtime.log_dir_owner import claim_log_dirs
+from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
 from kstore.log.errors import LogStorageError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.broker.runtime import maintenance
+from kstore.broker.runtime.log_dirs import maintenance
 from kstore.config import BrokerConfig
 from kstore.log import Log
 

@@ -1,13 +1,13 @@
-"""broker/runtime/replicas.py: which log dir a new partition goes to."""
+"""broker/runtime/log_dirs/log_manager.py: which log dir a new partition goes to."""
 
 from __future__ import annotations
 
 from collections import Counter
 from uuid import uuid4
 
-from kstore._fast.partition_table import PartitionTable
-from kstore.broker.runtime.replicas import LocalReplicas
-from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.config import BrokerConfig
 
 

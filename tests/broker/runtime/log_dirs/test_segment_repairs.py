@@ -1,5 +1,5 @@
-"""broker/runtime/segment_repairs.py: a leader with damage in what nobody has committed, and real
-followers behind real sockets. Damage that another replica has is in conformance's tests.
+"""broker/runtime/log_dirs/segment_repairs.py: a leader with damage in what nobody has committed,
+and real followers behind real sockets. Damage that another replica has is in conformance's tests.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime import segment_repairs
-from kstore.broker.runtime.replica_manager import Hosted, ReplicaManager
-from kstore.broker.runtime.segment_repairs import SegmentRepairs
+from kstore.broker.runtime.log_dirs import segment_repairs
+from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
+from kstore.broker.runtime.replication.replica_manager import Hosted, ReplicaManager
 from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
 from kstore.log.rewrite import damaged_parts

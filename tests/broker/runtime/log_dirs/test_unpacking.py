@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kstore._fast.builder import build_batch
-from kstore.broker.runtime.unpacking import Unpacking
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.log_dirs.unpacking import Unpacking
 
 GOOD = build_batch([bytes(1000)], timestamp=1, compression=4)
 Events = list[tuple[str, Any]]

@@ -13,14 +13,19 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.renewable import RenewableStore
 from kstore.broker.coordination.store import Store, StoreError
-from kstore.broker.runtime import cluster, controller, registration, znodes
-from kstore.broker.runtime.cluster import ClusterMember
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.runtime.controller import controller
+from kstore.broker.runtime.membership import member as cluster
+from kstore.broker.runtime.membership.member import ClusterMember
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError
-from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
+from kstore.protocol.controller.broker_requests import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from kstore.protocol.schema import Message
 
 SETTINGS = {

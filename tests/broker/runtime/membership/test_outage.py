@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.outage import Outage
+from kstore.broker.runtime.membership.outage import Outage
 from kstore.errors import ErrorCode, NetworkError
-from kstore.protocol.cluster_control import BrokerHeartbeatResponse
+from kstore.protocol.controller.broker_requests import BrokerHeartbeatResponse
 
 Patch = pytest.MonkeyPatch
 SESSION_S = 12.0
@@ -85,7 +85,7 @@ async def _at_once(seconds: float) -> None:
 
 
 def run(story: Callable[[Place], Coroutine[Any, Any, None]], monkeypatch: Patch) -> Place:
-    monkeypatch.setattr("kstore.broker.runtime.outage.asyncio.sleep", _at_once)
+    monkeypatch.setattr("kstore.broker.runtime.membership.outage.asyncio.sleep", _at_once)
 
     async def tell() -> Place:
         place = Place()
@@ -176,7 +176,7 @@ def test_who_said_that_it_does_not_see_the_store_elects_nobody_for_a_while(
             slept.append(seconds)
             place.clock.now += seconds
 
-        monkeypatch.setattr("kstore.broker.runtime.outage.asyncio.sleep", sleep)
+        monkeypatch.setattr("kstore.broker.runtime.membership.outage.asyncio.sleep", sleep)
 
         place.store.away = False
         assert place.outage.sees_the_store()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.peer_batches import PeerBatches
+from kstore.broker.runtime.peers.batches import PeerBatches
 from kstore.errors import KafkaError, NetworkError
 
 Ask = Callable[[int, list[str], float], Awaitable[list[str]]]

@@ -1,4 +1,4 @@
-"""broker/runtime/peers.py: what becomes of requests to another broker, over real sockets."""
+"""broker/runtime/peers/peers.py: what becomes of requests to another broker, over real sockets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.peers import Peers
-from kstore.broker.state.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.runtime.peers.peers import Peers
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError, RequestTimedOutError
 from kstore.net.transport import new_loop
-from kstore.protocol.cluster_control import ControlledShutdownRequest, ControlledShutdownResponse
-from kstore.protocol.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.controller.broker_requests import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from tests.reference.connection import RequestReceived, ServerConnection
 
 CONFIG = {"inter.broker.listener.name": None}

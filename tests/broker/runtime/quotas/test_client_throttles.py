@@ -1,4 +1,4 @@
-"""broker/runtime/client_throttles.py: whose quota holds for whom, and who is held to none."""
+"""broker/runtime/quotas/client_throttles.py: whose quota holds for whom, and who has none."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
-from kstore.broker.runtime import client_throttles
-from kstore.broker.runtime.client_throttles import ClientThrottles
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.runtime.quotas import client_throttles
+from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
+from kstore.broker.state.security.authorizer import Authorizer
 from tests.reference.acl_rules import load
 
 FETCH = 1

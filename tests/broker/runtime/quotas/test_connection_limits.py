@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.connection_limits import ConnectionLimits
-from kstore.broker.state.rates import SampledRate
+from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
+from kstore.broker.state.quotas.rates import SampledRate
 from kstore.config import BrokerConfig
 
 

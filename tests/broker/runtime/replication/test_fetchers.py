@@ -1,5 +1,5 @@
-"""broker/runtime/fetchers.py and _fast/replica_fetcher.pyx: what becomes of a follower's log, with
-real leaders behind real sockets.
+"""broker/runtime/replication/fetchers.py and _fast/replica_fetcher.pyx: what becomes of a
+follower's log, with real leaders behind real sockets.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.builder import build_batch
-from kstore.broker.state.image import TopicImage
+from kstore._fast.record.builder import build_batch
+from kstore.broker.state.metadata.image import TopicImage
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_written_waits_alone(
         disk = FaultyFileSystem(str(b.folder))
         b.env = SystemEnv(fs=disk)
         await b.start()
-        monkeypatch.setattr("kstore.broker.runtime.fetchers.DISK_PAUSE_S", 0.01)
+        monkeypatch.setattr("kstore.broker.runtime.replication.fetchers.DISK_PAUSE_S", 0.01)
         for index in range(2):
             a.lead(0, 0, (1, 2), (1, 2), index)
             b.follow(1, 0, index)
@@ -279,8 +279,8 @@ def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Pat
 def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
-    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("kstore.broker.runtime.replication.replica_throttles.LOOK_S", 0.01)
+    monkeypatch.setattr("kstore.broker.runtime.replication.replica_throttles.LONGEST_PAUSE_S", 0.01)
 
     async def story(a: Node, b: Node) -> None:
         throttle = {"follower.replication.throttled.replicas": "0:2"}
@@ -303,7 +303,7 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
 def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kstore.broker.runtime.replica_throttles.LOOK_S", 0.01)
+    monkeypatch.setattr("kstore.broker.runtime.replication.replica_throttles.LOOK_S", 0.01)
 
     async def story(a: Node, b: Node) -> None:
         throttle = {"leader.replication.throttled.replicas": "0:1,1:2"}

@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.builder import build_batch
-from kstore._fast.partition_table import Partition, PartitionTable, TopicEntry
-from kstore.broker.runtime import isr as isr_module
-from kstore.broker.runtime.isr import IsrChanges
+from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.replication import isr as isr_module
+from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.errors import ErrorCode, NetworkError, RequestTimedOutError
 from kstore.log import open_log_dir
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,

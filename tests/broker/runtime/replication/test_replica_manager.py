@@ -1,5 +1,5 @@
-"""broker/runtime/replica_manager.py and image_updates.py: what a broker does with what the
-controller says.
+"""broker/runtime/replication/replica_manager.py and image_updates.py: what a broker does with what
+the controller says.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
-from kstore.broker.runtime import znodes
-from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.coordination import znodes
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     FULL,
     INCREMENTAL,
     StopReplicaPartition,

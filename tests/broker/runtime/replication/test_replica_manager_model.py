@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.cluster_control import (
+from kstore.protocol.controller.broker_requests import (
     FULL,
     INCREMENTAL,
     StopReplicaPartition,

@@ -20,7 +20,7 @@ from kstore.acls import (
 )
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import BadPathError, Store, StoreError
-from kstore.broker.runtime.acl_store import AclStore, open_authorizer
+from kstore.broker.runtime.security.acl_store import AclStore, open_authorizer
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 READ, WRITE = AclOperation.READ, AclOperation.WRITE

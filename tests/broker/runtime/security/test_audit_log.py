@@ -16,9 +16,9 @@ from kstore.acls import (
     AclPermission,
     AclResourceType,
 )
-from kstore.broker.runtime import audit_log
-from kstore.broker.runtime.audit_log import MAX_KINDS, MAX_KINDS_OF_ONE, AuditLog
-from kstore.broker.state.authorizer import Authorizer
+from kstore.broker.runtime.security import audit_log
+from kstore.broker.runtime.security.audit_log import MAX_KINDS, MAX_KINDS_OF_ONE, AuditLog
+from kstore.broker.state.security.authorizer import Authorizer
 from tests.broker.plane_harness import ManualLoop
 from tests.reference.acl_rules import load
 

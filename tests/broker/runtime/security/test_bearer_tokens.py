@@ -1,4 +1,6 @@
-"""broker/runtime/bearer_tokens.py: keys from an endpoint, that change, and that can't be had."""
+"""broker/runtime/security/bearer_tokens.py: keys from an endpoint, that change, and that can't be
+had.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any
 import jwt
 import pytest
 
-from kstore.broker.runtime import bearer_tokens
-from kstore.broker.runtime.bearer_tokens import BearerTokens
+from kstore.broker.runtime.security import bearer_tokens
+from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 from kstore.config import ConfigError
 from kstore.config.sasl_configs import SASL_CONFIGS
 from kstore.net.sasl_server import TokenRefusedError

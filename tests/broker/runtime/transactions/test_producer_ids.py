@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.producer_ids import handle_init_producer_id
+from kstore.broker.api.transactions.producer_ids import handle_init_producer_id
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import Create, Store
-from kstore.broker.runtime.producer_ids import NODE, ProducerIds, take_block
+from kstore.broker.runtime.transactions.producer_ids import NODE, ProducerIds, take_block
 from kstore.errors import ErrorCode
-from kstore.protocol.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
 ASKED = RequestContext(22, 6, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 

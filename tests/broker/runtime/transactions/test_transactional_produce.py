@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from kstore.broker.runtime.transactional_produce import WAIT_S, admit_transactional
+from kstore.broker.runtime.transactions.produce import WAIT_S, admit_transactional
 from kstore.errors import ErrorCode
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,4 +1,4 @@
-"""broker/state/controller_events.py and the files beside it: what holds of every partition after
+"""broker/state/controller/events.py and the files beside it: what holds of every partition after
 every step of random histories of brokers, proposals, elections and reassignments.
 """
 
@@ -19,11 +19,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kstore.broker.state import controller_events as events
-from kstore.broker.state import election
-from kstore.broker.state import reassignment_steps as steps
-from kstore.broker.state.controller_state import ControllerState, PartitionChange
-from kstore.broker.state.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from kstore.broker.state.controller import election, events
+from kstore.broker.state.controller import reassignment_steps as steps
+from kstore.broker.state.controller.state import ControllerState, PartitionChange
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 from kstore.errors import ErrorCode
 
 NODES = range(5)

@@ -6,27 +6,27 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.group_result import GroupRecord
-from kstore.broker.state.offsets import CommittedOffset, commit_record
+from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
+from kstore.broker.state.groups.result import GroupRecord
 from kstore.errors import ErrorCode
-from kstore.protocol.group_admin import (
+from kstore.protocol.coordinator_records.classic import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from kstore.protocol.groups.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DescribedGroup,
     DescribedGroupMember,
     ListedGroup,
 )
-from kstore.protocol.log_records_classic import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from kstore.protocol.offset_delete import (
+from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.offsets import NO_PRODUCER_ID, Offsets
-from kstore.protocol.log_records_classic import OffsetCommitKey, OffsetCommitValue
+from kstore.broker.state.groups.offsets import NO_PRODUCER_ID, Offsets
+from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 
 GROUPS, PARTITIONS, PRODUCERS = ("g", "h"), (0, 1), (1, 2, 3)
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import (
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     NeedPositionTopic,
     PositionPartition,
     PositionTopic,
 )
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

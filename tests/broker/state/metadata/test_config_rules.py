@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.config_rules import (
+from kstore.broker.state.metadata.config_rules import (
     Change,
     ConfigRefusedError,
     Operation,

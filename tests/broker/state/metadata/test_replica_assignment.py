@@ -1,4 +1,4 @@
-"""broker/state/replica_assignment.py: replicas are spread over brokers and racks."""
+"""broker/state/metadata/replica_assignment.py: replicas are spread over brokers and racks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.image import BrokerImage
-from kstore.broker.state.replica_assignment import assign_replicas
+from kstore.broker.state.metadata.image import BrokerImage
+from kstore.broker.state.metadata.replica_assignment import assign_replicas
 
 
 def brokers(racks: list[str | None]) -> list[BrokerImage]:

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.image import (
+from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
-from kstore.broker.state.topic_rules import (
+from kstore.broker.state.metadata.topic_rules import (
     NewPartitions,
     NewTopic,
     TopicError,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.coordination.memory_store import MemoryStore
-from kstore.broker.runtime.client_quotas import ClientQuotas
-from kstore.broker.runtime.entity_configs import DEFAULT, desanitize, sanitize
-from kstore.broker.state.client_quotas import (
+from kstore.broker.runtime.metadata.entity_configs import DEFAULT, desanitize, sanitize
+from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
+from kstore.broker.state.quotas.client_quotas import (
     CLIENT_ID,
     IP,
     USER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstore.broker.state.fetch_session import (
+from kstore.broker.state.replication.fetch_session_cache import (
     EVICTION_MS,
     MAX_SESSION_PARTITIONS,
     FetchSessionCache,

@@ -1,5 +1,5 @@
-"""broker/state/follower.py: where a log is cut, against logs written down record by record; where a
-leader cuts at damage; and how long a follower waits.
+"""broker/state/replication/follower.py: where a log is cut, against logs written down record by
+record; where a leader cuts at damage; and how long a follower waits.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from kstore._fast.epoch_cache import EpochCache
-from kstore.broker.state.follower import (
+from kstore._fast.log.epoch_cache import EpochCache
+from kstore.broker.state.replication.follower import (
     BackOff,
     Cut,
     cut_at_damage,

@@ -17,8 +17,8 @@ from kstore.acls import (
     AclPermission,
     AclResourceType,
 )
-from kstore.broker.state import authorizer as rules
-from kstore.broker.state.authorizer import NO_RULES, Authorizer, Rules, one_host
+from kstore.broker.state.security import authorizer as rules
+from kstore.broker.state.security.authorizer import NO_RULES, Authorizer, Rules, one_host
 from tests.reference.acl_rules import load
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP

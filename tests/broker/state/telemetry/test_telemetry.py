@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.state.linear_regex import LinearRegex
-from kstore.broker.state.otlp import (
+from kstore.broker.state.telemetry.client_metrics import ClientInstance, Instances
+from kstore.broker.state.telemetry.otlp import (
     MAX_ATTRIBUTES,
     MAX_TEXT_BYTES,
     OtlpError,
@@ -20,7 +21,6 @@ from kstore.broker.state.otlp import (
     Point,
     decode_metrics,
 )
-from kstore.broker.state.telemetry import ClientInstance, Instances
 from kstore.errors import ErrorCode
 
 ID = UUID(int=7)

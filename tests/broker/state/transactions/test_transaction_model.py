@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kstore.broker.state.transaction_shard import TransactionSettings, TransactionShard
-from kstore.broker.state.transaction_state import (
+from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
+from kstore.broker.state.transactions.state import (
     COMPLETED,
     LAST_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -31,7 +31,7 @@ from kstore.broker.state.transaction_state import (
     Transaction,
     TransactionRecord,
 )
-from kstore.broker.state.transaction_steps import Claim, Decision
+from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 

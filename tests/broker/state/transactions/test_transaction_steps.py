@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from kstore.broker.state.transaction_shard import TransactionFilter
-from kstore.broker.state.transaction_state import (
+from kstore.broker.state.transactions.coordinator_shard import TransactionFilter
+from kstore.broker.state.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -21,7 +21,7 @@ from kstore.broker.state.transaction_state import (
     from_value,
     record_of,
 )
-from kstore.broker.state.transaction_steps import (
+from kstore.broker.state.transactions.steps import (
     Claim,
     add_partitions,
     complete,
@@ -30,7 +30,7 @@ from kstore.broker.state.transaction_steps import (
     init_producer_id,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.transaction_admin import ListTransactionsRequest
+from kstore.protocol.transactions.admin import ListTransactionsRequest
 from kstore.types import TopicPartition
 
 NAME, ID, EPOCH, NOW = "tx", 7, 5, 1_000_000

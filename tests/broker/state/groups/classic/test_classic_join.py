@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from kstore.broker.state.classic_group import EMPTY, PREPARING_REBALANCE, STABLE
+from kstore.broker.state.groups.classic.group import EMPTY, PREPARING_REBALANCE, STABLE
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
-from kstore.protocol.log_records_classic import (
+from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
+)
+from kstore.protocol.groups.classic import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
 )
 from tests.reference.group_driver import GroupDriver, Parked
 

@@ -13,17 +13,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kstore.broker.state.classic_group import (
+from kstore.broker.state.groups.classic.group import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
     ClassicGroup,
 )
-from kstore.broker.state.group_result import GroupSettings
-from kstore.broker.state.group_shard import GroupShard
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
+from kstore.broker.state.groups.result import GroupSettings
 from kstore.errors import ErrorCode
-from kstore.protocol.offsets import (
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kstore.broker.state.classic_group import EMPTY, PREPARING_REBALANCE, STABLE
+from kstore.broker.state.groups.classic.group import EMPTY, PREPARING_REBALANCE, STABLE
 from kstore.errors import ErrorCode
-from kstore.protocol.groups import (
+from kstore.protocol.coordinator_records.classic import GroupMetadataValue
+from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
@@ -16,7 +17,6 @@ from kstore.protocol.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kstore.protocol.log_records_classic import GroupMetadataValue
 from tests.reference.group_driver import GroupDriver, Parked
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.assignor_spec import Assignments, GroupSpec, MemberSpec
-from kstore.broker.state.assignors import ASSIGNORS
+from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec, MemberSpec
+from kstore.broker.state.groups.consumer.assignors import ASSIGNORS
 
 T, U, V = (UUID(int=number) for number in (1, 2, 3))
 TOPICS = (T, U, V)

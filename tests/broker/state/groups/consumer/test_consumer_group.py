@@ -7,25 +7,25 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.consumer_member import (
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.consumer.member import (
     STABLE,
     STATIC_LEFT_EPOCH,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
 )
-from kstore.broker.state.group_result import GroupRecord
+from kstore.broker.state.groups.result import GroupRecord
 from kstore.errors import ErrorCode
-from kstore.protocol.group_admin import DeleteGroupsRequest
-from kstore.protocol.log_records_consumer import (
+from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     TopicPartitions,
 )
-from kstore.protocol.offsets import OffsetFetchRequestGroup
-from kstore.protocol.transactions import (
+from kstore.protocol.groups.group_admin import DeleteGroupsRequest
+from kstore.protocol.groups.offsets import OffsetFetchRequestGroup
+from kstore.protocol.transactions.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.classic_group import PREPARING_REBALANCE, ClassicGroup
-from kstore.broker.state.classic_group import STABLE as CLASSIC_STABLE
-from kstore.broker.state.consumer_group import ConsumerGroup
+from kstore.broker.state.groups.classic.group import PREPARING_REBALANCE, ClassicGroup
+from kstore.broker.state.groups.classic.group import STABLE as CLASSIC_STABLE
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.errors import ErrorCode
-from kstore.protocol.consumer_protocol import (
+from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
 )
 from tests.reference.consumer_driver import (

@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kstore.broker.state.consumer_group import ConsumerGroup
-from kstore.broker.state.consumer_member import STATIC_LEFT_EPOCH
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
+from kstore.broker.state.groups.consumer.member import STATIC_LEFT_EPOCH
 from kstore.errors import ErrorCode
 from tests.reference.consumer_driver import ConsumerDriver, assignment, subscription
 from tests.reference.group_driver import Parked

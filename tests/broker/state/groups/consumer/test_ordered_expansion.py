@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore.broker.state.image import PartitionImage, TopicImage
-from kstore.broker.state.ordered_expansion import UNKNOWN, TopicGates, open_count
-from kstore.protocol.offsets import (
+from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN, TopicGates, open_count
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

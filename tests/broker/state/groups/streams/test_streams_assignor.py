@@ -7,8 +7,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.streams_assignor import MemberSpec, assign_tasks
-from kstore.broker.state.streams_tasks import NO_TASKS, TaskId, Tasks
+from kstore.broker.state.groups.streams.assignor import MemberSpec, assign_tasks
+from kstore.broker.state.groups.streams.tasks import NO_TASKS, TaskId, Tasks
 
 
 class Sub(NamedTuple):

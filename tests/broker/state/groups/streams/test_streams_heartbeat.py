@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.state.group_result import GroupRecord
-from kstore.broker.state.streams_group import MemberState, StreamsGroup
+from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.streams.group import MemberState, StreamsGroup
 from kstore.errors import ErrorCode
-from kstore.protocol.log_records_streams import (
+from kstore.protocol.coordinator_records.streams import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
 )
-from kstore.protocol.streams_groups import StreamsGroupHeartbeatRequestEndpoint
+from kstore.protocol.groups.streams_groups import StreamsGroupHeartbeatRequestEndpoint
 from tests.reference.group_driver import GroupDriver
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 

@@ -12,9 +12,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kstore.broker.state.group_contract import CommitClaim
-from kstore.broker.state.group_result import GroupContext
-from kstore.broker.state.streams_group import StreamsGroup
+from kstore.broker.state.groups.contract import CommitClaim
+from kstore.broker.state.groups.result import GroupContext
+from kstore.broker.state.groups.streams.group import StreamsGroup
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from tests.reference.group_driver import GroupDriver

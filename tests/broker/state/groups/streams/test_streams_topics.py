@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.state.streams_topics import (
+from kstore.broker.state.groups.streams.topics import (
     INCORRECTLY_PARTITIONED_TOPICS,
     MISSING_INTERNAL_TOPICS,
     MISSING_SOURCE_TOPICS,
     ConfiguredTopology,
     configure_topology,
 )
-from kstore.broker.state.streams_topology import StreamsError, Topology, topology_value
+from kstore.broker.state.groups.streams.topology import StreamsError, Topology, topology_value
 from kstore.errors import ErrorCode
-from kstore.protocol.streams_groups import CopartitionGroup
+from kstore.protocol.groups.streams_groups import CopartitionGroup
 from tests.reference.streams_members import subtopology, topic_info, topology
 
 COUNTED = (

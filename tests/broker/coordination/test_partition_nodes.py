@@ -13,8 +13,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.partition_nodes import (
+    PARTITION_EPOCH,
+    PartitionNode,
+    max_partition_epoch,
+    multi_with_epochs,
+    prepare_epochs,
+    read_node,
+)
 from kstore.broker.coordination.store import (
     BadVersionError,
     Create,
@@ -24,16 +33,7 @@ from kstore.broker.coordination.store import (
     Set,
     Store,
 )
-from kstore.broker.runtime import znodes
-from kstore.broker.runtime.partition_nodes import (
-    PARTITION_EPOCH,
-    PartitionNode,
-    max_partition_epoch,
-    multi_with_epochs,
-    prepare_epochs,
-    read_node,
-)
-from kstore.broker.state.image import PartitionImage, TopicImage
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 
 NEW = PartitionImage(1, 0, (1,), (1,))
 

@@ -24,7 +24,7 @@ from kstore.broker.coordination.store import (
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.state.image import PartitionImage
+    from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = [
     "PARTITION_EPOCH",

@@ -1,0 +1,7 @@
+"""The controller as a running part: its store, its channels to the brokers, elections and topics.
+It touches no log.
+
+May import: kstore.broker.coordination, kstore.broker.runtime.broker, kstore.broker.runtime.peers,
+    kstore.broker.runtime.slices, kstore.broker.state.controller, kstore.broker.state.metadata,
+    kstore.errors, kstore.protocol, kstore.protocol.controller, kstore.types.
+"""

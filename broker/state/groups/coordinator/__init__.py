@@ -1,0 +1,8 @@
+"""One partition of __consumer_offsets as a pure shard: which group a request belongs to, what
+administrators ask, and offsets as they are committed. It runs nothing; broker.runtime.groups
+does.
+
+May import: kstore.broker.state.groups, kstore.broker.state.groups.classic,
+    kstore.broker.state.groups.consumer, kstore.errors, kstore.protocol,
+    kstore.protocol.coordinator_records, kstore.protocol.groups, kstore.protocol.transactions.
+"""

@@ -1,0 +1,6 @@
+"""The broker's data plane: connections, Produce and Fetch from frame to answer, and the partition
+table. It decides nothing that a Python part of the broker decides; who is asked is set from
+outside.
+
+May import: kstore._fast.log, kstore._fast.protocol, kstore._fast.record.
+"""
