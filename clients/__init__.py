@@ -58,7 +58,7 @@ _MODULES = {
     "AIOConsumer": "aio_consumer",
     "AIOProducer": "producer",
     "AdminClient": "admin",
-    "Assignor": "core.assignors",
+    "Assignor": "core.consumer.assignors",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",
     "CorruptRecordError": "consumer",
@@ -69,8 +69,8 @@ _MODULES = {
     "Producer": "producer",
     "ProducerRecord": "producer",
     "RebalanceListener": "consumer",
-    "Subscription": "core.assignors",
-    "SubscriptionPattern": "core.subscription",
+    "Subscription": "core.consumer.assignors",
+    "SubscriptionPattern": "core.consumer.subscription",
     "WakeupError": "consumer",
 }
 
