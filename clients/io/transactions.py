@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.clients.core.producer.transactions import (
     TransactionMachine,
@@ -43,7 +43,12 @@ from kstore.protocol.transactions.transactions import (
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.io.producing import ProducerShell
+    from kstore._fast.clients.accumulator import Accumulator
+    from kstore.clients.core.producer.sender import Sender
+    from kstore.clients.core.producer.state import ProducerState
+    from kstore.clients.io.cluster import ClusterClient
+    from kstore.clients.io.sender import SendLoop
+    from kstore.config.client.configs import ClientSettings
 
 __all__ = ["Transactions"]
 
@@ -58,20 +63,37 @@ ELSEWHERE = (
 )
 
 
+class TransactionalProducer(Protocol):
+    """What transactions need of their producer."""
+
+    settings: ClientSettings
+    accumulator: Accumulator
+    cluster: ClusterClient
+    state: ProducerState
+    sender: Sender
+    sending: SendLoop
+
+    async def flush(self) -> None:
+        """Send all that waits; returns when every record of it is delivered or given up."""
+
+    def take_error(self) -> Exception | None:
+        """The first error of a record given up since it was asked for last."""
+
+
 class Transactions:
     """The transactions of one producer, on its loop."""
 
-    def __init__(self, shell: ProducerShell, transactional_id: str) -> None:
+    def __init__(self, producer: TransactionalProducer, transactional_id: str) -> None:
         self.machine = TransactionMachine()
-        self._shell = shell
+        self._producer = producer
         self._id = transactional_id
         self._adding: asyncio.Task[None] | None = None
-        shell.sender.admits = self._admits
-        shell.sender.on_given_up = self._batch_failed
+        producer.sender.admits = self._admits
+        producer.sender.on_given_up = self._batch_failed
         self._set_gate()
 
     def _set_gate(self) -> None:
-        self._shell.accumulator.gate = self.machine.gate()
+        self._producer.accumulator.gate = self.machine.gate()
 
     # ---- what users call ----
 
@@ -86,11 +108,11 @@ class Transactions:
 
     async def begin(self) -> None:
         """Open a transaction. Which protocol it follows is up to the coordinator's cluster."""
-        node = await self._shell.cluster.retrying(self._coordinator, self._patience_ms)
-        connection = await self._shell.cluster.connection(node)
+        node = await self._producer.cluster.retrying(self._coordinator, self._patience_ms)
+        connection = await self._producer.cluster.connection(node)
         version_2 = connection.versions.levels.get("transaction.version", 0) >= 2
         self.machine.begin(version_2=version_2)
-        self._shell.sending.at_most_version = 32767 if version_2 else PRODUCE_V1
+        self._producer.sending.at_most_version = 32767 if version_2 else PRODUCE_V1
         self._set_gate()
 
     async def send_offsets(
@@ -103,7 +125,7 @@ class Transactions:
         rows = offset_rows(offsets)
         if not rows:
             return
-        state = self._shell.state
+        state = self._producer.state
         self.machine.has_begun = True
         if not self.machine.version_2:
             add = AddOffsetsToTxnRequest(
@@ -133,7 +155,7 @@ class Transactions:
         self.machine.need(TxnState.OPEN, TxnState.COMMITTING)
         self.machine.state = TxnState.COMMITTING
         self._set_gate()
-        await self._shell.flush()
+        await self._producer.flush()
         self.machine.need(TxnState.COMMITTING)
         await self._end(committed=True)
 
@@ -142,13 +164,13 @@ class Transactions:
         self.machine.need(TxnState.OPEN, TxnState.ABORTABLE, TxnState.ABORTING)
         self.machine.state = TxnState.ABORTING
         self._set_gate()
-        shell = self._shell
-        shell.sender.drop_all(KafkaError("the transaction was aborted"))
+        producer = self._producer
+        producer.sender.drop_all(KafkaError("the transaction was aborted"))
         if self._adding is not None:
             await asyncio.wait([self._adding])
-        while not shell.sender.is_idle:
-            await shell.sending.landed()
-        shell.take_error()
+        while not producer.sender.is_idle:
+            await producer.sending.landed()
+        producer.take_error()
         await self._end(committed=False)
 
     async def leave(self) -> None:
@@ -172,10 +194,10 @@ class Transactions:
             return
         self.machine.fail(error)
         self._set_gate()
-        asyncio.get_running_loop().call_soon(self._shell.sender.drop_waiting, error)
+        asyncio.get_running_loop().call_soon(self._producer.sender.drop_waiting, error)
 
     async def _add_partitions(self) -> None:
-        machine, state = self.machine, self._shell.state
+        machine, state = self.machine, self._producer.state
         try:
             while machine.pending:
                 asked = set(machine.pending)
@@ -192,22 +214,22 @@ class Transactions:
             self._batch_failed(error)
         finally:
             self._adding = None
-            self._shell.sending.soon()
+            self._producer.sending.soon()
 
     # ---- requests ----
 
     @property
     def _patience_ms(self) -> int:
-        wait_ms: int = self._shell.settings["max.block.ms"]
+        wait_ms: int = self._producer.settings["max.block.ms"]
         return wait_ms
 
     async def _coordinator(self) -> int:
-        return await self._shell.cluster.coordinator(TRANSACTION, self._id)
+        return await self._producer.cluster.coordinator(TRANSACTION, self._id)
 
     async def _init_producer_id(self, producer_id: int, epoch: int) -> None:
         request = InitProducerIdRequest(
             transactional_id=self._id,
-            transaction_timeout_ms=self._shell.settings["transaction.timeout.ms"],
+            transaction_timeout_ms=self._producer.settings["transaction.timeout.ms"],
             producer_id=producer_id,
             producer_epoch=epoch,
         )
@@ -216,10 +238,10 @@ class Transactions:
             TRANSACTION, self._id, request, _code_of(InitProducerIdResponse), at_least=at_least
         )
         assert isinstance(answer, InitProducerIdResponse)
-        self._shell.state.take(answer.producer_id, answer.producer_epoch)
+        self._producer.state.take(answer.producer_id, answer.producer_epoch)
 
     async def _end(self, *, committed: bool) -> None:
-        machine, state = self.machine, self._shell.state
+        machine, state = self.machine, self._producer.state
         if machine.has_begun:
             request = EndTxnRequest(
                 transactional_id=self._id,
@@ -253,7 +275,7 @@ class Transactions:
         """Ask a coordinator until it has done it; its error otherwise, which the transaction then
         has.
         """
-        cluster = self._shell.cluster
+        cluster = self._producer.cluster
 
         async def attempt() -> Message:
             try:

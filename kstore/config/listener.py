@@ -5,14 +5,11 @@ only; nothing is bound.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kstore.config.definition import ConfigError
 
-if TYPE_CHECKING:
-    from kstore.config.broker import BrokerConfig
-
-__all__ = ["Listener", "parse_listeners"]
+__all__ = ["Listener", "ListenerSettings", "parse_listeners"]
 
 _SUPPORTED = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
@@ -45,7 +42,19 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
-def parse_listeners(config: BrokerConfig, key: str, items: Iterable[str]) -> tuple[Listener, ...]:
+class ListenerSettings(Protocol):
+    """Settings that say where each came from; BrokerConfig's."""
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting's value."""
+
+    def source(self, name: str) -> object:
+        """Where its value was given, for messages."""
+
+
+def parse_listeners(
+    config: ListenerSettings, key: str, items: Iterable[str]
+) -> tuple[Listener, ...]:
     """Read the items of ``listeners`` or ``advertised.listeners``.
 
     Raises ConfigError for an address that is not NAME://host:port, a name or port given twice, and
@@ -63,7 +72,7 @@ def parse_listeners(config: BrokerConfig, key: str, items: Iterable[str]) -> tup
     return tuple(found)
 
 
-def _protocols(config: BrokerConfig) -> dict[str, str]:
+def _protocols(config: ListenerSettings) -> dict[str, str]:
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for item in filter(None, config[key].split(",")):
@@ -74,7 +83,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     return protocols
 
 
-def _parse(config: BrokerConfig, key: str, item: str, protocols: dict[str, str]) -> Listener:
+def _parse(config: ListenerSettings, key: str, item: str, protocols: dict[str, str]) -> Listener:
     name, slashes, address = item.partition("://")
     host, colon, port = address.rpartition(":")
     name = name.upper()
@@ -101,5 +110,5 @@ def _parse(config: BrokerConfig, key: str, item: str, protocols: dict[str, str])
     return Listener(name, protocol, host, int(port))
 
 
-def _error(config: BrokerConfig, key: str, item: str, problem: str) -> ConfigError:
+def _error(config: ListenerSettings, key: str, item: str, problem: str) -> ConfigError:
     return ConfigError(f"{key} ({config.source(key)}): {item} {problem}", key=key)

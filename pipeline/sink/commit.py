@@ -16,6 +16,7 @@ from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink.placing import failure, place
+from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
 from kstore.pipeline.sink.staging import (
     JOURNAL,
     TRY_MS,
@@ -25,12 +26,11 @@ from kstore.pipeline.sink.staging import (
     new_producer_id,
     topic_of,
 )
-from kstore.pipeline.sink.tasks import admin_settings, producer_settings
+from kstore.pipeline.sink.written import Written
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.config.client.configs import ClientSettings
-    from kstore.pipeline.sink.sink import SinkSettings, Written
 
 __all__ = ["commit", "forget"]
 

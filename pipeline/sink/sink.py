@@ -41,7 +41,6 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -52,83 +51,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.options import check_names, client_options, number, text
-from kstore.pipeline.sink.rows import check_schema
+from kstore.pipeline.options import number, text
+from kstore.pipeline.sink.settings import SinkSettings
+from kstore.pipeline.sink.written import Written
 
 if TYPE_CHECKING:
     from kstore.pipeline.sink.tasks import Task
 
-__all__ = ["BatchWriter", "SinkSettings", "StreamWriter", "Written"]
+__all__ = ["BatchWriter", "StreamWriter"]
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-_REFUSED = ("transactional.id", "key.serializer", "value.serializer", "interceptor.classes")
-
-
-@dataclass(frozen=True)
-class SinkSettings:
-    """What the options say; travels to executors."""
-
-    clients: Mapping[str, Any]
-    topic: str | None
-    exactly_once: bool
-
-    @classmethod
-    def of(cls, schema: StructType, options: Mapping[str, str]) -> SinkSettings:
-        """Checked; raises PipelineError."""
-        check_names(options)
-        clients = client_options(options)
-        if not clients.get("bootstrap.servers"):
-            raise PipelineError(
-                "nothing says where the brokers are", remedy="Set kafka.bootstrap.servers"
-            )
-        for name in _REFUSED:
-            if name in clients:
-                raise PipelineError(
-                    f"option kafka.{name} does not go with a sink", remedy="Omit it"
-                )
-        topic = text(options, "topic")
-        check_schema(schema, topic)
-        delivery = text(options, "kstore.delivery", EXACTLY_ONCE)
-        if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-            raise PipelineError(
-                f"option kstore.delivery is {delivery!r}",
-                remedy=f"Give {EXACTLY_ONCE} or {AT_LEAST_ONCE}",
-            )
-        exactly_once = delivery == EXACTLY_ONCE
-        if exactly_once and clients.get("acks", "all") not in ("all", "-1"):
-            raise PipelineError(
-                f"option kafka.acks is {clients['acks']!r}, but writing exactly once needs all",
-                remedy=f"Omit it, or set kstore.delivery to {AT_LEAST_ONCE}",
-            )
-        settings = cls(clients, topic, exactly_once)
-        _check_clients(settings)
-        return settings
-
-
-def _check_clients(settings: SinkSettings) -> None:
-    """Bad kafka.* options are the driver's to find."""
-    from kstore.config.definition import ConfigError
-    from kstore.pipeline.sink.tasks import producer_settings
-
-    try:
-        producer_settings(settings)
-    except ConfigError as error:
-        raise PipelineError(f"kafka.* options: {error}", remedy="Correct it") from None
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """What one task's attempt did: where it staged its rows, and for which partitions."""
-
-    sink: str
-    version: int
-    attempt: str = ""
-    partition: int = -1
-    start: int = 0
-    end: int = 0
-    records: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 def _run(task: Task, iterator: Iterator[Any]) -> Written:

@@ -6,23 +6,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstore.clients import AdminClient, Producer
-from kstore.config.client.configs import CLIENT_CONFIGS, ClientSettings, client_settings
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink.rows import RowEncoder, groups
+from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
 from kstore.pipeline.sink.staging import JOURNAL, LARGEST_RECORD, StagedKey, ensure_topic, topic_of
+from kstore.pipeline.sink.written import Written
 from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kstore.pipeline.sink.sink import SinkSettings, Written
+__all__ = ["Task"]
 
-__all__ = ["Task", "admin_settings", "producer_settings"]
-
-BATCH_SIZE = 512 << 10
 NEEDED = ("kstore.kip391", "kstore.kip359")
 STAGING: dict[str, Any] = {
     "compression.type": "none",  # the batches are compressed already, if they are to be
@@ -33,20 +30,6 @@ STAGING: dict[str, Any] = {
     "acks": "all",
     "partitioner.class": None,
 }
-
-
-def producer_settings(settings: SinkSettings) -> ClientSettings:
-    """The user's settings of producers; batches are larger than a producer's that waits for more.
-
-    Raises ConfigError.
-    """
-    return client_settings("producer", {"batch.size": BATCH_SIZE} | dict(settings.clients))
-
-
-def admin_settings(settings: SinkSettings) -> dict[str, Any]:
-    """Those of the user's settings that admin clients have."""
-    made = producer_settings(settings)
-    return {name: made[name] for name in made.given if name in CLIENT_CONFIGS["admin"]}
 
 
 class Task:
@@ -72,8 +55,6 @@ class Task:
             ) from error
 
     def _stage(self, batches: Iterable[Any]) -> Written:
-        from kstore.pipeline.sink.sink import Written
-
         made = Written(self.sink, self.version)
         topic = topic_of(self.sink)
         with AdminClient(admin_settings(self._settings)) as admin:
@@ -115,8 +96,6 @@ class Task:
         return count
 
     def _send(self, batches: Iterable[Any]) -> Written:
-        from kstore.pipeline.sink.sink import Written
-
         made = Written(self.sink, self.version)
         with Producer(self._settings.clients) as producer:
             count = self._counted(producer)

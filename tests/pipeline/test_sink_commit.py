@@ -18,10 +18,12 @@ from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
 from kstore.errors import NetworkError
 from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.sink import placing
 from kstore.pipeline.sink import tasks as sink_tasks
 from kstore.pipeline.sink.commit import commit
-from kstore.pipeline.sink.sink import SinkSettings, Written, placing
+from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
+from kstore.pipeline.sink.written import Written
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
 from tests.pipeline.topic_rows import records_of, values_of

@@ -14,8 +14,9 @@ from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewTopic
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink.commit import commit
-from kstore.pipeline.sink.sink import SinkSettings, Written
+from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
+from kstore.pipeline.sink.written import Written
 from kstore.testing.brokers import Broker
 from tests.broker.sasl_harness import addresses, plain_login
 from tests.pipeline.topic_rows import values_of
