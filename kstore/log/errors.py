@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterator
 
+from kstore.errors.codes import ErrorCode
 from kstore.private_files import UnsafeFileError
 
 __all__ = [
@@ -22,31 +23,31 @@ __all__ = [
 class LogError(Exception):
     """Base of all errors of the embedded log. ``error_code`` is Kafka's code for it."""
 
-    error_code = -1
+    error_code: int = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class LogClosedError(LogError):
     """The log or its directory was closed."""
 
-    error_code = 56
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogNotFoundError(LogError):
     """There is no such directory or no such log in it, and it was not to be created."""
 
-    error_code = 3
+    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class ReadOnlyLogError(LogError):
     """A change was asked of a log that was opened with ``read_only=True``."""
 
-    error_code = 56
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDirLockedError(LogError):
     """Another process writes to this log directory; ``holder`` says who."""
 
-    error_code = 56
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(
@@ -60,7 +61,7 @@ class LogDirLockedError(LogError):
 class OffsetOutOfRangeError(LogError):
     """An offset below the log start offset or above the log end offset."""
 
-    error_code = 1
+    error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
     def __init__(self, name: str, offset: int, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(
@@ -75,31 +76,31 @@ class OffsetOutOfRangeError(LogError):
 class RecordTooLargeError(LogError):
     """A batch is larger than max.message.bytes, or batches are larger than a segment."""
 
-    error_code = 10
+    error_code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class CorruptBatchError(LogError):
     """Bytes that were to be appended are not good record batches."""
 
-    error_code = 2
+    error_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class InvalidTimestampError(LogError):
     """A record's timestamp is too far from the clock, or of a type that clients may not send."""
 
-    error_code = 32
+    error_code = ErrorCode.INVALID_TIMESTAMP
 
 
 class ProducerStateError(LogError):
     """A producer's sequence, epoch or transaction does not fit what the log has of it."""
 
-    error_code = 45
+    error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProduceOffsetError(LogError):
     """Given offsets that begin below the log end offset (KIP-391); ``log_end_offset`` is next."""
 
-    error_code = 77
+    error_code = ErrorCode.INVALID_PRODUCE_OFFSET
 
     def __init__(self, name: str, log_end_offset: int) -> None:
         super().__init__(
@@ -114,7 +115,7 @@ class LogStorageError(LogError, OSError):
     that failed (flush="always"), it is there, but perhaps not on the disk.
     """
 
-    error_code = 56
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DiskFullError(LogStorageError):
@@ -128,7 +129,7 @@ class CorruptLogError(LogStorageError):
     ``next_offset``. Both are -1 where they are not known.
     """
 
-    error_code = 2
+    error_code = ErrorCode.CORRUPT_MESSAGE
 
     def __init__(
         self,
@@ -153,16 +154,43 @@ class CorruptLogError(LogStorageError):
 
 
 _SENTENCES: dict[int, tuple[type[LogError], str]] = {
-    2: (CorruptBatchError, "the bytes are not whole record batches with the right checksum"),
-    43: (CorruptBatchError, "the batch is not of magic 2, the only format that is stored"),
-    45: (ProducerStateError, "the producer's sequence number does not follow its last one"),
-    47: (ProducerStateError, "the producer's epoch is older than one that has written since"),
-    48: (ProducerStateError, "the producer has an open transaction and wrote outside of it"),
-    52: (ProducerStateError, "the transaction marker comes from a deposed coordinator"),
-    56: (LogClosedError, "the log is closed or read-only: open it for writing"),
-    76: (CorruptBatchError, "the batch has an unknown compression type or unknown attributes"),
-    87: (CorruptBatchError, "a record in the batch is malformed, or is a control record"),
-    32: (
+    ErrorCode.CORRUPT_MESSAGE: (
+        CorruptBatchError,
+        "the bytes are not whole record batches with the right checksum",
+    ),
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        CorruptBatchError,
+        "the batch is not of magic 2, the only format that is stored",
+    ),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: (
+        ProducerStateError,
+        "the producer's sequence number does not follow its last one",
+    ),
+    ErrorCode.INVALID_PRODUCER_EPOCH: (
+        ProducerStateError,
+        "the producer's epoch is older than one that has written since",
+    ),
+    ErrorCode.INVALID_TXN_STATE: (
+        ProducerStateError,
+        "the producer has an open transaction and wrote outside of it",
+    ),
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
+        ProducerStateError,
+        "the transaction marker comes from a deposed coordinator",
+    ),
+    ErrorCode.KAFKA_STORAGE_ERROR: (
+        LogClosedError,
+        "the log is closed or read-only: open it for writing",
+    ),
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: (
+        CorruptBatchError,
+        "the batch has an unknown compression type or unknown attributes",
+    ),
+    ErrorCode.INVALID_RECORD: (
+        CorruptBatchError,
+        "a record in the batch is malformed, or is a control record",
+    ),
+    ErrorCode.INVALID_TIMESTAMP: (
         InvalidTimestampError,
         "a timestamp is outside message.timestamp.before.max.ms and .after.max.ms of the clock, "
         "or of type LogAppendTime",
@@ -174,14 +202,14 @@ def append_error(
     code: int, name: str, size_bytes: int, limit_bytes: int, log_end_offset: int
 ) -> LogError:
     """The exception for a Kafka error code that an append was answered with."""
-    if code == 77:
+    if code == ErrorCode.INVALID_PRODUCE_OFFSET:
         return InvalidProduceOffsetError(name, log_end_offset)
-    if code == 10:
+    if code == ErrorCode.MESSAGE_TOO_LARGE:
         return RecordTooLargeError(
             f"a batch for {name} ({size_bytes} bytes were given) is larger than max.message.bytes "
             f"({limit_bytes}): send smaller records or raise max_message_bytes"
         )
-    if code == 18:
+    if code == ErrorCode.RECORD_LIST_TOO_LARGE:
         return RecordTooLargeError(
             f"{size_bytes} bytes for {name} do not fit in one segment: append them in parts, "
             "or raise segment_bytes"

@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 from kstore._fast.log.log_core import AppendInfo, LogCore
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.sync_group import SyncGroup
+from kstore.errors.codes import ErrorCode
 from kstore.log import durability, errors, retention, segment_index, timestamps
 from kstore.log.recovery import Loss, RecoveryReport
 from kstore.log.segment import SegmentOpener, new_segment
@@ -529,11 +530,11 @@ class Log:
 
     def append_error(self, code: int, size_bytes: int, log_end_offset: int) -> errors.LogError:
         """The exception for an append that was answered with an error code."""
-        if code == 56 and self.read_only:
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self.read_only:
             return errors.ReadOnlyLogError(
                 f"{self.topic_partition} is open for reading only: open it without read_only"
             )
-        if code == 56:
+        if code == ErrorCode.KAFKA_STORAGE_ERROR:
             return errors.closed_error(str(self.topic_partition), self.log_dir.opened_by)
         limit = self.core.max_message_bytes
         return errors.append_error(

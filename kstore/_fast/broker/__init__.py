@@ -2,5 +2,5 @@
 table. It decides nothing that a Python part of the broker decides; who is asked is set from
 outside.
 
-May import: kstore._fast.log, kstore._fast.protocol, kstore._fast.record.
+May import: kstore._fast, kstore._fast.log, kstore._fast.protocol, kstore._fast.record.
 """

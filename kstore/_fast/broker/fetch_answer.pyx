@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
-from kstore._fast.protocol.error_codes cimport (
+from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE)
 from kstore._fast.log.log_core cimport LogCore

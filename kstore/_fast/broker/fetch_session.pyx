@@ -7,7 +7,7 @@ is fetch_path's.
 
 cimport cython
 
-from kstore._fast.protocol.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
+from kstore._fast.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
 from kstore._fast.broker.rights cimport (
     CLUSTER, FETCH_REQUEST, MAY_ACT_IN_CLUSTER, MAY_READ, TOPIC, note_denied, topic_rights,
 )

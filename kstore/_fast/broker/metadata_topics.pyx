@@ -8,6 +8,7 @@ kstore.broker.api.metadata.metadata's.
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t, uint8_t
 
+from kstore._fast.error_codes cimport LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND
 from kstore._fast.protocol.wire cimport (
     AnswerBuffer, put_count, put_int8, put_int16, put_int32, put_no_tags, put_raw, put_string,
     put_unsigned, room)
@@ -21,8 +22,6 @@ cdef enum:
     FIRST_FLEXIBLE = 9
     FIRST_TOPIC_ID = 10
     FIRST_NULL_NAME = 12
-    LEADER_NOT_AVAILABLE = 5
-    LISTENER_NOT_FOUND = 72
     NOT_ASKED = -0x7FFFFFFF - 1
     PARTITION_EPOCH_TAG = 23200
     OFFLINE = 9                             # its place in a PartitionImage

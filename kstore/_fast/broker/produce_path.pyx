@@ -14,7 +14,7 @@ from kstore._fast.record.batch cimport (
     BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch, is_control, is_transactional,
     read_batch_header)
 from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
-from kstore._fast.protocol.error_codes cimport (
+from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,

@@ -8,7 +8,7 @@ produce_path's, how far the followers are, replica_state's.
 from libc.string cimport memmove
 
 from kstore._fast.record.buffer cimport store_int16
-from kstore._fast.protocol.error_codes cimport NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
+from kstore._fast.error_codes cimport NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 from kstore._fast.broker.node_hints cimport LEADER_TAG_BYTES, put_leader
 from kstore._fast.protocol.wire cimport room
 

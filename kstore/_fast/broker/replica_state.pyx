@@ -9,7 +9,7 @@ or sets a timer.
 """
 
 from kstore._fast.log.clock cimport now_ms as machine_ms
-from kstore._fast.protocol.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 cdef int64_t NEVER = -(1LL << 60)
 

@@ -11,6 +11,9 @@ from cpython.pythread cimport (
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from kstore._fast.error_codes cimport (
+    CORRUPT_MESSAGE, INVALID_PRODUCE_OFFSET, INVALID_RECORD, INVALID_TIMESTAMP, KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE, NONE, RECORD_LIST_TOO_LARGE)
 from kstore._fast.record.batch cimport (
     BATCH_BAD_TIMESTAMP, BATCH_OK, BatchInfo, assign_log_append_time,
     assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
@@ -24,14 +27,6 @@ from kstore._fast.log.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PROD
 from kstore._fast.log.batch_facts cimport has_keys, least_timestamp, read_end_marker
 
 cdef enum:
-    NONE = 0
-    CORRUPT_MESSAGE = 2
-    MESSAGE_TOO_LARGE = 10
-    RECORD_LIST_TOO_LARGE = 18
-    INVALID_TIMESTAMP = 32
-    KAFKA_STORAGE_ERROR = 56
-    INVALID_PRODUCE_OFFSET = 77
-    INVALID_RECORD = 87
     RELEASE_GIL_ABOVE = 32768
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
 

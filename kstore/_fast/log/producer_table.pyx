@@ -6,16 +6,15 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
+from kstore._fast.error_codes cimport (
+    INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED)
 from kstore._fast.record.batch cimport BatchInfo, is_transactional
 
 import struct
 from bisect import bisect_left
 
 cdef enum:
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    TRANSACTION_COORDINATOR_FENCED = 52
     LAST_SEQUENCE = 0x7FFFFFFF
     NO_SEQUENCE = -1
 

@@ -1,5 +1,5 @@
 """Record batches in C: building, walking, checking, compressing, and records as columns. It knows
 no file, clock or connection.
 
-May import: kstore.types.
+May import: kstore._fast, kstore.types.
 """

@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: int
 """The bound on one batch's decompressed records where the caller gives none."""
-STATUSES: tuple[tuple[str, str, int], ...]
+STATUSES: tuple[tuple[str, str], ...]
 """By status number: name, sentence, Kafka's error code."""
 STATUS_NAMES: tuple[str, ...]
 """The names of ``STATUSES``, by status number."""

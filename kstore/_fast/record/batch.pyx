@@ -4,6 +4,9 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kstore._fast.error_codes cimport (
+    CORRUPT_MESSAGE, INVALID_PRODUCE_OFFSET, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+    NONE, UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT)
 from kstore._fast.record.buffer cimport (
     load_int16, load_int32, load_int64, load_uint32, read_varint, read_varlong, store_int16,
     store_int32, store_int64, store_uint32,
@@ -24,35 +27,34 @@ cdef enum:
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = MAX_DECOMPRESSED_BYTES
 
-# BatchStatus -> (name, what was wrong and what to do, Kafka's error code)
+# BatchStatus -> (name, what was wrong and what to do)
 STATUSES = (
-    ("OK", "the batch is good", 0),
-    ("TRUNCATED", "the batch ends before its length says: send or fetch it whole", 2),
-    ("BAD_LENGTH", "the length is smaller than a batch header: the bytes are not a record batch",
-     2),
+    ("OK", "the batch is good"),
+    ("TRUNCATED", "the batch ends before its length says: send or fetch it whole"),
+    ("BAD_LENGTH", "the length is smaller than a batch header: the bytes are not a record batch"),
     ("BAD_MAGIC",
-     "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)", 43),
-    ("BAD_CRC", "the checksum does not match: the bytes were damaged on their way", 2),
-    ("BAD_ATTRIBUTES", "the attributes name an unknown compression type or unknown bits", 76),
-    ("BAD_COUNT", "records count and last offset delta do not agree, or the batch is empty", 87),
-    ("BAD_OFFSET_DELTA", "the records' offset deltas are not 0, 1, 2 and so on", 87),
-    ("BAD_TIMESTAMP", "the max timestamp is not the largest timestamp of the records", 32),
-    ("BAD_RECORD", "a record's length, key, value or headers do not fit its bytes", 87),
-    ("BAD_PRODUCER", "producer id, epoch and base sequence do not go together", 87),
-    ("BAD_COMPRESSION", "the records cannot be decompressed, or hold more than the bound", 87),
-    ("NOT_MONOTONIC", "the base offset is below the offset that is next in the log", 77),
-    ("TOO_LARGE", "the batch is larger than the limit", 10),
+     "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)"),
+    ("BAD_CRC", "the checksum does not match: the bytes were damaged on their way"),
+    ("BAD_ATTRIBUTES", "the attributes name an unknown compression type or unknown bits"),
+    ("BAD_COUNT", "records count and last offset delta do not agree, or the batch is empty"),
+    ("BAD_OFFSET_DELTA", "the records' offset deltas are not 0, 1, 2 and so on"),
+    ("BAD_TIMESTAMP", "the max timestamp is not the largest timestamp of the records"),
+    ("BAD_RECORD", "a record's length, key, value or headers do not fit its bytes"),
+    ("BAD_PRODUCER", "producer id, epoch and base sequence do not go together"),
+    ("BAD_COMPRESSION", "the records cannot be decompressed, or hold more than the bound"),
+    ("NOT_MONOTONIC", "the base offset is below the offset that is next in the log"),
+    ("TOO_LARGE", "the batch is larger than the limit"),
 )
 STATUS_NAMES = tuple(row[0] for row in STATUSES)
 
 
 class InvalidBatchError(ValueError):
     def __init__(self, int status, Py_ssize_t position, str detail=""):
-        name, sentence, code = STATUSES[status]
+        name, sentence = STATUSES[status]
         text = f"record batch at byte {position} is invalid ({name}): {sentence}"
         super().__init__(f"{text} ({detail})" if detail else text)
         self.status = name
-        self.error_code = code
+        self.error_code = batch_error_code(status)
         self.position = position
 
 
@@ -322,20 +324,20 @@ cdef void write_batch_header(uint8_t* p, const BatchInfo* info) noexcept nogil:
 
 cdef int16_t batch_error_code(int status) noexcept nogil:
     if status == BATCH_OK:
-        return 0
+        return NONE
     if status == BATCH_BAD_MAGIC:
-        return 43                           # UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return UNSUPPORTED_FOR_MESSAGE_FORMAT
     if status == BATCH_BAD_ATTRIBUTES:
-        return 76                           # UNSUPPORTED_COMPRESSION_TYPE
+        return UNSUPPORTED_COMPRESSION_TYPE
     if status == BATCH_BAD_TIMESTAMP:
-        return 32                           # INVALID_TIMESTAMP
+        return INVALID_TIMESTAMP
     if status == BATCH_NOT_MONOTONIC:
-        return 77                           # INVALID_PRODUCE_OFFSET (KIP-391)
+        return INVALID_PRODUCE_OFFSET       # KIP-391
     if status == BATCH_TOO_LARGE:
-        return 10                           # MESSAGE_TOO_LARGE
+        return MESSAGE_TOO_LARGE
     if status == BATCH_TRUNCATED or status == BATCH_BAD_LENGTH or status == BATCH_BAD_CRC:
-        return 2                            # CORRUPT_MESSAGE
-    return 87                               # INVALID_RECORD
+        return CORRUPT_MESSAGE
+    return INVALID_RECORD
 
 
 # The whole check of one batch, decompression included.

@@ -12,7 +12,7 @@ from libc.string cimport memmove
 
 from kstore._fast.record.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
 from kstore._fast.record.buffer cimport load_int32, load_int64
-from kstore._fast.protocol.error_codes cimport (
+from kstore._fast.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INCONSISTENT_TOPIC_ID,
     INVALID_FETCH_SESSION_EPOCH, NONE)
 from kstore._fast.log.log_core cimport ORIGIN_REPLICA, AppendResult, LogCore
