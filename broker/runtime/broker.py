@@ -242,7 +242,7 @@ class Broker:
     def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
         """Append ready batches to a partition led here, and wake who waits for it.
 
-        ``origin`` is an AppendOrigin of log_core.pxd; 1 is the coordinator's (control batches
+        ``origin`` is an AppendOrigin of append_plan.pxd; 1 is the coordinator's (control batches
         allowed). Offsets and epoch are written into the buffer if it is writable. Raises OSError
         only.
         """

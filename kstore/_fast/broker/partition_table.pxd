@@ -4,7 +4,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.log.log_core cimport AppendResult, LogCore
+from kstore._fast.log.append_plan cimport AppendResult
+from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.record.unpack cimport Verdict
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState, ReplicationContext
 

@@ -8,7 +8,7 @@ on the loop.
 from libc.string cimport memcmp
 
 from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
-from kstore._fast.log.log_core cimport ORIGIN_COORDINATOR
+from kstore._fast.log.append_plan cimport ORIGIN_COORDINATOR
 from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.broker.replica_state cimport CommitWait
 

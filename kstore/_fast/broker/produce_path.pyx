@@ -20,7 +20,7 @@ from kstore._fast.error_codes cimport (
     MESSAGE_TOO_LARGE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
     TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
-from kstore._fast.log.log_core cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
+from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
 from kstore._fast.broker.produce_slot cimport PartWait
 from kstore._fast.broker.produce_unpack cimport find_packed, has_gaps
@@ -409,7 +409,7 @@ cdef class ProducePath:
         if error != NONE:
             return error
         self.bytes_in += records.size
-        if partition.stored_codec >= 0 and records.size <= partition.core.max_message_bytes:
+        if partition.stored_codec >= 0 and records.size <= partition.core.plan.max_message_bytes:
             if seen is not None and seen.status >= 0:
                 anew = seen.anew
             else:

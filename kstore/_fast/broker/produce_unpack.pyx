@@ -58,7 +58,7 @@ cdef list find_packed(
                 found = found or []
                 found.append((
                     place, (<const char*>records.data)[:records.size],
-                    max_unpacked_bytes(records.size, partition.core.max_message_bytes),
+                    max_unpacked_bytes(records.size, partition.core.plan.max_message_bytes),
                     partition.stored_codec, partition.stored_level))
             else:
                 budget[0] -= work
@@ -72,7 +72,7 @@ cdef int64_t work_of(Partition partition, WireBytes records) except -1:
     cdef int64_t claimed
     cdef int codec
     if partition is None or not partition.online or records.size <= BATCH_HEADER_SIZE \
-            or records.size > partition.core.max_message_bytes:
+            or records.size > partition.core.plan.max_message_bytes:
         return 0
     if read_batch_header(records.data, records.data + records.size, &info) != BATCH_OK \
             or info.size_bytes != records.size:

@@ -3,29 +3,12 @@
 # kstore/log/log.py, which owns it.
 
 from cpython.pythread cimport PyThread_type_lock
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.log.append_plan cimport AppendPlan, AppendResult
+from kstore._fast.log.log_view cimport LogView
 from kstore._fast.record.builder cimport RecordBatchBuilder
-from kstore._fast.log.log_view cimport LogView, Slice
-from kstore._fast.log.segment_file cimport SegmentFile
 from kstore._fast.record.unpack cimport Verdict
-
-cdef enum AppendOrigin:
-    # offsets are assigned; producer sequences checked; one batch or many
-    ORIGIN_CLIENT = 0
-    ORIGIN_COORDINATOR = 1          # as CLIENT, control batches allowed
-    ORIGIN_REPLICA = 2              # offsets and epochs are taken as they are
-    ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs assigned
-
-cdef struct AppendResult:
-    int16_t error_code              # Kafka's; 0 is NONE. Decisions are values; only I/O raises
-    int64_t base_offset             # of the first batch (or of the duplicate's original)
-    int64_t last_offset
-    int64_t log_append_time_ms      # -1 with CreateTime
-    int64_t log_start_offset
-    int64_t log_end_offset          # after the append
-    bint duplicate
 
 cdef class AppendInfo:
     cdef readonly int64_t base_offset
@@ -35,14 +18,9 @@ cdef class AppendInfo:
     cdef readonly bint duplicate
 
 cdef class LogCore(LogView):
-    cdef int64_t segment_bytes
+    cdef AppendPlan plan                    # the batches of the append under way, and the limits
     cdef int64_t segment_ms
     cdef int64_t segment_index_entries
-    cdef readonly int64_t max_message_bytes
-    cdef bint log_append_time
-    cdef bint compacted             # a record needs a key
-    cdef int64_t before_max_ms
-    cdef int64_t after_max_ms
     # or open for reading only: append answers KAFKA_STORAGE_ERROR
     cdef readonly bint closed
     cdef bint dirty
@@ -53,10 +31,6 @@ cdef class LogCore(LogView):
     cdef unsigned long holder
     cdef int depth
     cdef bint appending
-    cdef Verdict seen                       # on the batch of the append under way; or None
-    cdef BatchInfo* plan                    # the batches of the append under way
-    cdef int planned
-    cdef int plan_room
     cdef uint8_t* scratch                   # append_record builds here
     cdef Py_ssize_t scratch_room
     cdef RecordBatchBuilder spare
@@ -69,8 +43,6 @@ cdef class LogCore(LogView):
     # status says how much may be decompressed here. None: as append.
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
                          int origin, Verdict seen, AppendResult* out) except -1
-    cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1
-    cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1
     cdef int acquire(self) except -1
     cdef int release(self) except -1
     cdef int64_t now_ms(self) except -2
@@ -79,20 +51,8 @@ cdef class LogCore(LogView):
                            AppendResult* out) except -1
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
                             bint trusted, int64_t now, AppendResult* out) except -1
-    cdef int make_room(self) except -1
-    cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1
-    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
-                             bint walk) except -1 nogil
-    cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1
-    cdef int16_t check_limits(self, Py_ssize_t size) except -1
-    cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
-    cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept
-    cdef bint plan_producers(self, const uint8_t* data, int origin, AppendResult* out) except -1
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept
-    cdef int64_t planned_end(self) noexcept
     cdef int64_t roll_offset(self) noexcept
-    cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1
-    cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
     cdef int commit(self, int64_t position) except -1
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                               Py_ssize_t value_size, int64_t time_ms, int32_t leader_epoch,

@@ -1,37 +1,27 @@
-# The append core of one log, for every origin: analyse, plan, write, commit. Nothing that others
-# see changes before the write has succeeded. One lock per log makes appends of many threads
-# consecutive; the GIL is given away for the work on large batches. Files are opened, rolled and
-# removed by kstore.log, the owner.
+# The append core of one log, for every origin: analyse, plan (append_plan.pyx), write, commit.
+# Nothing that others see changes before the write has succeeded. One lock per log makes appends of
+# many threads consecutive; the GIL is given away for the work on large batches. Files are opened,
+# rolled and removed by kstore.log, the owner.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
     PyThread_get_thread_ident, PyThread_release_lock)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore._fast.error_codes cimport (
-    CORRUPT_MESSAGE, INVALID_PRODUCE_OFFSET, INVALID_RECORD, INVALID_TIMESTAMP, KAFKA_STORAGE_ERROR,
-    MESSAGE_TOO_LARGE, NONE, RECORD_LIST_TOO_LARGE)
-from kstore._fast.record.batch cimport (
-    BATCH_BAD_TIMESTAMP, BATCH_OK, BatchInfo, assign_log_append_time,
-    assign_max_timestamp, assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic,
-    is_compressed, is_control, is_log_append_time, read_batch_header, validate_batch,
-    validate_compressed)
-from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
-from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
+from kstore._fast.error_codes cimport KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE
+from kstore._fast.log.append_plan cimport (
+    LARGEST_OFFSET_DELTA, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_GIVEN_OFFSETS,
+    ORIGIN_REPLICA)
 from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.record.memory cimport MemoryView, view_of
-from kstore._fast.log.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
-from kstore._fast.log.batch_facts cimport has_keys, least_timestamp, read_end_marker
 
 cdef enum:
-    RELEASE_GIL_ABOVE = 32768
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
-
-cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFFLL
-cdef int64_t LARGEST_OFFSET_DELTA = 0x7FFFFFFFLL
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
            "given": ORIGIN_GIVEN_OFFSETS}
@@ -63,14 +53,11 @@ cdef class LogCore(LogView):
         super().__init__(owner)
         self.clock = clock
         self.closed = not writable
-        self.segment_bytes = 1 << 30
+        self.plan = AppendPlan()
         self.segment_ms = NO_LIMIT
         self.segment_index_entries = NO_LIMIT
-        self.max_message_bytes = 1048588
-        self.before_max_ms = self.after_max_ms = NO_LIMIT
 
     def __dealloc__(self):
-        PyMem_RawFree(self.plan)
         PyMem_RawFree(self.scratch)
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
@@ -78,15 +65,19 @@ cdef class LogCore(LogView):
     def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
                   int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time,
                   bint compacted, int64_t before_max_ms, int64_t after_max_ms):
-        self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.segment_index_entries = segment_index_bytes // OFFSET_INDEX_ENTRY_BYTES
         self.index_interval_bytes = index_interval_bytes
-        self.max_message_bytes = max_message_bytes
-        self.log_append_time = log_append_time
-        self.compacted = compacted
-        self.before_max_ms = before_max_ms
-        self.after_max_ms = after_max_ms
+        self.plan.segment_bytes = segment_bytes
+        self.plan.max_message_bytes = max_message_bytes
+        self.plan.log_append_time = log_append_time
+        self.plan.compacted = compacted
+        self.plan.before_max_ms = before_max_ms
+        self.plan.after_max_ms = after_max_ms
+
+    @property
+    def max_message_bytes(self):
+        return self.plan.max_message_bytes
 
     # -- the lock: recursive, so that the owner may use it in its roll
 
@@ -146,11 +137,11 @@ cdef class LogCore(LogView):
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
                          int origin, Verdict seen, AppendResult* out) except -1:
         self.acquire()
-        self.seen = seen
+        self.plan.seen = seen
         try:
             self.append_locked(data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
         finally:
-            self.seen = None
+            self.plan.seen = None
             self.release()
         if self.on_append is not None and out.error_code == NONE:
             self.on_append()
@@ -179,199 +170,38 @@ cdef class LogCore(LogView):
 
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
                             bint trusted, int64_t now, AppendResult* out) except -1:
+        cdef AppendPlan plan = self.plan
         cdef int64_t position
-        out.error_code = self.analyse(data, size, origin, trusted)
+        cdef int32_t epoch = -1
+        out.error_code = plan.analyse(data, size, origin, trusted)
         if out.error_code == NONE and origin != ORIGIN_REPLICA:
-            out.error_code = self.check_limits(size)
-            if out.error_code == NONE and not self.log_append_time:
-                out.error_code = self.check_times(data, now)
+            out.error_code = plan.check_limits(size)
+            if out.error_code == NONE and not plan.log_append_time:
+                out.error_code = plan.check_times(data, now)
         if out.error_code == NONE:
-            out.error_code = self.plan_offsets(leader_epoch, origin)
-        if out.error_code != NONE or self.plan_producers(data, origin, out):
+            if origin == ORIGIN_REPLICA:
+                epoch = self.epoch_before(self.log_end_offset)
+            out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
+        if out.error_code != NONE or plan.stage(self.producers, data, origin, out):
             return 0
         if self.must_roll(size, now):
             self.owner.roll_for_append(self.roll_offset())
-        self.assign(data, size, origin, now)
+        plan.assign(data, size, origin, now)
         position = self.active.size_bytes
         self.active.file().append_pointer(data, size)
         self.commit(position)
-        out.base_offset = self.plan[0].base_offset
+        out.base_offset = plan.batches[0].base_offset
         out.last_offset = self.log_end_offset - 1
         out.log_end_offset = self.log_end_offset
-        if self.log_append_time and origin != ORIGIN_REPLICA:
+        if plan.log_append_time and origin != ORIGIN_REPLICA:
             out.log_append_time_ms = now
         return 0
-
-    cdef int make_room(self) except -1:
-        cdef int room = self.plan_room * 2 + 8
-        cdef BatchInfo* moved = <BatchInfo*>PyMem_RawRealloc(self.plan, room * sizeof(BatchInfo))
-        if moved == NULL:
-            raise MemoryError
-        self.plan = moved
-        self.plan_room = room
-        return 0
-
-    # Kafka's error code for what is wrong with the bytes themselves.
-    cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1:
-        cdef int status
-        cdef bint walk = not trusted and origin != ORIGIN_REPLICA
-        cdef bint check = not trusted
-        if size > RELEASE_GIL_ABOVE:
-            with nogil:
-                status = self.analyse_headers(data, size, check, walk)
-        else:
-            status = self.analyse_headers(data, size, check, walk)
-        if status != BATCH_OK:
-            return batch_error_code(status)
-        if self.planned == 0:
-            return CORRUPT_MESSAGE
-        return self.check_kinds(data, origin) if walk else 0
-
-    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
-                             bint walk) except -1 nogil:
-        cdef uint8_t* p = data
-        cdef uint8_t* end = data + size
-        cdef BatchInfo* info
-        cdef int status
-        self.planned = 0
-        while p < end:
-            if self.planned == self.plan_room:
-                with gil:
-                    self.make_room()
-            info = &self.plan[self.planned]
-            if walk:
-                status = validate_batch(p, end, info)
-            elif check:
-                status = check_batch(p, end, info)
-            else:
-                status = read_batch_header(p, end, info)
-            # all else is good: put it right, as Kafka does
-            if status == BATCH_BAD_TIMESTAMP:
-                assign_max_timestamp(p, info.max_timestamp, info.size_bytes)
-            elif status != BATCH_OK:
-                return status
-            p += info.size_bytes
-            self.planned += 1
-        return BATCH_OK
-
-    cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1:
-        cdef BatchInfo* info
-        cdef int i, status
-        for i in range(self.planned):
-            info = &self.plan[i]
-            if is_control(info) and origin != ORIGIN_COORDINATOR:
-                return INVALID_RECORD                   # clients may not write control records
-            if origin == ORIGIN_CLIENT and info.producer_id >= 0 and info.base_sequence < 0:
-                return INVALID_RECORD                   # a producer id comes with a sequence
-            if is_log_append_time(info) and (self.log_append_time or info.max_timestamp == -1):
-                return INVALID_TIMESTAMP                # as Kafka, which lets it pass elsewhere
-            if is_compressed(info):
-                if info.size_bytes > self.max_message_bytes:
-                    return MESSAGE_TOO_LARGE        # nobody looks into it
-                status = self.check_packed(data, info)
-                if status == BATCH_BAD_TIMESTAMP:
-                    assign_max_timestamp(data, info.max_timestamp, info.size_bytes)
-                elif status != BATCH_OK:
-                    return batch_error_code(status)
-            if self.compacted and origin == ORIGIN_CLIENT and not self.are_keyed(data, info):
-                return INVALID_RECORD                   # compaction could only drop it
-            data += info.size_bytes
-        return NONE
-
-    cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1:
-        """What is wrong with a compressed batch's records: what a thread has found, or a look."""
-        cdef Verdict seen = self.seen
-        if seen is None:
-            return validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
-        if seen.status < 0:
-            return validate_compressed(data, info, seen.max_bytes)
-        if seen.status == BATCH_BAD_TIMESTAMP:
-            info.max_timestamp = seen.max_timestamp
-        return seen.status
-
-    cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1:
-        if self.seen is not None and self.seen.status >= 0 and is_compressed(info):
-            return self.seen.has_keys
-        return has_keys(data, info)
-
-    cdef int16_t check_limits(self, Py_ssize_t size) except -1:
-        cdef int i
-        for i in range(self.planned):
-            if self.plan[i].size_bytes > self.max_message_bytes:
-                return MESSAGE_TOO_LARGE
-        return RECORD_LIST_TOO_LARGE if size > self.segment_bytes else NONE
-
-    cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1:
-        cdef BatchInfo* info
-        cdef int64_t least
-        cdef int i
-        for i in range(self.planned):
-            info = &self.plan[i]
-            if info.max_timestamp != -1 and info.max_timestamp - now > self.after_max_ms:
-                return INVALID_TIMESTAMP
-            if self.before_max_ms != NO_LIMIT:
-                least = info.base_timestamp if is_compressed(info) else least_timestamp(data, info)
-                if least != -1 and now - least > self.before_max_ms:
-                    return INVALID_TIMESTAMP
-            data += info.size_bytes
-        return NONE
-
-    # Which offsets the batches get, or whether those that they bring fit.
-    cdef int16_t plan_offsets(self, int32_t leader_epoch, int origin) noexcept:
-        cdef int64_t offset = self.log_end_offset
-        cdef int32_t epoch = self.epoch_before(offset) if origin == ORIGIN_REPLICA else -1
-        cdef BatchInfo* info
-        cdef int i
-        for i in range(self.planned):
-            info = &self.plan[i]
-            if origin == ORIGIN_CLIENT or origin == ORIGIN_COORDINATOR:
-                info.base_offset = offset
-            elif check_monotonic(info, offset) != BATCH_OK:
-                return INVALID_PRODUCE_OFFSET
-            if origin != ORIGIN_REPLICA:
-                info.partition_leader_epoch = leader_epoch
-            elif info.partition_leader_epoch < epoch and info.partition_leader_epoch != -1:
-                return CORRUPT_MESSAGE                  # epochs never fall along a log
-            epoch = max(epoch, info.partition_leader_epoch)
-            offset = info.base_offset + info.last_offset_delta + 1
-        if offset - 1 - self.plan[0].base_offset > LARGEST_OFFSET_DELTA:
-            return RECORD_LIST_TOO_LARGE                # does not fit in one segment
-        return NONE
-
-    # True: the append ends here, as a duplicate or with an error code.
-    cdef bint plan_producers(self, const uint8_t* data, int origin, AppendResult* out) except -1:
-        cdef bint client = origin == ORIGIN_CLIENT or origin == ORIGIN_GIVEN_OFFSETS
-        cdef bint checked = origin != ORIGIN_REPLICA
-        cdef EndMarker marker
-        cdef EndMarker* end_marker
-        cdef BatchInfo* info
-        cdef int i, found
-        for i in range(self.planned):
-            info = &self.plan[i]
-            if info.producer_id >= 0:
-                end_marker = NULL
-                if is_control(info):
-                    if not read_end_marker(data, info, &marker):
-                        out.error_code = INVALID_RECORD
-                        return True
-                    end_marker = &marker
-                found = self.producers.stage(
-                    info, info.base_offset, client and info.base_sequence >= 0, checked, end_marker,
-                    &out.base_offset, &out.last_offset)
-                if found == PRODUCER_DUPLICATE:
-                    out.duplicate = True
-                    return True
-                if found != PRODUCER_OK:
-                    out.error_code = <int16_t>found
-                    return True
-            data += info.size_bytes
-        return False
 
     # Kafka's rules: by size, by time of the records (of the clock where they have none), by
     # index, and where the offset would be too far from the segment's base.
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept:
         cdef LogSegment active = self.active
-        cdef int64_t last = self.planned_end() - 1
+        cdef int64_t last = self.plan.end_offset() - 1
         cdef int64_t newest = -1
         cdef int64_t waited
         cdef int i
@@ -379,58 +209,34 @@ cdef class LogCore(LogView):
             return True
         if active.size_bytes == 0:
             return False
-        if active.size_bytes + size > self.segment_bytes:
+        if active.size_bytes + size > self.plan.segment_bytes:
             return True
         if active.first_entry + active.count >= self.segment_index_entries:
             return True
-        for i in range(self.planned):
-            newest = max(newest, self.plan[i].max_timestamp)
+        for i in range(self.plan.count):
+            newest = max(newest, self.plan.batches[i].max_timestamp)
         if active.first_timestamp >= 0:
             waited = newest - active.first_timestamp
         else:
             waited = now - active.created_ms
         return waited > self.segment_ms
 
-    cdef int64_t planned_end(self) noexcept:
-        cdef BatchInfo* info = &self.plan[self.planned - 1]
-        return info.base_offset + info.last_offset_delta + 1
-
     # A new segment begins at the log end offset, but where given offsets leave too wide a gap.
     cdef int64_t roll_offset(self) noexcept:
-        cdef int64_t last = self.planned_end() - 1
+        cdef int64_t last = self.plan.end_offset() - 1
         if last - self.log_end_offset > LARGEST_OFFSET_DELTA:
-            return self.plan[0].base_offset
+            return self.plan.batches[0].base_offset
         return self.log_end_offset
-
-    cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1:
-        if origin == ORIGIN_REPLICA:
-            return 0
-        if size > RELEASE_GIL_ABOVE and self.log_append_time:
-            with nogil:
-                self.assign_batches(data, now)
-        else:
-            self.assign_batches(data, now)
-        return 0
-
-    cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil:
-        cdef BatchInfo* info
-        cdef int i
-        for i in range(self.planned):
-            info = &self.plan[i]
-            assign_offset_and_epoch(data, info.base_offset, info.partition_leader_epoch)
-            if self.log_append_time:
-                assign_log_append_time(data, now, info.size_bytes)
-                info.max_timestamp = now
-            data += info.size_bytes
 
     cdef int commit(self, int64_t position) except -1:
         cdef LogSegment active = self.active
+        cdef AppendPlan plan = self.plan
         cdef int64_t start = position
         cdef int i
-        for i in range(self.planned):
-            self.note_batch(active, &self.plan[i], position, True)
-            position += self.plan[i].size_bytes
-        self.remember(self.plan[0].base_offset, active.base_offset, start)
+        for i in range(plan.count):
+            self.note_batch(active, &plan.batches[i], position, True)
+            position += plan.batches[i].size_bytes
+        self.remember(plan.batches[0].base_offset, active.base_offset, start)
         self.log_end_offset = active.next_offset
         self.producers.commit()
         self.note_end()
@@ -491,7 +297,7 @@ cdef class LogCore(LogView):
         cdef Py_ssize_t size
         cdef uint8_t* moved
         out.error_code = MESSAGE_TOO_LARGE
-        if room - 64 > self.max_message_bytes and not self.closed:
+        if room - 64 > self.plan.max_message_bytes and not self.closed:
             return 0
         if room > self.scratch_room:
             moved = <uint8_t*>PyMem_RawRealloc(self.scratch, room)
@@ -546,7 +352,7 @@ cdef class LogCore(LogView):
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1:
         cdef int64_t now = self.now_ms()
-        cdef int64_t limit = self.max_message_bytes
+        cdef int64_t limit = self.plan.max_message_bytes
         cdef int64_t largest = -1
         cdef int64_t offset = max(base_offset, <int64_t>0)
         cdef Py_ssize_t size = builder.size_bytes

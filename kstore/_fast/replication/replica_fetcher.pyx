@@ -15,7 +15,8 @@ from kstore._fast.record.buffer cimport load_int32, load_int64
 from kstore._fast.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INCONSISTENT_TOPIC_ID,
     INVALID_FETCH_SESSION_EPOCH, NONE)
-from kstore._fast.log.log_core cimport ORIGIN_REPLICA, AppendResult, LogCore
+from kstore._fast.log.append_plan cimport ORIGIN_REPLICA, AppendResult
+from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers
 from kstore._fast.protocol.wire cimport (
     AnswerBuffer, WireBytes, begin_reading, read_bytes, read_int16, read_int32, read_int64,

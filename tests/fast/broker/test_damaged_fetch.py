@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.fast.test_fetch_path import FETCH, append, only, part, request
 
 from kstore.errors import ErrorCode
 from tests.broker.plane_harness import Plane
+from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
 
 
 @pytest.fixture

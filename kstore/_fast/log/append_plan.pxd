@@ -1,0 +1,57 @@
+# The batches of one append, before they are written.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kstore._fast.log.producer_table cimport ProducerTable
+from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.record.unpack cimport Verdict
+
+cdef extern from *:
+    const int64_t NO_LIMIT "INT64_MAX"
+    const int64_t LARGEST_OFFSET_DELTA "INT32_MAX"      # of a record from its segment's base
+
+cdef enum AppendOrigin:
+    # offsets are assigned; producer sequences checked; one batch or many
+    ORIGIN_CLIENT = 0
+    ORIGIN_COORDINATOR = 1          # as CLIENT, control batches allowed
+    ORIGIN_REPLICA = 2              # offsets and epochs are taken as they are
+    ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs assigned
+
+cdef struct AppendResult:
+    int16_t error_code              # Kafka's; 0 is NONE. Decisions are values; only I/O raises
+    int64_t base_offset             # of the first batch (or of the duplicate's original)
+    int64_t last_offset
+    int64_t log_append_time_ms      # -1 with CreateTime
+    int64_t log_start_offset
+    int64_t log_end_offset          # after the append
+    bint duplicate
+
+cdef class AppendPlan:
+    # what the log's configuration says of batches
+    cdef int64_t segment_bytes
+    cdef int64_t max_message_bytes
+    cdef bint log_append_time
+    cdef bint compacted             # a record needs a key
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef Verdict seen               # on the batch of the append under way; or None
+    cdef BatchInfo* batches
+    cdef int count
+    cdef int room
+    cdef int make_room(self) except -1
+    cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1
+    cdef int analyse_headers(self, uint8_t* data, Py_ssize_t size, bint check,
+                             bint walk) except -1 nogil
+    cdef int16_t check_kinds(self, uint8_t* data, int origin) except -1
+    cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1
+    cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1
+    cdef int16_t check_limits(self, Py_ssize_t size) except -1
+    cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
+    cdef int16_t place(
+        self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin) noexcept
+    cdef bint stage(
+        self, ProducerTable producers, const uint8_t* data, int origin, AppendResult* out
+    ) except -1
+    cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1
+    cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
+    cdef int64_t end_offset(self) noexcept
