@@ -1,42 +1,36 @@
 """Consumer: reads records of partitions that it is given or that its group gives it.
 
-All that waits runs on a loop in a thread of its own (io/consumer_shell.py); records are handed out
-in the caller's thread, from what was fetched ahead. AIOConsumer, in aio_consumer.py, is the same
-for asyncio.
+All that waits for brokers runs on a loop in a thread of its own (io/consumer_shell.py); records are
+handed out in the caller's thread, from what was fetched ahead. What poll() does stands in
+poll_loop.py; AIOConsumer, in aio_consumer.py, is the same for asyncio.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kstore._fast.clients.fetched import ConsumerRecord
-from kstore._fast.record.batch import InvalidBatchError
 from kstore.clients.consumer_calls import (
-    ARROW_RECORDS,
     CommitCallback,
     Interceptors,
+    Topics,
     WakeupError,
     consumer_settings,
-    listener_of,
-    subscribe,
-    take_arrow,
-    take_whole,
+    topics_of,
 )
-from kstore.clients.core.consumer.inbox import CorruptRecordError, corrupt
+from kstore.clients.core.consumer.inbox import CorruptRecordError
 from kstore.clients.core.consumer.positions import LogTruncationError
-from kstore.clients.core.consumer.subscription import SubscriptionPattern
 from kstore.clients.core.metadata import PartitionView
 from kstore.clients.io.consumer_shell import ConsumerShell
-from kstore.clients.io.handover import RebalanceListener
+from kstore.clients.io.handover import ListenerCall, RebalanceListener
 from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.poll_loop import Bell, PollLoop
 from kstore.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -45,7 +39,6 @@ from kstore.types import (
 )
 
 if TYPE_CHECKING:
-    from kstore.clients.io.coordinator import GroupCoordinatorClient
     from kstore.record import RecordSet
 
 __all__ = [
@@ -61,18 +54,49 @@ T = TypeVar("T")
 CLOSE_MS = 30_000
 
 
-class _Bell:
-    """Wakes the user's thread. It holds no consumer: one that nobody has can be collected."""
+class _ThreadPollLoop(PollLoop[threading.Event]):
+    """In the user's thread; what it awaits blocks the thread."""
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.attention = False
-        """Something other than records may have come: iteration looks at it before going on."""
+    BUSY = "poll() is running already: a consumer is for one thread"
 
-    def ring(self) -> None:
-        """From any thread."""
-        self.attention = True
-        self.event.set()
+    def __init__(
+        self,
+        thread: LoopThread,
+        shell: ConsumerShell,
+        bell: Bell[threading.Event],
+        settings: Mapping[str, Any],
+        interceptors: Interceptors,
+    ) -> None:
+        super().__init__(shell, bell, settings, interceptors)
+        self._thread = thread
+        self._has_begun = False
+
+    def _time_s(self) -> float:
+        return time.monotonic()
+
+    async def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._thread.run(_called(self.shell.begin))
+
+    async def _rung(self, deadline_s: float | None) -> bool:
+        event = self.bell.event
+        if deadline_s is None:
+            event.wait()
+        else:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            event.wait(left_s)
+        event.clear()
+        return True
+
+    async def _call(self, call: ListenerCall) -> None:
+        call.method(call.partitions)
+
+    def _raised(self) -> None:
+        if not self._thread.is_closed:
+            self._thread.call(self.shell.raised)
 
 
 class Consumer:
@@ -93,19 +117,15 @@ class Consumer:
         **keywords: Any,
     ) -> None:
         settings, names = consumer_settings(config, topics, keywords)
-        self._settings = settings
         self._interceptors = Interceptors(settings["interceptor.classes"])
-        self._max_records: int = settings["max.poll.records"]
-        self._bell = _Bell()
-        self._callbacks: deque[Callable[[], object]] = deque()
+        self._bell = Bell(threading.Event())
         self._commits: set[concurrent.futures.Future[None]] = set()
-        self._is_polling = False
-        self._is_woken = False
-        self._has_begun = False
         self._thread = LoopThread()
         try:
-            self._shell: ConsumerShell = self._run(_make(settings, self._bell.ring))
-            self._group: GroupCoordinatorClient | None = self._shell.group
+            self._shell = self._do(ConsumerShell, settings, self._bell.ring)
+            self._polls = _ThreadPollLoop(
+                self._thread, self._shell, self._bell, settings, self._interceptors
+            )
             if names:
                 self.subscribe(names)
         except BaseException:
@@ -132,54 +152,36 @@ class Consumer:
 
     def _do(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function on the loop."""
-
-        async def call() -> T:
-            return function(*arguments, **options)
-
-        return self._run(call())
+        return self._run(_called(function, *arguments, **options))
 
     def _run_attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """As `_run`, for what may have to call the listener in this thread."""
         self._bell.attention = True
         future = asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
-        future.add_done_callback(lambda _: self._bell.ring())
-        problem: Exception | None = None
-        try:
-            while not future.done():
-                problem = self._call_listener() or problem
-                self._bell.event.wait()
-                self._bell.event.clear()
-            found = future.result()
-        except BaseException:
-            future.cancel()
-            raise
-        if problem is not None:
-            raise problem
-        return found
+        return _finished(self._polls.attending(future))
+
+    def _polled(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """A result of the poll loop, in this thread."""
+        if self._thread.is_closed:
+            coroutine.close()
+            raise RuntimeError("the client is closed")
+        return _finished(coroutine)
 
     # ---- subscription ----
 
-    def subscribe(
-        self,
-        topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
-        listener: RebalanceListener | Any = None,
-    ) -> None:
+    def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
         """Read topics by name, or all whose whole names match a regular expression, in place of
         those read before. The listener is told of partitions that come and go.
 
         Without a group: raises UnknownTopicOrPartitionError for a topic that does not come to be
         within default.api.timeout.ms. ValueError after `assign`.
         """
-        names = topics if isinstance(topics, (str, re.Pattern, SubscriptionPattern)) else [*topics]
-        if not names:
+        wanted = topics_of(topics)
+        if not wanted:
             self.unsubscribe()
             return
-        self._do(self._subscribe, names, listener_of(listener))
+        self._do(self._polls.subscribe, wanted, listener)
         self._run(self._shell.settle_subscription())
-
-    def _subscribe(self, topics: Any, listener: RebalanceListener | None) -> None:
-        subscribe(self._shell.subscription, topics)
-        self._shell.calls.listener = listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; positions of those read before are kept. ValueError after
@@ -209,12 +211,7 @@ class Consumer:
         OffsetOutOfRangeError and LogTruncationError without a reset policy,
         InvalidPartitionEpochError (KIP-232), and errors of brokers that trying again can't help.
         """
-        limit = self._max_records if max_records is None else max_records
-        take = self._shell.inbox.take
-        records = self._polling(timeout_ms, lambda: take(limit)) or []
-        if self._interceptors and records:
-            records = self._interceptors.on_consume(records)
-        return records
+        return self._polled(self._polls.poll(timeout_ms, max_records))
 
     def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
@@ -225,100 +222,22 @@ class Consumer:
         Columns: topic dictionary<int32, string>, partition int32, offset int64, timestamp int64
         (ms, -1 for none), key binary, value binary; headers list<struct<key, value>> if asked for.
         """
-        limit = ARROW_RECORDS if max_records is None else max_records
-        return self._polling(timeout_ms, lambda: take_arrow(self._shell, limit, headers=headers))
+        return self._polled(self._polls.poll_arrow(timeout_ms, max_records, headers=headers))
 
     def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
         """What waits as whole record sets, which count as read when returned; empty when timeout_ms
         is over. Interceptors don't see it.
         """
-        return self._polling(timeout_ms, lambda: take_whole(self._shell)) or {}
+        return self._polled(self._polls.fetch(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records one after the other, for ever or until consumer.timeout.ms without one."""
-        timeout_ms = self._settings["consumer.timeout.ms"]
-        wait_ms = None if timeout_ms < 0 else timeout_ms
-        if self._interceptors:
-            while records := self._polling(wait_ms, lambda: self._shell.inbox.take(1)):
-                yield from self._interceptors.on_consume(records)
-            return
-        bell = self._bell
-        while True:
-            bell.attention = False
-            fetched = self._polling(wait_ms, self._shell.inbox.head)
-            if fetched is None:
-                return
-            try:
-                for record in fetched:
-                    yield record
-                    if bell.attention:
-                        break
-            except InvalidBatchError as error:
-                raise corrupt(fetched, error) from None
-
-    def _polling(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
-        """What `take` gives, as soon as that is something; None when time is up."""
-        if self._thread.is_closed:
-            raise RuntimeError("the client is closed")
-        if self._is_polling:
-            raise RuntimeError("poll() is running already: a consumer is for one thread")
-        self._is_polling = True
-        try:
-            if not self._has_begun:
-                self._has_begun = True
-                self._do(self._shell.begin)
-            deadline = None
-            while True:
-                self._attend()
-                if found := take():
-                    return found
-                now = time.monotonic()
-                if deadline is None and timeout_ms is not None:
-                    deadline = now + timeout_ms / 1000
-                if deadline is not None and now >= deadline:
-                    return None
-                self._bell.event.wait(None if deadline is None else deadline - now)
-                self._bell.event.clear()
-        except Exception:
-            if not self._thread.is_closed:
-                self._thread.call(self._shell.raised)
-            raise
-        finally:
-            self._is_polling = False
-
-    def _attend(self) -> None:
-        """In poll: what is to be done besides handing out records."""
-        if self._is_woken:
-            self._is_woken = False
-            raise WakeupError("wakeup() was called")
-        if self._group is not None:
-            self._group.on_poll(int(time.monotonic() * 1000))
-        while self._callbacks:
-            self._callbacks.popleft()()
-        if (problem := self._call_listener()) is not None:
-            raise problem
-        if self._group is not None:
-            self._group.raise_error()
-
-    def _call_listener(self) -> Exception | None:
-        """Let partitions change hands; what the listener raised first, if anything."""
-        calls = self._shell.calls
-        problem = None
-        if calls.wants_poll:
-            calls.enter_poll(self._shell.subscription.consumed())
-        while calls.pending:
-            call = calls.pending.popleft()
-            try:
-                call.method(call.partitions)
-            except Exception as error:  # noqa: BLE001  poll() raises it
-                problem = problem or error
-            finally:
-                call.done()
-        return problem
+        while (records := self._polled(self._polls.next_records())) is not None:
+            yield from records
 
     def wakeup(self) -> None:
         """End a poll() that is running, or the next one, with WakeupError. For any thread."""
-        self._is_woken = True
+        self._bell.is_woken = True
         self._bell.ring()
 
     # ---- positions ----
@@ -432,26 +351,11 @@ class Consumer:
         """Commit without waiting or trying again. The callback gets the offsets and the error or
         None, in a later poll(), commit() or close().
         """
-        group = self._shell.own_group()
+        self._shell.own_group()
         found = self._shell.offsets_to_commit(offsets)
-
-        async def commit() -> None:
-            error: Exception | None = None
-            try:
-                await group.commit_once(found)
-            except Exception as caught:  # noqa: BLE001  the callback gets it
-                error = caught
-
-            def tell() -> None:
-                if error is None:
-                    self._interceptors.on_commit(found)
-                if callback is not None:
-                    callback(found, error)
-
-            self._callbacks.append(tell)
-            self._bell.ring()
-
-        future = asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
+        future = asyncio.run_coroutine_threadsafe(
+            self._polls.commit_once(found, callback), self._thread.loop
+        )
         self._commits.add(future)
         future.add_done_callback(self._commits.discard)
 
@@ -476,12 +380,22 @@ class Consumer:
         try:
             concurrent.futures.wait(list(self._commits), timeout_ms / 1000)
             self._run_attending(self._shell.close(timeout_ms))
-            while self._callbacks:
-                self._callbacks.popleft()()
+            self._polls.run_callbacks()
         finally:
             self._thread.close()
             self._interceptors.close()
 
 
-async def _make(settings: Mapping[str, Any], signal: Callable[[], None]) -> ConsumerShell:
-    return ConsumerShell(settings, signal)
+async def _called(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    return function(*arguments, **options)
+
+
+def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that blocks where it waits: it runs in this thread, without a loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("what a Consumer's poll() awaits must block: it gave control away")

@@ -23,12 +23,18 @@ __all__ = [
     "ARROW_RECORDS",
     "CommitCallback",
     "Interceptor",
+    "Interceptors",
+    "Topics",
     "WakeupError",
     "consumer_settings",
+    "listener_of",
     "subscribe",
+    "take_arrow",
     "take_whole",
+    "topics_of",
 ]
 
+Topics = Iterable[str] | re.Pattern[str] | SubscriptionPattern
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
 ARROW_RECORDS = 65_536
 _log = logging.getLogger("kstore.clients.consumer")
@@ -102,10 +108,12 @@ def consumer_settings(
     return client_settings("consumer", config, keywords), tuple(topics)
 
 
-def subscribe(
-    subscription: SubscriptionState,
-    topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
-) -> None:
+def topics_of(topics: Topics) -> Topics:
+    """What a user subscribes to; of names a list, which is empty if there are none."""
+    return topics if isinstance(topics, (str, re.Pattern, SubscriptionPattern)) else [*topics]
+
+
+def subscribe(subscription: SubscriptionState, topics: Topics) -> None:
     """Put a user's wish into the subscription. TypeError for one string."""
     if isinstance(topics, str):
         raise TypeError(f"topics is one string, {topics!r}: give a list of names, or re.compile it")

@@ -1,0 +1,266 @@
+"""What poll() does, for Consumer and AIOConsumer alike: listener calls, commit callbacks, wakeup,
+taking records, interceptors, and waiting for them.
+
+It is written once, with `await`. AIOConsumer runs it on its user's loop. Consumer runs it in its
+user's thread, where nothing that is awaited gives control away: it blocks the thread instead. How
+each of them waits is all that their subclasses say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
+from kstore._fast.record.batch import InvalidBatchError
+from kstore.clients.consumer_calls import (
+    ARROW_RECORDS,
+    CommitCallback,
+    Interceptors,
+    Topics,
+    WakeupError,
+    listener_of,
+    subscribe,
+    take_arrow,
+    take_whole,
+)
+from kstore.clients.core.consumer.inbox import corrupt
+from kstore.clients.io.consumer_shell import ConsumerShell
+from kstore.clients.io.handover import ListenerCall
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.record import RecordSet
+
+__all__ = ["Bell", "PollLoop"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+E = TypeVar("E", threading.Event, asyncio.Event)
+
+
+class Bell(Generic[E]):
+    """Wakes who polls. It holds no consumer: one that nobody has can be collected."""
+
+    def __init__(self, event: E) -> None:
+        self.event: E = event
+        self.attention = False
+        """Something other than records may have come: iteration looks at it before going on."""
+        self.is_woken = False
+        """wakeup() was called, and no poll() has raised for it yet."""
+
+    def ring(self) -> None:
+        """Where the event may be set: from any thread, or on the loop."""
+        self.attention = True
+        self.event.set()
+
+
+class Running(Protocol[T_co]):
+    """Something that runs on the shell's loop: a Task, or a Future of another thread."""
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> object:
+        """Call it when this is done."""
+
+    def cancel(self) -> object:
+        """Have it end."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def result(self) -> T_co:
+        """What it gave, or raise what it raised."""
+
+
+class PollLoop(ABC, Generic[E]):
+    """Polls on behalf of one consumer's user, who is one thread or one task."""
+
+    BUSY = ""
+    """The error of two that poll at one time."""
+
+    def __init__(
+        self,
+        shell: ConsumerShell,
+        bell: Bell[E],
+        settings: Mapping[str, Any],
+        interceptors: Interceptors,
+    ) -> None:
+        self.shell = shell
+        self.bell: Bell[E] = bell
+        self._interceptors = interceptors
+        self._max_records: int = settings["max.poll.records"]
+        timeout_ms: int = settings["consumer.timeout.ms"]
+        self._iteration_ms = None if timeout_ms < 0 else timeout_ms
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._is_polling = False
+
+    # ---- how its user waits ----
+
+    @abstractmethod
+    def _time_s(self) -> float:
+        """Now, on the clock of deadlines."""
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """A poll begins: the shell fetches from the first one on."""
+
+    @abstractmethod
+    async def _rung(self, deadline_s: float | None) -> bool:
+        """Wait until the bell rings or the deadline is over; False if it was over before."""
+
+    @abstractmethod
+    async def _call(self, call: ListenerCall) -> None:
+        """Call the listener's method."""
+
+    @abstractmethod
+    def _raised(self) -> None:
+        """Tell the shell that the user sees an error."""
+
+    # ---- records ----
+
+    async def poll(self, timeout_ms: float | None, max_records: int | None) -> list[ConsumerRecord]:
+        """As Consumer.poll."""
+        limit = self._max_records if max_records is None else max_records
+        take = self.shell.inbox.take
+        records = await self._taken(timeout_ms, lambda: take(limit)) or []
+        if self._interceptors and records:
+            records = self._interceptors.on_consume(records)
+        return records
+
+    async def poll_arrow(
+        self, timeout_ms: float | None, max_records: int | None, *, headers: bool
+    ) -> Any:
+        """As Consumer.poll_arrow."""
+        limit = ARROW_RECORDS if max_records is None else max_records
+        return await self._taken(timeout_ms, lambda: take_arrow(self.shell, limit, headers=headers))
+
+    async def fetch(self, timeout_ms: float | None) -> dict[TopicPartition, RecordSet]:
+        """As Consumer.fetch."""
+        return await self._taken(timeout_ms, lambda: take_whole(self.shell)) or {}
+
+    async def next_records(self) -> Iterable[ConsumerRecord] | None:
+        """For iteration: records to hand out one after the other before it asks again; None when
+        consumer.timeout.ms went by without one.
+        """
+        if self._interceptors:
+            taken = await self._taken(self._iteration_ms, lambda: self.shell.inbox.take(1))
+            return None if taken is None else self._interceptors.on_consume(taken)
+        self.bell.attention = False
+        fetched = await self._taken(self._iteration_ms, self.shell.inbox.head)
+        return None if fetched is None else self._until_attention(fetched)
+
+    def _until_attention(self, fetched: FetchedRecords) -> Iterator[ConsumerRecord]:
+        bell = self.bell
+        try:
+            for record in fetched:
+                yield record
+                if bell.attention:
+                    return
+        except InvalidBatchError as error:
+            raise corrupt(fetched, error) from None
+
+    async def _taken(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` gives, as soon as that is something; None when time is up."""
+        if self._is_polling:
+            raise RuntimeError(self.BUSY)
+        self._is_polling = True
+        try:
+            deadline_s = None if timeout_ms is None else self._time_s() + timeout_ms / 1000
+            await self._begin()
+            while True:
+                await self._attend()
+                if found := take():
+                    return found
+                if not await self._rung(deadline_s):
+                    return None
+        except Exception:
+            self._raised()
+            raise
+        finally:
+            self._is_polling = False
+
+    # ---- what else poll() does ----
+
+    async def _attend(self) -> None:
+        """What is to be done besides handing out records."""
+        if self.bell.is_woken:
+            self.bell.is_woken = False
+            raise WakeupError("wakeup() was called")
+        group, calls = self.shell.group, self.shell.calls
+        if group is not None:
+            group.on_poll(int(time.monotonic() * 1000))
+        self.run_callbacks()
+        if calls.wants_poll or calls.pending:
+            problem = await self._call_listener()
+            if problem is not None:
+                raise problem
+        if group is not None:
+            group.raise_error()
+
+    async def _call_listener(self) -> Exception | None:
+        """Let partitions change hands; what the listener raised first, if anything."""
+        calls = self.shell.calls
+        problem = None
+        if calls.wants_poll:
+            calls.enter_poll(self.shell.subscription.consumed())
+        while calls.pending:
+            call = calls.pending.popleft()
+            try:
+                await self._call(call)
+            except Exception as error:  # noqa: BLE001  poll() raises it
+                problem = problem or error
+            finally:
+                call.done()
+        return problem
+
+    async def attending(self, running: Running[T]) -> T:
+        """The result of what may need the listener on its way: leaving a group, and closing."""
+        ring = self.bell.ring
+        running.add_done_callback(lambda _: ring())
+        problem: Exception | None = None
+        try:
+            while not running.done():
+                problem = await self._call_listener() or problem
+                await self._rung(None)
+            found = running.result()
+        except BaseException:
+            running.cancel()
+            raise
+        if problem is not None:
+            raise problem
+        return found
+
+    def subscribe(self, topics: Topics, listener: Any) -> None:
+        """Put a user's wish into the subscription; on the shell's loop."""
+        subscribe(self.shell.subscription, topics)
+        self.shell.calls.listener = listener_of(listener)
+
+    # ---- commits that nobody waits for ----
+
+    async def commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
+    ) -> None:
+        """Commit on the shell's loop. The callback, and the interceptors, hear of it in poll()."""
+        error: Exception | None = None
+        try:
+            await self.shell.own_group().commit_once(offsets)
+        except Exception as caught:  # noqa: BLE001  the callback gets it
+            error = caught
+
+        def tell() -> None:
+            if error is None:
+                self._interceptors.on_commit(offsets)
+            if callback is not None:
+                callback(offsets, error)
+
+        self._callbacks.append(tell)
+        self.bell.ring()
+
+    def run_callbacks(self) -> None:
+        """Tell the user of the commits that have ended."""
+        while self._callbacks:
+            self._callbacks.popleft()()

@@ -1,0 +1,92 @@
+"""The log of one partition at a scripted broker: what a consumer's tests have it answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kstore.errors import ErrorCode
+from kstore.protocol.logs.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kstore.record import build_batch
+from kstore.types import TopicPartition
+from tests.reference.fake_broker import HANG_UP
+
+FAST = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "fetch_max_wait_ms": 5}
+BY_NAME = {1: (4, 12), 2: (1, 6), 3: (4, 12), 18: (0, 3)}
+TP = TopicPartition("t", 0)
+
+
+class Log:
+    """Answers fetches of partition 0 out of batches; a script of codes comes first."""
+
+    def __init__(self, *batches: bytes, start: int = 0, script: tuple[Any, ...] = ()) -> None:
+        self.batches = batches
+        self.start = start
+        self.script = list(script)
+        self.aborted: list[AbortedTransaction] = []
+        self.asked: list[int] = []
+
+    def fetch(self, request: FetchRequest) -> Any:
+        """All batches that end after the offset asked for."""
+        (topic,) = request.topics
+        (partition,) = topic.partitions
+        offset = partition.fetch_offset
+        self.asked.append(offset)
+        code = self.script.pop(0) if self.script else 0
+        if code is HANG_UP:
+            return HANG_UP
+        if not code and not self.start <= offset <= self.end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = b"".join(b for b in self.batches if last_offset(b) >= offset)
+        if not code and not records:
+            time.sleep(request.max_wait_ms / 1000)  # as a broker does
+        row = PartitionData(
+            error_code=code,
+            records=b"" if code else records,
+            aborted_transactions=self.aborted,
+            log_start_offset=self.start,
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Start and end."""
+        (topic,) = request.topics
+        (row,) = topic.partitions
+        offset = {-1: self.end, -2: self.start}[row.timestamp]
+        found = ListOffsetsPartitionResponse(offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return last_offset(self.batches[-1]) + 1 if self.batches else self.start
+
+
+def last_offset(batch: bytes) -> int:
+    """Base offset plus last offset delta."""
+    return int.from_bytes(batch[:8], "big") + int.from_bytes(batch[23:27], "big")
+
+
+def batch(base_offset: int, *values: bytes, producer_id: int = -1) -> bytes:
+    """A batch at an offset, transactional when it has a producer id."""
+    return build_batch(
+        values,
+        base_offset=base_offset,
+        leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        transactional=producer_id >= 0,
+    )
