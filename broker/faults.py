@@ -29,8 +29,8 @@ from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
     from kstore._fast.broker.slots import Slot
+    from kstore._fast.network.connection import Connection
     from kstore.broker.server import Server
 
 __all__ = ["FaultInjector"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from kstore._fast.broker.data_plane import DataPlane
+    from kstore._fast.network.data_plane import DataPlane
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["LoopStall", "prometheus_lines", "snapshot"]

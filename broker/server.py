@@ -28,8 +28,8 @@ from kstore.protocol.registry import API_VERSIONS, APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
     from kstore._fast.broker.slots import Slot
+    from kstore._fast.network.connection import Connection
     from kstore.broker.api.requests.wide import WideRequests
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
@@ -307,7 +307,7 @@ class Later:
 
 def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection]:
     """What makes the protocol of each connection that a listener accepts."""
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
 
     return lambda: Connection(broker.plane, listener)
 

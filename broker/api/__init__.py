@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]

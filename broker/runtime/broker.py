@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from kstore._fast.broker.data_plane import DataPlane
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition_table import Partition, PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
+from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kstore._fast.broker.connection import Connection
-from kstore._fast.broker.data_plane import DataPlane
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
 from kstore._fast.broker.produce_path import ProducePath
+from kstore._fast.network.connection import Connection
+from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.api import API_TABLE
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 from kstore.log import open_log_dir

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from kstore._fast.broker.connection import Connection
-from kstore._fast.broker.data_plane import DataPlane
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
 from kstore._fast.broker.produce_path import ProducePath
+from kstore._fast.network.connection import Connection
+from kstore._fast.network.data_plane import DataPlane
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from kstore._fast.broker.connection import Connection
+from kstore._fast.network.connection import Connection
 from kstore.broker.runtime.broker import Broker
 from kstore.broker.server import Server
 from kstore.broker.state.metadata.image import Endpoint

@@ -24,7 +24,7 @@ from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["WideRequests", "max_elements"]

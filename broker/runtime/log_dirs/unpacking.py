@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kstore._fast.record.unpack import look_into
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
 
 __all__ = ["Unpacking"]
 

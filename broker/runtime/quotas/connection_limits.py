@@ -18,7 +18,7 @@ from kstore.broker.state.quotas.rates import SampledRate
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.state.quotas.client_quotas import Entity
 

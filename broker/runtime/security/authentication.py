@@ -28,7 +28,7 @@ from kstore.protocol.security.sasl import SaslAuthenticateResponse, SaslHandshak
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.security.authentication_counts import AuthenticationCounts, Outcome
     from kstore.broker.runtime.security.unauthenticated import Unproven

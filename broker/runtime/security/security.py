@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.peers.login import PeerLogin
     from kstore.broker.runtime.security.authentication import Authentications, Dispatch

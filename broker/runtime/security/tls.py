@@ -20,7 +20,7 @@ from kstore.net.principals import MappingRules, subject_name
 from kstore.net.tls import client_context, server_context, store_files
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["BrokerTls"]

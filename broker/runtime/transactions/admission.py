@@ -26,7 +26,7 @@ from kstore.protocol.transactions.transactions import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["TransactionAdmission", "admission_of"]

@@ -14,8 +14,8 @@ from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.connection import Connection
     from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 

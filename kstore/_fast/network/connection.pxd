@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.broker.outbox cimport Outbox
+from kstore._fast.network.outbox cimport Outbox
 from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum:

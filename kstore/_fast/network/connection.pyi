@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kstore._fast.broker.data_plane import DataPlane
-from kstore._fast.broker.outbox import Outbox
+from kstore._fast.network.data_plane import DataPlane
+from kstore._fast.network.outbox import Outbox
 
 class Connection(Outbox):
     """One client connection, as uvloop's buffered protocol by duck typing."""

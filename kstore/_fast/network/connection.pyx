@@ -11,12 +11,12 @@ from libc.string cimport memcpy, memmove
 
 from kstore._fast.record.buffer cimport load_int32, store_int32
 from kstore._fast.log.clock cimport now_ms, now_us
-from kstore._fast.broker.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
+from kstore._fast.network.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.broker.fetch_path cimport FetchRequest
 from kstore._fast.broker.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
 from kstore._fast.broker.produce_unpack cimport TURN_BYTES
-from kstore._fast.broker.outbox cimport Outbox
+from kstore._fast.network.outbox cimport Outbox
 from kstore._fast.broker.sending cimport SEND_LOST
 from kstore._fast.broker.slots cimport Slot, begin_answer, end_answer
 from kstore._fast.protocol.wire cimport (

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from kstore._fast.broker.data_plane cimport DataPlane
+from kstore._fast.network.data_plane cimport DataPlane
 from kstore._fast.broker.slots cimport AnswerSink, Slot
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
