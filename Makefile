@@ -136,7 +136,7 @@ bench: $(VENV)/.bench $(VENV)/.built
 COPY = rm -rf $(1) && mkdir -p $(1) && \
 	tar -c --exclude='*.so' --exclude='*.c' --exclude=__pycache__ $(TREE) | tar -x -C $(1)
 TREE := pyproject.toml setup.py kstore broker clients pipeline tests
-NATIVE_TESTS ?= tests/fast tests/record tests/protocol tests/log/test_faults.py tests/log/test_cleaner.py
+NATIVE_TESTS ?= tests/fast tests/record tests/protocol tests/log/recovery/test_faults.py tests/log/retention/test_cleaner.py
 
 debug: build-test
 	$(call COPY,build/debug)

@@ -41,8 +41,8 @@ from kstore.broker.coordination.tree import (
     TreeStore,
     WriteTransaction,
 )
-from kstore.log.environment import DAMAGE
-from kstore.log.lmdb_check import find_damage
+from kstore.log.index.environment import DAMAGE
+from kstore.log.index.lmdb_check import find_damage
 from kstore.private_files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,

@@ -1,5 +1,10 @@
 """The embedded log: a durable log of records in a directory, laid out as Kafka's log dirs are, so
-that the same directory can be served by ``kstore serve``.
+that the same directory can be served by ``kstore serve``. It knows no topic beyond its name, no
+request and no replica.
+
+May import: kstore._fast.log, kstore._fast.record, kstore.env, kstore.errors, kstore.log.index,
+    kstore.log.local, kstore.log.recovery, kstore.log.retention, kstore.log.segments,
+    kstore.private_files, kstore.protocol.coordinator_records, kstore.record, kstore.types.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from kstore.log.errors import (
 )
 from kstore.log.log import Log
 from kstore.log.log_dir import LogDir
-from kstore.log.recovery import RecoveryReport
+from kstore.log.recovery.recovery import RecoveryReport
 from kstore.log.settings import FlushPolicy, LogConfig
 
 __all__ = [

@@ -17,9 +17,12 @@ from kstore._fast.log.log_core import AppendInfo, LogCore
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.sync_group import SyncGroup
 from kstore.errors.codes import ErrorCode
-from kstore.log import durability, errors, retention, segment_index, timestamps
-from kstore.log.recovery import Loss, RecoveryReport
-from kstore.log.segment import SegmentOpener, new_segment
+from kstore.log import errors, timestamps
+from kstore.log.local import durability
+from kstore.log.recovery import segment_index
+from kstore.log.recovery.recovery import Loss, RecoveryReport
+from kstore.log.retention import retention
+from kstore.log.segments.segment_names import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.log.tail import Tail
 from kstore.record import Record, RecordSet, decode
@@ -29,9 +32,9 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    from kstore.log.cleaner import CleaningReport
     from kstore.log.cursor import Cursor
     from kstore.log.log_dir import LogDir
+    from kstore.log.retention.cleaner import CleaningReport
 
 __all__ = ["Log"]
 
@@ -469,7 +472,7 @@ class Log:
         """Clean what can be cleaned now: of each key the last record stays, but for those in the
         active segment. ValueError unless cleanup_policy has compact.
         """
-        from kstore.log.cleaner import clean, measure
+        from kstore.log.retention.cleaner import clean, measure
 
         self._check_writable()
         if not self.config.compacts:
@@ -543,7 +546,7 @@ class Log:
 
     def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:
         """The exception for a batch that is damaged, or does not follow the one before it."""
-        from kstore.log.damage import examine
+        from kstore.log.segments.damage import examine
 
         segment_index.load_whole(self, segment)
         return examine(self, segment, position)

@@ -19,13 +19,15 @@ from typing import IO, TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
 from kstore.env import Clock, Env, SystemClock, SystemEnv
-from kstore.log import checkpoint, durability, errors, recovery, segment_index
-from kstore.log.environment import SharedEnvironment
-from kstore.log.index import STAMP_NS, IndexStore, LogState, boot_id
+from kstore.log import errors
+from kstore.log.index.environment import SharedEnvironment
+from kstore.log.index.index_store import STAMP_NS, IndexStore, LogState, boot_id
+from kstore.log.local import checkpoint, durability
 from kstore.log.log import Log
 from kstore.log.maintenance import Maintenance
-from kstore.log.producer_state import restore_producers
-from kstore.log.segment import (
+from kstore.log.recovery import recovery, segment_index
+from kstore.log.recovery.producer_state import restore_producers
+from kstore.log.segments.segment_names import (
     DELETED_SUFFIX,
     directory_name,
     parse_directory_name,

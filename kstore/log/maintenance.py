@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log import checkpoint, durability, segment_index
 from kstore.log.errors import LogError
+from kstore.log.local import checkpoint, durability
+from kstore.log.recovery import segment_index
 from kstore.log.settings import FlushPolicy
 
 if TYPE_CHECKING:

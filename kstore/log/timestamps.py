@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.record.batch import BatchView
 from kstore._fast.record.unpack import claim, find_by_time
-from kstore.log import segment_index
+from kstore.log.recovery import segment_index
 from kstore.record import batches, decode
 
 if TYPE_CHECKING:

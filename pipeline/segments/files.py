@@ -12,7 +12,7 @@ from typing import Any
 
 from kstore._fast.record.batch import find_disorder
 from kstore._fast.record.columns import ColumnReader
-from kstore.log.damage import Bounds, Damage, survey
+from kstore.log.segments.damage import Bounds, Damage, survey
 from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.ranges import OffsetRange

@@ -15,7 +15,7 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore.clients.io.list_offsets import FoundOffset
 from kstore.log import open_log_dir
 from kstore.log.errors import LogError
-from kstore.log.index import ENTRY_BYTES
+from kstore.log.index.index_store import ENTRY_BYTES
 from kstore.log.log import Log
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.planning import split

@@ -24,7 +24,7 @@ import signal
 
 def damage(*_):
     import lmdb
-    from kstore.log.environment import SharedEnvironment
+    from kstore.log.index.environment import SharedEnvironment
 
     class Damaged:
         def __init__(self, real):

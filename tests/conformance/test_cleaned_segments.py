@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log.dump import DumpedBatch, DumpedRecord, dump
+from kstore.log.offline.dump import DumpedBatch, DumpedRecord, dump
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
 from tests.conformance.dump_log import dump_segment
 

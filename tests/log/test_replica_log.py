@@ -15,7 +15,7 @@ import pytest
 from kstore.env import SystemEnv
 from kstore.log import Log, LogStorageError, open_log_dir
 from kstore.log.log_dir import LogDir
-from kstore.log.retention import restart
+from kstore.log.retention.retention import restart
 from kstore.log.settings import LogConfig
 from kstore.record import build_batch
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch

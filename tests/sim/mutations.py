@@ -24,7 +24,7 @@ import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
 import kstore.broker.state.groups.offsets as offsets
 import kstore.broker.state.groups.streams.reconcile as streams_reconcile
 import kstore.log.log_dir as log_dir
-import kstore.log.recovery as recovery
+import kstore.log.recovery.recovery as recovery
 from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kstore.config.properties import parse_properties
 from kstore.log.errors import LogStorageError
-from kstore.log.segment import parse_directory_name
+from kstore.log.segments.segment_names import parse_directory_name
 from kstore.private_files import UnsafeFileError, open_private
 
 __all__ = ["claim_log_dirs"]

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from kstore.broker.state.replication.follower import BackOff, cut_at_damage, nobody_has
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
-from kstore.log.refill import lost_parts, refill
-from kstore.log.rewrite import damaged_parts, rewrite
+from kstore.log.repair.refill import lost_parts, refill
+from kstore.log.repair.rewrite import damaged_parts, rewrite
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import InvalidBatchError, batches
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replication.replica_manager import Hosted
     from kstore.log import Log
-    from kstore.log.damage import Damage
-    from kstore.log.recovery import Loss
+    from kstore.log.recovery.recovery import Loss
+    from kstore.log.segments.damage import Damage
     from kstore.types import TopicPartition
 
 __all__ = ["SegmentRepairs"]

@@ -26,7 +26,7 @@ from kstore.broker.state.replication.follower import (
 )
 from kstore.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 from kstore.log.errors import LogError
-from kstore.log.retention import delete_before, restart
+from kstore.log.retention.retention import delete_before, restart
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -24,7 +24,7 @@ from kstore.broker.state.metadata.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
-from kstore.log.recovery import leave_out, skip_lost
+from kstore.log.recovery.recovery import leave_out, skip_lost
 from kstore.protocol.controller.broker_requests import (
     FULL,
     LeaderAndIsrPartition,

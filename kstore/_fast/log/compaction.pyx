@@ -2,7 +2,7 @@
 # records that were overtaken. Whole buffers are worked through without the GIL; only
 # transactional, control and compressed batches and the last ones of active producers come up for a
 # decision or a codec. It opens no file, and who is aborted or committed is decided by the caller
-# (kstore/log/cleaner.py).
+# (kstore/log/retention/cleaner.py).
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc

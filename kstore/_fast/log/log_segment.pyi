@@ -27,7 +27,7 @@ class LogSegment:
     complete: bool
     """LMDB has the whole index; what is in memory is a window into it, if anything."""
     damages: tuple[Any, ...] | None
-    """The damaged parts that are known (kstore.log.damage), ascending; None: there are none."""
+    """The known damaged parts (kstore.log.segments.damage), ascending; None: there are none."""
     first_entry: int
     """Number of the first index entry in memory."""
     persisted: int

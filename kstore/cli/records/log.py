@@ -1,5 +1,5 @@
-"""``kstore log``: look into segment files without a broker. The work is kstore.log.dump's and
-verify's.
+"""``kstore log``: look into segment files without a broker. The work is done by
+kstore.log.offline.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kstore.cli.failure import fail, guarded
 from kstore.cli.options import Json
 
 if TYPE_CHECKING:
-    from kstore.log.dump import DumpedBatch, DumpedRecord
-    from kstore.log.verify import PartitionReport
+    from kstore.log.offline.dump import DumpedBatch, DumpedRecord
+    from kstore.log.offline.verify import PartitionReport
 
 __all__ = ["app", "dump", "verify"]
 
@@ -39,8 +39,8 @@ def dump(
     json: Json = False,
 ) -> None:
     """Show the batches, and with --records the records, that segment files hold."""
-    from kstore.log.dump import as_dict
-    from kstore.log.dump import dump as walk
+    from kstore.log.offline.dump import as_dict
+    from kstore.log.offline.dump import dump as walk
 
     wanted = None if key is None else key.encode()
     write = sys.stdout.write
@@ -125,7 +125,7 @@ def verify(
         return
     if dry_run:
         raise SystemExit(fail("--dry-run belongs to --repair: add it"))
-    from kstore.log.verify import verify as check
+    from kstore.log.offline.verify import verify as check
 
     try:
         report = check(path, records=records)
@@ -144,7 +144,7 @@ def verify(
 def _repair(path: Path, *, dry_run: bool, json: bool) -> None:
     from kstore.log import open_log_dir
     from kstore.log.errors import LogDirLockedError
-    from kstore.log.repair import repair as put_right
+    from kstore.log.offline.repair import repair as put_right
 
     try:
         done = put_right(path, dry_run=dry_run, open_dir=open_log_dir)

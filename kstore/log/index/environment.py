@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import lmdb
 
 from kstore.log.errors import storage_error
-from kstore.log.lmdb_check import find_damage, move_aside
+from kstore.log.index.lmdb_check import find_damage, move_aside
 from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
 
 __all__ = ["DAMAGE", "SharedEnvironment"]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.record.crc32c import checksum as crc32c
-from kstore.log.environment import SharedEnvironment
+from kstore.log.index.environment import SharedEnvironment
 
 __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_id"]
 

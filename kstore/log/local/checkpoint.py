@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log.index import ENTRIES_PER_PAGE, STAMP_NS, IndexStore, LogState, SegmentState
+from kstore.log.index.index_store import (
+    ENTRIES_PER_PAGE,
+    STAMP_NS,
+    IndexStore,
+    LogState,
+    SegmentState,
+)
 
 if TYPE_CHECKING:
     from kstore.log.log import Log

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kstore.log.damage import NO_LIMIT, Damage, hidden_offsets
-from kstore.log.scan import (
+from kstore.log.offline.scan import (
     ScannedBatch,
     SegmentPath,
     scan_segment,
     segment_paths,
     survey_segments,
 )
+from kstore.log.segments.damage import NO_LIMIT, Damage, hidden_offsets
 from kstore.record import (
     BatchView,
     InvalidBatchError,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from kstore.log.damage import Damage, Good, restored_header
 from kstore.log.log_dir import LogDir
-from kstore.log.scan import SegmentPath, Survey, segment_paths, survey_segments
-from kstore.log.swap import CLEANED
+from kstore.log.offline.scan import SegmentPath, Survey, segment_paths, survey_segments
+from kstore.log.segments.damage import Damage, Good, restored_header
+from kstore.log.segments.swap import CLEANED
 from kstore.record import batches
 
 __all__ = ["Repair", "repair"]

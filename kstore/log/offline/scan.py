@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kstore.log.damage import Bad, Bounds, Damage, Good, judge, piece_at, walk
-from kstore.log.segment import only_zeros
+from kstore.log.segments.damage import Bad, Bounds, Damage, Good, judge, piece_at, walk
+from kstore.log.segments.segment_names import only_zeros
 from kstore.record import BatchView, InvalidBatchError, batches
 from kstore.types import TopicPartition
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from kstore.log.damage import Damage, hidden_offsets
-from kstore.log.index import ENVIRONMENT_NAME, IndexStore
-from kstore.log.lmdb_check import find_damage
-from kstore.log.scan import (
+from kstore.log.index.index_store import ENVIRONMENT_NAME, IndexStore
+from kstore.log.index.lmdb_check import find_damage
+from kstore.log.offline.scan import (
     ScannedBatch,
     SegmentPath,
     Survey,
@@ -24,6 +23,7 @@ from kstore.log.scan import (
     segment_paths,
     survey_segments,
 )
+from kstore.log.segments.damage import Damage, hidden_offsets
 from kstore.record import BatchView, InvalidBatchError, decode, validate
 from kstore.types import TopicPartition
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_core import LogCore
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log.index import LogState, SegmentState
-from kstore.log.producer_state import restore_producers
-from kstore.log.segment import (
+from kstore.log.index.index_store import LogState, SegmentState
+from kstore.log.local.start_offset import read_start_offset
+from kstore.log.recovery.producer_state import restore_producers
+from kstore.log.segments.segment_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     new_segment,
@@ -27,12 +28,11 @@ from kstore.log.segment import (
     segment_bases,
     segment_path,
 )
-from kstore.log.start_offset import read_start_offset
-from kstore.log.swap import CLEANED, SWAP, finish_swaps
+from kstore.log.segments.swap import CLEANED, SWAP, finish_swaps
 
 if TYPE_CHECKING:
-    from kstore.log.damage import Bounds, Damage
     from kstore.log.log import Log
+    from kstore.log.segments.damage import Bounds, Damage
 
 __all__ = ["Loss", "RecoveryReport", "load", "scan_segment", "skip_lost", "tell_recovery"]
 
@@ -414,7 +414,7 @@ def scan_segment(
     is_late = into == "all" and 0 <= epoch_after < core.epochs.latest_epoch
     if (position >= end or only_zeros(file.read, position, end)) and not is_late:
         return position
-    from kstore.log.damage import survey  # where nothing is damaged, nobody needs it
+    from kstore.log.segments.damage import survey  # where nothing is damaged, nobody needs it
 
     segment.go_back(mark)
     known.restore(core)
@@ -464,7 +464,7 @@ def _scan_around(
     else:
         position, _status = core.scan(segment, position, end, into=into, limit=limit)
     if found:
-        from kstore.log.damage import tell
+        from kstore.log.segments.damage import tell
 
         report.damages += found
         base = segment.base_offset
@@ -511,7 +511,7 @@ class _Known:
 
     def bounds(self, segment: LogSegment, limit: int, epoch_after: int, *, is_end: bool) -> Bounds:
         """What the scanned batches have to agree with."""
-        from kstore.log.damage import Bounds
+        from kstore.log.segments.damage import Bounds
 
         expected = segment.next_offset
         if self.into != "all":

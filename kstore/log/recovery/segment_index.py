@@ -8,8 +8,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log.index import ENTRY_BYTES
-from kstore.log.recovery import RecoveryReport, scan_segment
+from kstore.log.index.index_store import ENTRY_BYTES
+from kstore.log.recovery.recovery import RecoveryReport, scan_segment
 
 if TYPE_CHECKING:
     from kstore.log.log import Log

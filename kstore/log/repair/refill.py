@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kstore.log.recovery import Loss
-from kstore.log.rewrite import misfit, take_in, whole_batches
-from kstore.log.segment import new_segment
-from kstore.log.segment_index import reindex
+from kstore.log.recovery.recovery import Loss
+from kstore.log.recovery.segment_index import reindex
+from kstore.log.repair.rewrite import misfit, take_in, whole_batches
+from kstore.log.segments.segment_names import new_segment
 from kstore.record import BatchView
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore.log.producer_state import restore_producers
-from kstore.log.segment_index import reindex
+from kstore.log.recovery.producer_state import restore_producers
+from kstore.log.recovery.segment_index import reindex
 from kstore.record import BatchView, InvalidBatchError, batches
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_core import LogCore
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.damage import Damage
     from kstore.log.log import Log
+    from kstore.log.segments.damage import Damage
 
 __all__ = ["damaged_parts", "misfit", "rewrite", "take_in", "whole_batches"]
 

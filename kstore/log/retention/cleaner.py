@@ -19,10 +19,10 @@ from kstore._fast.log.compaction import BatchCleaner, index_batches
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.offset_map import OffsetMap
 from kstore._fast.record.batch import find_disorder
-from kstore.log.cleaned_transactions import CleanedTransactions
 from kstore.log.errors import CorruptLogError, storage_error
-from kstore.log.segment import segment_path
-from kstore.log.swap import CLEANED, decide_swap, take_place
+from kstore.log.retention.cleaned_transactions import CleanedTransactions
+from kstore.log.segments.segment_names import segment_path
+from kstore.log.segments.swap import CLEANED, decide_swap, take_place
 from kstore.record import InvalidBatchError
 
 if TYPE_CHECKING:

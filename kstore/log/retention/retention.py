@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log.durability import publish
 from kstore.log.errors import CorruptLogError
-from kstore.log.segment import new_segment
-from kstore.log.start_offset import write_start_offset
+from kstore.log.local.durability import publish
+from kstore.log.local.start_offset import write_start_offset
+from kstore.log.segments.segment_names import new_segment
 
 if TYPE_CHECKING:
     from kstore.log.log import Log

@@ -12,7 +12,7 @@ import os
 
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import FileSystem
-from kstore.log.segment import LOG_SUFFIX, segment_bases, segment_path
+from kstore.log.segments.segment_names import LOG_SUFFIX, segment_bases, segment_path
 from kstore.record import batches
 
 __all__ = ["CLEANED", "SWAP", "decide_swap", "finish_swaps", "take_place"]

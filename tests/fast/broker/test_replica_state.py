@@ -12,7 +12,7 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.log.recovery import begin_segment
+from kstore.log.recovery.recovery import begin_segment
 from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,

@@ -18,15 +18,16 @@ import pytest
 
 import kstore
 from kstore._fast.log.log_segment import LogSegment
-from kstore.log import Log, LogDir, segment_index
-from kstore.log.index import ENVIRONMENT_NAME, LogState
-from kstore.log.lmdb_check import find_damage, move_aside
+from kstore.log import Log, LogDir
+from kstore.log.index.index_store import ENVIRONMENT_NAME, LogState
+from kstore.log.index.lmdb_check import find_damage, move_aside
+from kstore.log.local.start_offset import START_OFFSET_NAME
+from kstore.log.offline.verify import verify
+from kstore.log.recovery import segment_index
 from kstore.log.settings import LogConfig
-from kstore.log.start_offset import START_OFFSET_NAME
-from kstore.log.verify import verify
 from kstore.record import decode
 from kstore.types import TopicPartition
-from tests.log.damaged_dirs import DAMAGES, PAGE, SEEDS, findings
+from tests.log.segments.damaged_dirs import DAMAGES, PAGE, SEEDS, findings
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log.dump import DumpedBatch, DumpedDamage, DumpedRecord, DumpedSegment, as_dict, dump
-from kstore.log.verify import ExitStatus, verify
+from kstore.log.offline.dump import (
+    DumpedBatch,
+    DumpedDamage,
+    DumpedRecord,
+    DumpedSegment,
+    as_dict,
+    dump,
+)
+from kstore.log.offline.verify import ExitStatus, verify
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
 from kstore.types import TopicPartition
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kstore.log import open_log_dir
-from kstore.log.dump import DumpedBatch, DumpedDamage, dump
-from kstore.log.repair import repair
-from kstore.log.verify import ExitStatus, verify
-from tests.log.test_damage import COUNT, flip, make
+from kstore.log.offline.dump import DumpedBatch, DumpedDamage, dump
+from kstore.log.offline.repair import repair
+from kstore.log.offline.verify import ExitStatus, verify
+from tests.log.segments.test_damage import COUNT, flip, make
 
 Range = tuple[str, int, int, int, int]
 

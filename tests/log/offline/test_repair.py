@@ -8,8 +8,8 @@ import pytest
 
 import kstore
 from kstore.log import LogDirLockedError, open_log_dir
-from kstore.log.repair import repair
-from tests.log.test_damage import COUNT, flip, make, read_all, remove_index
+from kstore.log.offline.repair import repair
+from tests.log.segments.test_damage import COUNT, flip, make, read_all, remove_index
 
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 

@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, open_log_dir
-from kstore.log.recovery import Loss, leave_out, skip_lost
+from kstore.log.recovery.recovery import Loss, leave_out, skip_lost
 
 
 def make(path: Path, *, close: bool = True) -> tuple[list[Path], list[int]]:

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import kstore
-from kstore.log.dump import DumpedSegment, dump
-from kstore.log.verify import verify
+from kstore.log.offline.dump import DumpedSegment, dump
+from kstore.log.offline.verify import verify
 
 KILLED = """
 import os, signal, sys, kstore

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log.recovery import Loss, skip_lost
-from kstore.log.refill import lost_parts, refill
-from kstore.log.verify import verify
-from tests.log.test_losses import cut, make, numbers
+from kstore.log.offline.verify import verify
+from kstore.log.recovery.recovery import Loss, skip_lost
+from kstore.log.repair.refill import lost_parts, refill
+from tests.log.recovery.test_losses import cut, make, numbers
 
 
 def place(log: kstore.Log) -> list[tuple[str, int, int]]:

@@ -12,9 +12,9 @@ import pytest
 
 import kstore
 from kstore.log import CorruptLogError, Log
-from kstore.log.cleaned_transactions import ABORT, COMMIT, DATA, CleanedTransactions
-from kstore.log.cleaner import clean, measure
-from kstore.log.verify import verify
+from kstore.log.offline.verify import verify
+from kstore.log.retention.cleaned_transactions import ABORT, COMMIT, DATA, CleanedTransactions
+from kstore.log.retention.cleaner import clean, measure
 from kstore.record import (
     ControlType,
     EndTransactionMarker,

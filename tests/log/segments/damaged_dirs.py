@@ -1,5 +1,5 @@
 """Log directories with damage of a kind, each examined in a process of its own, so that a process
-that dies by a signal is seen. ``python -m tests.log.damaged_dirs FOLDER FILES KIND
+that dies by a signal is seen. ``python -m tests.log.segments.damaged_dirs FOLDER FILES KIND
 SEED...`` writes one JSON line for each seed.
 
 The rule: a wrong record is never returned, and a loss is never silent.
@@ -229,7 +229,7 @@ def findings(folder: Path, files: str, kind: str, seeds: Iterable[int]) -> list[
     """
     build(folder / "original")
     numbers = [str(seed) for seed in seeds]
-    command = [sys.executable, "-m", "tests.log.damaged_dirs", str(folder), files, kind]
+    command = [sys.executable, "-m", "tests.log.segments.damaged_dirs", str(folder), files, kind]
     done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(numbers), done.stderr

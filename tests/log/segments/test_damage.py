@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import kstore
 from kstore.log import CorruptLogError, Log
-from kstore.log.damage import Bounds, survey
+from kstore.log.segments.damage import Bounds, survey
 
 COUNT = 12
 FIELDS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.damaged_dirs import DAMAGES, SEEDS, findings
+from tests.log.segments.damaged_dirs import DAMAGES, SEEDS, findings
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -16,7 +16,7 @@ from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
 from kstore.broker.runtime.replication.replica_manager import Hosted, ReplicaManager
 from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
-from kstore.log.rewrite import damaged_parts
+from kstore.log.repair.rewrite import damaged_parts
 from kstore.record import batches
 from kstore.types import TopicPartition
 from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
