@@ -76,6 +76,6 @@ class LogView:
     damages_found: int
     """How often a damaged part became known."""
     def note_damages(self, segment: LogSegment, damages: tuple[Any, ...]) -> None:
-        """These parts (kstore.log.segments.damage) of a segment are damaged: reads go round them."""
+        """These parts of a segment are damaged (kstore.log.segments.damage): reads avoid them."""
     def mark_entry(self, segment: LogSegment) -> None:
         """Has the next batch begin an index entry: damage lies before it."""
