@@ -59,6 +59,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.broker.faults",),
     ("kstore.broker.http_api",),
     ("kstore.broker.app",),
+    ("kstore.broker_process",),
     ("kstore.pipeline",),
     ("pyspark_kstore",),
     ("kstore.cli", "kstore.testing"),

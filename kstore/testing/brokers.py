@@ -6,23 +6,27 @@ whose other end closes then. What it has stored is a test's, and thrown away wit
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kstore.broker_process import (
+    BrokerEndedError,
+    BrokerLateError,
+    BrokerProcess,
+    BrokerProcessError,
+    end_of_file,
+    serve_command,
+)
+
 __all__ = ["RUNNING", "Broker", "BrokerError", "Cluster", "Server"]
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
-TAIL_BYTES = 4000
 RUNNING: dict[int, Broker] = {}
 """By process id: every broker that this process has started and not ended."""
 
@@ -104,7 +108,7 @@ class Broker(Server):
         self.http_url = ""
         self.ready_ms = 0
         """From its process's beginning to its first answer, as it tells."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: BrokerProcess | None = None
 
     @property
     def node_id(self) -> int:
@@ -130,7 +134,7 @@ class Broker(Server):
     def pid(self) -> int | None:
         """Its process; None where it does not run."""
         process = self._process
-        return process.pid if process is not None and process.poll() is None else None
+        return process.pid if process is not None and process.is_running else None
 
     def start(self) -> Self:
         """Start it, at the address that it had, and wait until it answers; BrokerError."""
@@ -149,31 +153,29 @@ class Broker(Server):
             name = first.partition("://")[0]
             settings = settings | {"listeners": ",".join([f"{name}://{self.address}", *others])}
         flags = [f"--override={name}={value}" for name, value in settings.items()]
-        with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kstore", "serve", "--json", *flags],
-                env={k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")},
+        try:
+            self._process = BrokerProcess(
+                serve_command(*flags),
+                name=f"broker {self.node_id}",
+                log=self.log_path,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
             )
+        except BrokerProcessError as error:
+            raise BrokerError(str(error)) from error
         RUNNING[self._process.pid] = self
 
     def wait_ready(self, deadline: float) -> None:
         """Wait for its ready line, until a time of time.monotonic(); BrokerError."""
         process = self._process
         assert process is not None
-        assert process.stdout is not None
-        left = max(0.0, deadline - time.monotonic())
-        found, _, _ = select.select([process.stdout], [], [], left)
-        line = process.stdout.readline() if found else b""
-        if not line:
-            words = "ended before it was ready" if found else "was not ready in time"
+        try:
+            process.wait_ready(deadline)
+        except (BrokerEndedError, BrokerLateError) as error:
+            is_late = isinstance(error, BrokerLateError)
+            words = "was not ready in time" if is_late else "ended before it was ready"
             self.stop()
-            raise BrokerError(f"broker {self.node_id} {words}:\n{self.output()}")
-        said = json.loads(line)
-        self.address, self.http_url, self.ready_ms = said["address"], said["http"], said["ready_ms"]
+            raise BrokerError(f"broker {self.node_id} {words}:\n{self.output()}") from None
+        self.address, self.ready_ms, self.http_url = process.ready
 
     def stop(self) -> None:
         """End its process at once, as kill -9 does; its data stay in the folder."""
@@ -199,12 +201,7 @@ class Broker(Server):
 
     def output(self, start: int = 0) -> str:
         """The end of what it has written, from an offset of its log file on."""
-        try:
-            with open(self.log_path, "rb") as log:
-                log.seek(max(start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-                return log.read().decode(errors="replace")
-        except FileNotFoundError:
-            return ""
+        return end_of_file(self.log_path, start)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid is None:
@@ -215,19 +212,10 @@ class Broker(Server):
         process, self._process = self._process, None
         if process is None:
             return
-        if process.poll() is None:
-            process.send_signal(number)
-            process.send_signal(signal.SIGCONT)  # one that is paused ends now
         try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            process.end(number)
         finally:
             RUNNING.pop(process.pid, None)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
 
 
 class Cluster(Server):

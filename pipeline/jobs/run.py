@@ -9,73 +9,65 @@ appends to it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from kstore.broker_process import BrokerEndedError, BrokerLateError, BrokerProcess, serve_command
 from kstore.pipeline.jobs.load import LoadError, LoadResult, load, print_result
 from kstore.pipeline.jobs.source_file import SourceError, open_source
 
-__all__ = ["BrokerProcess", "main"]
+__all__ = ["OwnBroker", "main"]
 
 DEFAULT_PORT = 9092
 _START_S = 30.0
 _STOP_S = 30.0
 
 
-class BrokerProcess:
+class OwnBroker:
     """A ``kstore serve`` of our own on a data folder; used with ``with``, which stops it
     cleanly.
     """
 
     def __init__(self, data: Path, port: int) -> None:
-        self.data = data
-        self.address = ""
-        self.ready_ms = 0
-        command = [sys.executable, "-m", "kstore", "serve", "--json"]
-        for setting in (f"log.dirs={data}", f"listeners=PLAINTEXT://localhost:{port}"):
-            command += ["--override", setting]
+        settings = (f"log.dirs={data}", f"listeners=PLAINTEXT://localhost:{port}")
+        overrides = [word for setting in settings for word in ("--override", setting)]
         # In a session of its own, so that Ctrl-C reaches only us and the broker is stopped in
         # order.
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        self.process = BrokerProcess(
+            serve_command(*overrides, isolated=False), environment=os.environ, stdin=None
+        )
+        self.address = ""
+        self.ready_ms = 0
 
     def wait_until_ready(self) -> None:
         """Wait for the broker's ready line; LoadError if it ends or says nothing."""
-        assert self.process.stdout is not None
-        timer = threading.Timer(_START_S, self.process.kill)
-        timer.start()
         try:
-            line = self.process.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line:
+            self.process.wait_ready(time.monotonic() + _START_S)
+        except BrokerEndedError as error:
             raise LoadError(
-                f"the broker did not start (exit code {self.process.wait(_STOP_S)}); see above"
-            )
-        ready = json.loads(line)
-        self.address, self.ready_ms = ready["address"], ready["ready_ms"]
+                f"the broker did not start (exit code {error.exit_code}); see above"
+            ) from None
+        except BrokerLateError:
+            self.process.end(signal.SIGKILL)
+            raise LoadError(
+                f"the broker was not ready within {_START_S:.0f} s and was killed; see above"
+            ) from None
+        self.address, self.ready_ms, _ = self.process.ready
 
     def stop(self) -> int:
         """Stop the broker as SIGTERM does and return its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise LoadError(
-                f"the broker did not stop within {_STOP_S:.0f} s and was killed"
-            ) from None
+        code, was_killed = self.process.end(timeout_s=_STOP_S)
+        if was_killed:
+            raise LoadError(f"the broker did not stop within {_STOP_S:.0f} s and was killed")
+        return code
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> OwnBroker:
         return self
 
     def __exit__(
@@ -119,7 +111,7 @@ def _run(given: argparse.Namespace) -> int:
     source = open_source(given.file)
     data = Path(given.data).absolute()
     port = _free_port() if given.port is None else given.port
-    with BrokerProcess(data, port) as broker:
+    with OwnBroker(data, port) as broker:
         broker.wait_until_ready()
         print(f"Broker    kstore on {broker.address}, ready {broker.ready_ms} ms after its start")
         print(
@@ -141,12 +133,12 @@ The broker is running until Ctrl-C. Try, from another terminal:
         return _wait(broker)
 
 
-def _wait(broker: BrokerProcess) -> int:
+def _wait(broker: OwnBroker) -> int:
     """Wait for Ctrl-C, which is the usual end, or for the broker to end by itself, which is
     not.
     """
     try:
-        code = broker.process.wait()
+        code = broker.process.process.wait()
     except KeyboardInterrupt:
         broker.stop()
         print("\nStopped   the broker, cleanly")

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kstore import broker_process
 from tests.conformance import wire
 
 __all__ = ["BrokerDiedError", "BrokerProcess", "free_port", "free_ports"]
@@ -67,13 +68,13 @@ def _take(port: int) -> bool:
 
 
 # Every process that runs; what a test leaves behind is ended when Python ends.
-_running: set[subprocess.Popen[bytes]] = set()
+_running: set[broker_process.BrokerProcess] = set()
 
 
 @atexit.register
 def _kill_what_is_left() -> None:
-    for process in list(_running):
-        process.kill()
+    for running in list(_running):
+        running.process.kill()
 
 
 class BrokerProcess(ABC):
@@ -83,13 +84,15 @@ class BrokerProcess(ABC):
 
     LOG_FOLDER = "logs"
     OUTPUT = "broker.out"
+    HAS_READY_LINE = False
+    """Whether its stdout is a line that says that it is ready, and not a part of its output."""
 
     def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.folder = Path(folder)
         self.log_dir = self.folder / self.LOG_FOLDER
         self.host = "127.0.0.1"
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.launched: broker_process.BrokerProcess | None = None
         self.started_in_s = 0.0
         self.overrides = dict(overrides or {})
 
@@ -97,6 +100,11 @@ class BrokerProcess(ABC):
     def bootstrap(self) -> str:
         """host:port for a client's bootstrap.servers."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        """The process that was started, and not yet stopped or killed."""
+        return None if self.launched is None else self.launched.process
 
     @property
     def pid(self) -> int:
@@ -111,11 +119,13 @@ class BrokerProcess(ABC):
     def prepare(self) -> None:  # noqa: B027 (a subclass may need nothing)
         """What the first start needs; called before each, outside of the measured time."""
 
-    def spawn(self, output: int) -> subprocess.Popen[bytes]:
-        """Starts the process; `output` is the descriptor of its log."""
-        return subprocess.Popen(
-            self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
-        )
+    def working_folder(self) -> Path:
+        """Where it runs."""
+        return self.folder
+
+    def environment(self) -> Mapping[str, str]:
+        """Its environment."""
+        return os.environ
 
     def after_start(self, timeout_s: float) -> None:  # noqa: B027
         """What is still to be read once the broker has answered."""
@@ -125,10 +135,18 @@ class BrokerProcess(ABC):
         assert self.process is None, "the broker runs already"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.prepare()
-        with open(self.folder / self.OUTPUT, "ab") as output:
-            begin = time.monotonic()
-            self.process = self.spawn(output.fileno())
-        _running.add(self.process)
+        begin = time.monotonic()
+        self.launched = broker_process.BrokerProcess(
+            self.command(),
+            name=type(self).__name__,
+            log=self.folder / self.OUTPUT,
+            environment=self.environment(),
+            folder=self.working_folder(),
+            stdin=None,
+            has_ready_line=self.HAS_READY_LINE,
+            new_session=False,
+        )
+        _running.add(self.launched)
         try:
             answered = self._first_answer(begin + timeout_s)
             self.after_start(timeout_s)
@@ -136,6 +154,8 @@ class BrokerProcess(ABC):
             self.kill()
             if isinstance(error, (wire.WireError, BrokerDiedError)):
                 raise BrokerDiedError(f"{error}\n{self.error_output()}") from None
+            if isinstance(error, broker_process.BrokerProcessError):
+                raise BrokerDiedError(str(error)) from None
             raise
         self.started_in_s = answered - begin
         return self.started_in_s
@@ -155,8 +175,7 @@ class BrokerProcess(ABC):
 
     def error_output(self) -> str:
         """The end of what the broker wrote, over all its starts."""
-        path = self.folder / self.OUTPUT
-        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+        return broker_process.end_of_file(self.folder / self.OUTPUT)
 
     def stop(self, *, timeout_s: float = 60) -> int:
         """A clean stop: SIGTERM, then wait, SIGKILL if it does not end in time; the exit code."""
@@ -166,23 +185,14 @@ class BrokerProcess(ABC):
         """kill -9, as in a crash."""
         self._end(signal.SIGKILL, 30)
 
-    def _end(self, signal_number: int, timeout_s: float) -> int:
-        process, self.process = self.process, None
-        if process is None:
+    def _end(self, signal_number: signal.Signals, timeout_s: float) -> int:
+        launched, self.launched = self.launched, None
+        if launched is None:
             return 0
-        process.send_signal(signal_number)
         try:
-            code = process.wait(timeout_s)
-        except BaseException as error:
-            process.kill()
-            code = process.wait()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+            return launched.end(signal_number, timeout_s).exit_code
         finally:
-            _running.discard(process)
-            if process.stdout is not None:
-                process.stdout.close()
-        return code
+            _running.discard(launched)
 
     def __enter__(self) -> Self:
         self.start()

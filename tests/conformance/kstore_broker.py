@@ -1,14 +1,12 @@
 """Runs `kstore serve` as a process of its own, with the same handles as `KafkaBroker`: start,
-stop, kill, pid, bootstrap, log_dir. Conformance tests and benchmarks use it; it imports nothing
-of kstore.
+stop, kill, pid, bootstrap, log_dir. Conformance tests and benchmarks use it.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +22,7 @@ class KstoreBroker(BrokerProcess):
 
     LOG_FOLDER = "kstore-logs"
     OUTPUT = "kstore.err"
+    HAS_READY_LINE = True
 
     def __init__(
         self,
@@ -33,7 +32,6 @@ class KstoreBroker(BrokerProcess):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(folder, overrides)
-        self.ready_line = ""
         self._environment = dict(environment or {})
 
     def command(self) -> list[str]:
@@ -45,21 +43,15 @@ class KstoreBroker(BrokerProcess):
         flags = [f"--override={name}={value}" for name, value in settings.items()]
         return [sys.executable, "-m", "kstore", "serve", *flags]
 
-    def spawn(self, output: int) -> subprocess.Popen[bytes]:
-        """Starts the process with a pipe for its ready line; the log is stderr."""
-        return subprocess.Popen(
-            self.command(),
-            stdout=subprocess.PIPE,
-            stderr=output,
-            cwd=ROOT,
-            env=os.environ | self._environment,
-        )
+    def working_folder(self) -> Path:
+        """Where this kstore is found."""
+        return ROOT
+
+    def environment(self) -> Mapping[str, str]:
+        """This process's, with what the test gives."""
+        return os.environ | self._environment
 
     def after_start(self, timeout_s: float) -> None:
-        """Reads the ready line."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], timeout_s)[0]:
-            self.ready_line = ""
-            return
-        self.ready_line = self.process.stdout.readline().decode().strip()
+        """It answers before it has its place in a cluster: its ready line says that it has."""
+        assert self.launched is not None
+        self.launched.wait_ready(time.monotonic() + timeout_s)

@@ -5,7 +5,6 @@ resume and restart its brokers one by one, and wait for what the cluster is to b
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tests.conformance.broker_process import BrokerDiedError
 from tests.conformance.kstore_broker import KstoreBroker
 
 if TYPE_CHECKING:
@@ -65,16 +63,6 @@ def until(
 
 class ClusterBroker(KstoreBroker):
     """One broker of a cluster."""
-
-    def after_start(self, timeout_s: float) -> None:
-        """Reads the ready line: it answers before it has its place in the cluster."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], timeout_s)[0]:
-            raise BrokerDiedError(f"the broker was not ready within {timeout_s:g} s")
-        self.ready_line = self.process.stdout.readline().decode().strip()
-        if not self.ready_line:
-            raise BrokerDiedError("the broker ended before it was ready")
 
 
 class KstoreCluster:

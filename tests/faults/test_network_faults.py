@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kstore_broker import ROOT
 from tests.conformance.kstore_cluster import (
     PARTITIONS,
     THREE_REPLICAS,
@@ -38,15 +37,9 @@ class HostedBroker(ClusterBroker):
         self.host = network.address(number)
         self._prefix = network.command(number)
 
-    def spawn(self, output: int) -> subprocess.Popen[bytes]:
+    def command(self) -> list[str]:
         """See KstoreBroker."""
-        return subprocess.Popen(
-            [*self._prefix, *self.command()],
-            stdout=subprocess.PIPE,
-            stderr=output,
-            cwd=ROOT,
-            env=os.environ.copy(),
-        )
+        return [*self._prefix, *super().command()]
 
 
 class HostedCluster(KstoreCluster):

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
+from kstore.broker_process import (
+    BrokerEndedError,
+    BrokerLateError,
+    BrokerProcess,
+    each_ready,
+    end_of_file,
+    serve_command,
+)
 from kstore.config import BrokerConfig
 from kstore.private_files import make_private_folder, open_private
 
 __all__ = ["BrokerFolder", "ClusterError", "ClusterFolder", "Started"]
 
 PAUSE_S = 0.01
-TAIL_BYTES = 2000
 
 
 class ClusterError(Exception):
@@ -75,22 +78,10 @@ class BrokerFolder:
                 return spawned
         return None
 
-    def spawn(self) -> subprocess.Popen[bytes]:
-        """Start its process, detached from this one; its ready line comes on stdout.
-
-        Settings in the environment are left out: they would be the same for all brokers.
-        """
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
-        command = [sys.executable, "-P", "-m", "kstore", "serve", str(self.properties), "--json"]
-        with open(self.log, "ab") as log:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
+    def spawn(self) -> BrokerProcess:
+        """Start its process, detached from this one."""
+        name = f"broker {self.node_id}"
+        process = BrokerProcess(serve_command(str(self.properties)), name=name, log=self.log)
         self.pid_file.write_text(f"{process.pid}\n")
         return process
 
@@ -105,11 +96,8 @@ class BrokerFolder:
 
     def last_words(self) -> str:
         """The last line of its log."""
-        with contextlib.suppress(OSError), open(self.log, "rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-            lines = log.read().decode(errors="replace").strip().splitlines()
-            return lines[-1] if lines else ""
-        return ""
+        lines = end_of_file(self.log).strip().splitlines()
+        return lines[-1] if lines else ""
 
 
 class ClusterFolder:
@@ -181,52 +169,43 @@ def start_all(
 
     ClusterError if one does not get ready; then none of them is left running.
     """
-    processes: dict[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]] = {}
+    begun: dict[BrokerProcess, BrokerFolder] = {}
     try:
         for broker in brokers:
-            process = broker.spawn()
-            assert process.stdout is not None
-            processes[process.stdout] = broker, process
-        return _await_ready(dict(processes), time.monotonic() + timeout_s, tell)
+            begun[broker.spawn()] = broker
+        return sorted(_await_ready(begun, time.monotonic() + timeout_s, tell))
     except BaseException:
-        for _, process in processes.values():
-            process.terminate()
-        for broker, process in processes.values():
-            process.wait()
+        for process in begun:
+            process.process.terminate()
+        for process, broker in begun.items():
+            process.process.wait()
             broker.pid_file.unlink(missing_ok=True)
         raise
     finally:
-        for pipe in processes:
-            pipe.close()
+        for process in begun:
+            process.release()
 
 
 def _await_ready(
-    waiting: dict[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]],
-    deadline: float,
-    tell: Callable[[Started], None],
+    begun: Mapping[BrokerProcess, BrokerFolder], deadline: float, tell: Callable[[Started], None]
 ) -> list[Started]:
     ready: list[Started] = []
-    while waiting:
-        pipes, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
-        if not pipes:
-            late = ", ".join(str(broker.node_id) for broker, _ in waiting.values())
-            raise ClusterError(
-                f"not ready in time: broker {late}; see the end of {_log_of(waiting)}"
-            )
-        for pipe in pipes:
-            broker, process = waiting.pop(pipe)
-            line = pipe.readline()
-            if not line:
-                why = broker.last_words().removeprefix("kstore: ")
-                raise ClusterError(f"broker {broker.node_id} can't start: {why}")
-            said = json.loads(line)
-            ready.append(Started(broker.node_id, process.pid, said["address"], said["ready_ms"]))
+    try:
+        for process in each_ready(begun, deadline):
+            said = process.ready
+            ready.append(Started(begun[process].node_id, process.pid, said.address, said.ready_ms))
             tell(ready[-1])
-    return sorted(ready)
-
-
-def _log_of(waiting: Mapping[IO[bytes], tuple[BrokerFolder, subprocess.Popen[bytes]]]) -> Path:
-    return next(iter(waiting.values()))[0].log
+    except BrokerEndedError as error:
+        broker = begun[error.process]
+        why = broker.last_words().removeprefix("kstore: ")
+        raise ClusterError(f"broker {broker.node_id} can't start: {why}") from None
+    except BrokerLateError as error:
+        found = [begun[process] for process in error.processes]
+        late = ", ".join(str(broker.node_id) for broker in found)
+        raise ClusterError(
+            f"not ready in time: broker {late}; see the end of {found[0].log}"
+        ) from None
+    return ready
 
 
 def wait_for_end(pids: Mapping[int, int], timeout_s: float) -> dict[int, int]:

@@ -1,0 +1,222 @@
+"""A broker as a process of its own: started, waited for until it is ready, ended. `make run`,
+`kstore cluster`, kstore.testing and kstore's own tests start theirs with it.
+
+It knows no settings and no folders, and it does not restart what has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, NamedTuple
+
+__all__ = [
+    "BrokerEndedError",
+    "BrokerLateError",
+    "BrokerProcess",
+    "BrokerProcessError",
+    "Ended",
+    "Ready",
+    "each_ready",
+    "end_of_file",
+    "serve_command",
+]
+
+STOP_TIMEOUT_S = 30.0
+TAIL_BYTES = 4000
+
+
+class BrokerProcessError(RuntimeError):
+    """A process was not started, or did not get ready; the message says why."""
+
+
+class BrokerEndedError(BrokerProcessError):
+    """It ended before it was ready."""
+
+    def __init__(self, process: BrokerProcess, exit_code: int) -> None:
+        self.process = process
+        self.exit_code = exit_code
+        super().__init__(
+            f"{process.name} ended before it was ready (exit code {exit_code})"
+            f"{_and_output(process)}"
+        )
+
+
+class BrokerLateError(BrokerProcessError):
+    """Some that were waited for run, and are not ready in time."""
+
+    def __init__(self, processes: Sequence[BrokerProcess]) -> None:
+        self.processes = processes
+        names = ", ".join(process.name for process in processes)
+        super().__init__(f"not ready in time: {names}{_and_output(processes[0])}")
+
+
+class Ready(NamedTuple):
+    """What `kstore serve --json` says when clients are answered."""
+
+    address: str
+    """host:port of its first listener."""
+    ready_ms: int
+    """From its process's beginning to then."""
+    http: str
+    """The URL of its HTTP API; empty where it has none."""
+
+
+class Ended(NamedTuple):
+    """How a process ended; ``was_killed``: it took too long, and was sent SIGKILL."""
+
+    exit_code: int
+    was_killed: bool
+
+
+def serve_command(*arguments: str, isolated: bool = True) -> list[str]:
+    """`kstore serve --json` of this Python; ``isolated``: what is in the working directory is not
+    imported.
+    """
+    flags = ["-P"] if isolated else []
+    return [sys.executable, *flags, "-m", "kstore", "serve", "--json", *arguments]
+
+
+class BrokerProcess:
+    """Starts the command when it is made, in a session of its own: Ctrl-C does not reach it.
+
+    Its log, what it writes to stderr, is appended to ``log``; without one it is this process's
+    stderr. The environment is this process's without the settings in it, which would be the same
+    for all brokers. Raises BrokerProcessError.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        name: str = "the broker",
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        stdin: int | None = subprocess.DEVNULL,
+        has_ready_line: bool = True,
+        new_session: bool = True,
+    ) -> None:
+        """``has_ready_line``: a line on stdout says that it is ready; without, stdout is a part of
+        the log.
+        """
+        self.name = name
+        self.log = log
+        self.ready_line = ""
+        """What it said; empty until then."""
+        if environment is None:
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
+        try:
+            with nullcontext() if log is None else open(log, "ab") as errors:
+                self.process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    cwd=folder,
+                    stdin=stdin,
+                    stdout=subprocess.PIPE if has_ready_line else errors,
+                    stderr=errors,
+                    start_new_session=new_session,
+                )
+        except OSError as error:
+            raise BrokerProcessError(f"{name} can't be started: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    @property
+    def ready(self) -> Ready:
+        """Its ready line, of `serve --json`."""
+        said = json.loads(self.ready_line)
+        return Ready(said["address"], said["ready_ms"], said.get("http", ""))
+
+    def wait_ready(self, deadline_s: float) -> None:
+        """Return once it is ready. BrokerEndedError; BrokerLateError at a time of
+        time.monotonic(). It goes on running then: `end` it.
+        """
+        for _ in each_ready([self], deadline_s):
+            pass
+
+    def end(
+        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S
+    ) -> Ended:
+        """Send it a signal and wait until it has ended; SIGKILL if that takes too long, or if the
+        wait is interrupted.
+        """
+        if self.is_running:
+            self.process.send_signal(number)
+            self.process.send_signal(signal.SIGCONT)  # one that is paused ends now
+        was_killed = False
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            was_killed = True
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            self.release()
+        return Ended(self.process.returncode, was_killed)
+
+    def release(self) -> None:
+        """Close the pipes to it, and leave it running."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def output(self) -> str:
+        """The end of its log; empty without one."""
+        return "" if self.log is None else end_of_file(self.log)
+
+
+def each_ready(starting: Collection[BrokerProcess], deadline_s: float) -> Iterator[BrokerProcess]:
+    """Each of them, as soon as it is ready. BrokerEndedError for the first that has ended;
+    BrokerLateError for those that are not ready at a time of time.monotonic().
+    """
+    waiting = {_stdout(process): process for process in starting}
+    while waiting:
+        left_s = max(0.0, deadline_s - time.monotonic())
+        pipes, _, _ = select.select(list(waiting), [], [], left_s)
+        if not pipes:
+            raise BrokerLateError(list(waiting.values()))
+        for pipe in pipes:
+            process = waiting.pop(pipe)
+            process.ready_line = pipe.readline().decode().strip()
+            if not process.ready_line:
+                raise BrokerEndedError(process, process.end().exit_code)
+            yield process
+
+
+def _stdout(process: BrokerProcess) -> IO[bytes]:
+    if process.process.stdout is None:
+        raise ValueError(f"{process.name} was started without a ready line to wait for")
+    return process.process.stdout
+
+
+def end_of_file(path: Path, start: int = 0) -> str:
+    """The last 4,000 bytes of a log file as text, those from an offset on; empty without a file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(start, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _and_output(process: BrokerProcess) -> str:
+    """The end of its log, for a message."""
+    return f":\n{process.output()}" if process.output() else ""
