@@ -23,6 +23,7 @@ from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
 from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.topics.topics import Topics
@@ -95,7 +96,7 @@ class Broker:
         self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
-        self.image: MetadataImage
+        self.metadata: MetadataCache
         self.topics: Topics
         self.configs: DynamicConfigs
         self.cluster: ClusterMember | None = None
@@ -146,6 +147,11 @@ class Broker:
         return self.image.cluster_id
 
     @property
+    def image(self) -> MetadataImage:
+        """What this broker knows of the cluster now."""
+        return self.metadata.image
+
+    @property
     def fetchers(self) -> Fetchers:
         """The partitions that are copied from other brokers, made at the first call."""
         if self._fetchers is None:
@@ -184,13 +190,13 @@ class Broker:
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.check_rights()
-        self.image = MetadataImage(znodes.cluster_id(self.store), self.plane.forget_answers)
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         protocols = None if self.security is None else self.security.protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
-        self.image.put_broker(myself, controller=True)
+        image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
+        self.metadata = MetadataCache(image, self.plane.forget_answers)
         self.topics = Topics(
-            self.config, self.store, self.image, self.replicas, self.run_blocking,
+            self.config, self.store, self.metadata, self.replicas, self.run_blocking,
             self.descriptors.refuse_logs,
         )  # fmt: skip
         self.topics.load()

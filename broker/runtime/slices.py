@@ -75,9 +75,14 @@ class Slices:
         self._turns = turns
         self._end = monotonic() + SLICE_S
 
+    @property
+    def over(self) -> bool:
+        """Whether others have their turn at the next `breathe`."""
+        return monotonic() >= self._end
+
     async def breathe(self) -> None:
         """Called after each small piece."""
-        if monotonic() >= self._end:
+        if self.over:
             await (asyncio.sleep(0) if self._turns is None else self._turns.next())
             self._end = monotonic() + SLICE_S
 

@@ -21,6 +21,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
 from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
@@ -82,12 +83,12 @@ class Node:
     """One broker's log dir, data plane and fetchers."""
 
     def __init__(
-        self, node_id: int, folder: Path, image: MetadataImage, partitions: int = 1,
+        self, node_id: int, folder: Path, metadata: MetadataCache, partitions: int = 1,
         **config: Any,
     ) -> None:  # fmt: skip
         self.node_id = node_id
         self.folder = folder
-        self.image = image
+        self.metadata = metadata
         self.config = CONFIG | config
         self.partitions = partitions
         self.reports: list[str] = []
@@ -133,10 +134,16 @@ class Node:
         protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
         self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)
         self.port = self._acceptor.sockets[0].getsockname()[1]
-        self.image.put_broker(
-            BrokerImage(self.node_id, (Endpoint("PLAINTEXT", "127.0.0.1", self.port),))
+        self.metadata.publish(
+            self.image.with_broker(
+                BrokerImage(self.node_id, (Endpoint("PLAINTEXT", "127.0.0.1", self.port),))
+            )
         )
         self.alive = True
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
 
     @property
     def as_broker(self) -> Any:
@@ -216,8 +223,8 @@ class Node:
         return bytes(found)
 
 
-def new_image() -> MetadataImage:
-    return MetadataImage("cluster", lambda: None)
+def new_image() -> MetadataCache:
+    return MetadataCache(MetadataImage("cluster"), lambda: None)
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:

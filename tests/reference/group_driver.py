@@ -64,7 +64,7 @@ class GroupDriver:
 
     def __init__(self, **settings: Any) -> None:
         self.shard = GroupShard(GroupSettings(check_invariants=True, **settings))
-        self.image = MetadataImage("cluster", lambda: None)
+        self.image = MetadataImage("cluster")
         self.group_configs: dict[str, Any] = {}
         """Settings of all groups that are not the defaults."""
         self.now_ms = 1_000_000
@@ -111,7 +111,7 @@ class GroupDriver:
         known = self.image.topics.get(name)
         topic_id = UUID(int=1000 + next(self._ids)) if known is None else known.topic_id
         parts = tuple(PartitionImage(1, 0, (1,), (1,)) for _ in range(partitions))
-        self.image.put_topic(TopicImage(name, topic_id, parts, {}))
+        self.image = self.image.with_topics(TopicImage(name, topic_id, parts, {}))
         return topic_id
 
     def advance(self, ms: int) -> None:

@@ -335,7 +335,7 @@ class Controller:
             configs = await self.in_store(self.store.topic_configs, name)
             topic = self.state.topics[name]
             if configs != topic.configs:
-                self.state.put_topic(topic._replace(configs=configs))
+                self.state.put_topics(topic._replace(configs=configs))
                 changed.append(name)
         await self.commit(await self._changes(changed))
 
@@ -397,7 +397,7 @@ class Controller:
         for asked in request.topics:
             told = AlteredTopic(topic_id=asked.topic_id)
             response.topics.append(told)
-            topic = self.state.topic_by_id(asked.topic_id)
+            topic = self.state.image.topic_by_id(asked.topic_id)
             for row in asked.partitions:
                 answer = AlteredPartition(partition_index=row.partition_index)
                 told.partitions.append(answer)
@@ -503,8 +503,7 @@ def _state_of(found: Found, leaving: dict[int, int]) -> ControllerState:
     state = ControllerState()
     state.leaving = dict(leaving)
     state.take_brokers(found.brokers)
-    for topic in found.topics:
-        state.put_topic(topic)
+    state.put_topics(*found.topics)
     state.partition_epoch = found.partition_epoch
     state.expansions = {each.topic.name: each for each in found.expansions}
     state.deletions = dict(found.deletions)

@@ -74,7 +74,7 @@ class ControllerMoves:
             if place in elected:
                 answers[place] = None
                 continue
-            refusal = refuse_election(state, place.topic, place.partition, election_type)
+            refusal = refuse_election(state.image, place.topic, place.partition, election_type)
             if asked is not None or refusal.code != ErrorCode.ELECTION_NOT_NEEDED:
                 answers[place] = refusal
         await controller.commit(changes)
@@ -133,7 +133,7 @@ class ControllerMoves:
         moving = partition is not None and steps.under_way(partition)
         if partition is None or target is not None or not moving:
             refusal = refuse_reassignment(
-                state, name, index, target, allow_factor_change=allow_factor_change
+                state.image, name, index, target, allow_factor_change=allow_factor_change
             )
             if refusal is not None:
                 return refusal

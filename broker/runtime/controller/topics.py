@@ -55,7 +55,7 @@ class ControllerTopics:
         config = controller.broker.config
         configs = check_configs(new.configs)
         assigned = plan_topic(
-            state,
+            state.image,
             new,
             default_partitions=config["num.partitions"],
             default_replicas=config["default.replication.factor"],
@@ -69,7 +69,7 @@ class ControllerTopics:
         first_epoch = state.partition_epoch + 1
         topic = await controller.in_store(controller.store.create_topic, topic, first_epoch)
         state.partition_epoch += len(partitions)
-        state.put_topic(topic)
+        state.put_topics(topic)
         controller.channels.tell_partitions(_partitions(topic))
         return topic
 
@@ -97,7 +97,7 @@ class ControllerTopics:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"'{new.name}' is growing already: try again when that is done.",
             )
-        added = plan_partitions(state, new, start=state.partition_epoch)
+        added = plan_partitions(state.image, new, start=state.partition_epoch)
         if validate_only:
             return
         topic = state.topics[new.name]
@@ -184,7 +184,7 @@ class ControllerTopics:
         )
         state.partition_epoch += len(new)
         del state.expansions[name]
-        state.put_topic(grown)
+        state.put_topics(grown)
         controller.channels.tell_partitions(
             (name, index) for index in range(first, len(grown.partitions))
         )

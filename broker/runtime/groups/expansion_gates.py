@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstore.broker.coordination.partition_nodes import PartitionNode, read_node
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN, TopicGates
+from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderEpochRequest,
@@ -108,7 +108,11 @@ class ExpansionGates:
             )
         ordered = broker.image.ordered
         self._gates = {name: gates for name, gates in self._gates.items() if name in ordered}
-        broker.image.gates = self._gates
+        self._publish()
+
+    def _publish(self) -> None:
+        metadata = self._broker.metadata
+        metadata.publish(metadata.image.with_gates(self._gates))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
         """Where a leader epoch ended, if this broker leads in a later one."""
@@ -179,3 +183,4 @@ class ExpansionGates:
             for index, row in gates.thresholds.items()
         }
         self._gates[name] = gates._replace(thresholds=thresholds)
+        self._publish()

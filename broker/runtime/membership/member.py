@@ -23,7 +23,6 @@ from kstore.broker.coordination.store import (
     WatchEvent,
 )
 from kstore.broker.runtime.membership.outage import Outage
-from kstore.broker.runtime.metadata.image_updates import forget_departed_later
 from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
 from kstore.protocol.controller.broker_requests import ControlledShutdownRequest
@@ -275,8 +274,9 @@ class ClusterMember:
                 self._forget(node_id)
 
     def _forget(self, node_id: int) -> None:
-        self._broker.image.remove_broker(node_id)
-        forget_departed_later(self._broker)
+        metadata = self._broker.metadata
+        metadata.publish(metadata.image.without_broker(node_id))
+        metadata.forget_departed_later(self._broker.loop)
         self._broker.peers.forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:

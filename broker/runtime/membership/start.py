@@ -13,6 +13,7 @@ from kstore.broker.runtime.coordinators.runtime import watch_leadership
 from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
 from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.leader_hints import give_hints
 from kstore.broker.runtime.replication.isr import IsrChanges
@@ -58,9 +59,9 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
         broker.scram.load()
     cluster_id = _cluster_id(store)
     claim_log_dirs(config["log.dirs"], cluster_id, broker.node_id)
-    broker.image = MetadataImage(cluster_id, broker.plane.forget_answers)
     myself = BrokerImage(broker.node_id, _in_order(endpoints, config), config["broker.rack"])
-    broker.image.put_broker(myself)
+    image = MetadataImage(cluster_id).with_broker(myself)
+    broker.metadata = MetadataCache(image, broker.plane.forget_answers)
     broker.cluster = ClusterMember(broker, myself, store)
     broker.replica_manager = ReplicaManager(broker)
     broker.cluster.on_session_lost.append(broker.replica_manager.fence)

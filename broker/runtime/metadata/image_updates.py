@@ -28,16 +28,12 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+    from kstore.broker.state.metadata.image import MetadataImage
 
-__all__ = ["ImageUpdates", "forget_departed_later"]
+__all__ = ["ImageUpdates"]
 
 log = logging.getLogger("kstore.broker")
 DELETED = -2
-NAMED_S = 10.0
-"""How long clients are still told of a broker that is gone. In Kafka too it takes such a time until
-a broker that was killed is missing in metadata, and clients rely on it: librdkafka 2 waits without
-end to send a transaction's offsets to a coordinator that is missing before it asked for another.
-"""
 UNKNOWN = PartitionImage(-1, -1, (), ())
 """A partition of which nothing was said yet, though of one with a larger index."""
 
@@ -51,6 +47,7 @@ class ImageUpdates:
         self._broker = broker
         self._manager = manager
         self._configs: dict[UUID, Mapping[str, str]] = {}  # of topics not in the image yet
+        self._taken: list[TopicImage] = []  # not in the image yet: it is copied once a slice
         self._next_change: asyncio.Future[None] | None = None
 
     async def update(self, request: UpdateMetadataRequest) -> None:
@@ -64,11 +61,12 @@ class ImageUpdates:
         configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
         for topic in there:
             await self._take_topic(topic, configs[topic.topic_name], slices)
+        self._publish_taken()
         if request.type == FULL:
             named = {topic.topic_name for topic in there}
             for name in [name for name in self._broker.image.topics if name not in named]:
                 self._remove(name, self._broker.image.topics[name].topic_id)
-        self._broker.image.raise_partition_epoch(request.max_partition_epoch)
+        self._publish(self._broker.image.with_partition_epoch(request.max_partition_epoch))
         self._changed()
 
     async def configs_of(self, topics: Iterable[tuple[str, UUID]]) -> dict[str, Mapping[str, str]]:
@@ -117,9 +115,11 @@ class ImageUpdates:
     # ---- brokers ----
 
     async def _take_brokers(self, request: UpdateMetadataRequest, slices: Slices) -> None:
-        image = self._broker.image
-        before = image.brokers
-        image.set_brokers(map(_broker_image, request.live_brokers), request.controller_id)
+        before = self._broker.image.brokers
+        image = self._broker.image.with_live_brokers(
+            map(_broker_image, request.live_brokers), request.controller_id
+        )
+        self._publish(image)
         for node_id, known in before.items():
             now = image.brokers.get(node_id)
             if node_id != self._broker.node_id and (
@@ -127,7 +127,7 @@ class ImageUpdates:
             ):
                 self._broker.peers.forget(node_id)
         if before is not image.brokers:
-            forget_departed_later(self._broker)
+            self._broker.metadata.forget_departed_later(self._broker.loop)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}
         replication = self._broker.table.replication
         replication.racks = {
@@ -144,11 +144,18 @@ class ImageUpdates:
 
     # ---- topics ----
 
+    def _publish(self, image: MetadataImage) -> None:
+        self._broker.metadata.publish(image)
+
+    def _publish_taken(self) -> None:
+        """Let others see the topics of this slice."""
+        taken, self._taken = self._taken, []
+        self._publish(self._broker.image.with_topics(*taken))
+
     async def _take_topic(
         self, topic: UpdateMetadataTopic, configs: Mapping[str, str], slices: Slices
     ) -> None:
-        image = self._broker.image
-        known = image.topics.get(topic.topic_name)
+        known = self._broker.image.topics.get(topic.topic_name)
         if known is not None and known.topic_id != topic.topic_id:
             self._remove(topic.topic_name, known.topic_id)
             known = None
@@ -160,15 +167,18 @@ class ImageUpdates:
                 partitions.append(UNKNOWN)
             partitions[index] = _partition_image(partitions[index], state)
             self._note_leader(entry, index, partitions[index])
-            await slices.breathe()
-        now = image.topics.get(topic.topic_name)
+            if slices.over:
+                self._publish_taken()
+                await slices.breathe()
+        now = self._broker.image.topics.get(topic.topic_name)
         if now is not None and now.topic_id == topic.topic_id:
             configs = now.configs  # which may have changed meanwhile
-        image.put_topic(TopicImage(topic.topic_name, topic.topic_id, tuple(partitions), configs))
+        taken = TopicImage(topic.topic_name, topic.topic_id, tuple(partitions), configs)
+        self._taken.append(taken)
         if known is None:
             self._configs.pop(topic.topic_id, None)
             # Its logs may have been opened before it was known here, by what was set then.
-            self._broker.topics.configure(image.topics[topic.topic_name])
+            self._broker.topics.configure(taken)
 
     def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
         """Let the data plane know who leads a partition of which there is no replica here."""
@@ -190,19 +200,13 @@ class ImageUpdates:
         if known is None or known.topic_id != topic_id:
             return
         self._manager.forget_topic(name, topic_id.bytes)
-        self._broker.image.remove_topic(name)
+        self._publish(self._broker.image.without_topics(name))
         self._configs.pop(topic_id, None)
         for callback in self.on_topic_deleted:
             try:
                 callback(name)
             except Exception:
                 log.exception("topic %s is deleted: a part of the broker failed", name)
-
-
-def forget_departed_later(broker: Broker) -> None:
-    """Name brokers that have just gone to clients for some time yet; they lead nothing any more."""
-    for node in broker.image.departed.values():
-        broker.loop.call_later(NAMED_S, broker.image.forget_departed, node)
 
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:

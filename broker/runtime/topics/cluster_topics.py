@@ -48,7 +48,7 @@ class ClusterTopics(Topics):
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(
-            broker.config, broker.store, broker.image, broker.replicas, broker.run_blocking,
+            broker.config, broker.store, broker.metadata, broker.replicas, broker.run_blocking,
             broker.descriptors.refuse_logs,
         )  # fmt: skip
         self._broker = broker
@@ -70,7 +70,7 @@ class ClusterTopics(Topics):
                 if topic is None:
                     self._broker.replica_manager.images.forget_configs()
                 elif configs != topic.configs:
-                    self._image.put_topic(topic._replace(configs=configs))
+                    self._publish(topic._replace(configs=configs))
                     self._configure(topic, configs)
                 await slices.breathe()
 

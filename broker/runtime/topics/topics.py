@@ -33,6 +33,7 @@ from kstore.log.errors import LogError
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+    from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.config import BrokerConfig
 
 __all__ = [
@@ -82,7 +83,7 @@ class Topics:
         self,
         config: BrokerConfig,
         store: Store,
-        image: MetadataImage,
+        metadata: MetadataCache,
         replicas: LocalReplicas,
         run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
         refuse_logs: Callable[[int], str | None] = lambda count: None,
@@ -93,10 +94,18 @@ class Topics:
         self._refuse_logs = refuse_logs
         self._config = config
         self._store = store
-        self._image = image
+        self._metadata = metadata
         self._replicas = replicas
         self._run_blocking = run_blocking
         self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def _image(self) -> MetadataImage:
+        return self._metadata.image
+
+    def _publish(self, *topics: TopicImage, epoch: int = -1) -> None:
+        """These topics are so now; ``epoch``: the newest partition epoch of them."""
+        self._metadata.publish(self._image.with_topics(*topics).with_partition_epoch(epoch))
 
     # ---- start ----
 
@@ -109,15 +118,18 @@ class Topics:
         found = self._replicas.found()
         self._finish_deletions(found)
         self._finish_expansions()
+        loaded: list[TopicImage] = []
         for topic in znodes.read_topics(self._store):
             for index, topic_id in found.pop(topic.name, {}).items():
                 foreign = topic_id is not None and topic_id != topic.topic_id
                 if foreign or index >= len(topic.partitions):
                     self._replicas.put_aside(topic.name, index)
+            loaded.append(topic)
             self._open_all(topic)
         for name, partitions in found.items():
-            self._open_all(self._adopt(name, partitions))
-        self._image.raise_partition_epoch(max_partition_epoch(self._store))
+            loaded.append(self._adopt(name, partitions))
+            self._open_all(loaded[-1])
+        self._publish(*loaded, epoch=max_partition_epoch(self._store))
 
     def _finish_expansions(self) -> None:
         """Add the partitions of topics whose expansion was under way when the broker ended."""
@@ -153,7 +165,6 @@ class Topics:
         log_config = self._replicas.log_config(topic.configs)
         for index in range(len(topic.partitions)):
             self._replicas.open_partition(entry, topic, index, log_config)
-        self._image.put_topic(topic)
 
     # ---- changes ----
 
@@ -181,8 +192,7 @@ class Topics:
                 await self._remove(topic)
                 why = f"The topic '{new.name}' can't be made: {problem}"
                 raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
-            self._image.put_topic(topic)
-            self._image.raise_partition_epoch(topic.partitions[-1].partition_epoch)
+            self._publish(topic, epoch=topic.partitions[-1].partition_epoch)
             return topic
 
     async def ensure(self, new: NewTopic) -> TopicImage:
@@ -217,8 +227,7 @@ class Topics:
                 self._lead(topic, first)  # the next attempt, or the next start, begins once more
                 raise
             await self._open(grown, first)
-            self._image.put_topic(grown)
-            self._image.raise_partition_epoch(grown.partitions[-1].partition_epoch)
+            self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
         """Let the data plane know new leader epochs and how many partitions a producer has to know
@@ -230,7 +239,7 @@ class Topics:
         for partition in entry.partitions:
             if partition is not None:
                 partition.leader_epoch = topic.partitions[partition.index].leader_epoch
-        self._image.put_topic(topic)
+        self._publish(topic)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its logs; TopicError if it does not exist."""
@@ -255,8 +264,7 @@ class Topics:
         name = topic.name
         epoch = await self._in_store(lambda: znodes.delete_topic(self._store, topic))
         self._replicas.table.remove_topic(name.encode())
-        self._image.remove_topic(name)
-        self._image.raise_partition_epoch(epoch)
+        self._metadata.publish(self._image.without_topics(name).with_partition_epoch(epoch))
         slices = Slices()
         try:
             for index in range(len(topic.partitions)):
@@ -285,7 +293,7 @@ class Topics:
                 ) from None
             topic = self._known(name)  # it may have changed meanwhile
             self._configure(topic, checked)
-            self._image.put_topic(topic._replace(configs=checked))
+            self._publish(topic._replace(configs=checked))
 
     async def take_over_defaults(self, changed: frozenset[str]) -> None:
         """Let every open log act by the broker's topic defaults, after they have changed."""

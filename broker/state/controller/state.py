@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from kstore.broker.state.metadata.image import (
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 
 __all__ = [
     "BrokerChanges",
@@ -22,6 +27,8 @@ __all__ = [
 ]
 
 
+NO_CONTROLLER = -1
+"""In the image of the controller itself nobody looks for who it is."""
 PIECE = 100
 """Partitions that are dealt with before others have their turn."""
 
@@ -74,11 +81,12 @@ class BrokerChanges(NamedTuple):
     """Whether anything differs at all, an address for one."""
 
 
-class ControllerState(MetadataImage):
+class ControllerState:
     """A metadata image, and what only the controller knows."""
 
     def __init__(self) -> None:
-        super().__init__("", lambda: None)
+        self.image = MetadataImage("")
+        """Topics and brokers; a value, as everybody's."""
         self.leaving: dict[int, int] = {}
         """Brokers in a controlled shutdown, with their epochs."""
         self.offline: dict[int, set[tuple[str, int]]] = {}
@@ -90,6 +98,20 @@ class ControllerState(MetadataImage):
         """What holds for topics that have no setting of their own."""
 
     # ---- questions ----
+
+    @property
+    def topics(self) -> Mapping[str, TopicImage]:
+        """The topics by name."""
+        return self.image.topics
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerImage]:
+        """The brokers that are alive."""
+        return self.image.brokers
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition, or None where the topic or the partition does not exist."""
+        return self.image.partition(topic, index)
 
     def alive(self, topic: str, index: int) -> frozenset[int]:
         """The brokers that could hold this partition: registered, and not unable to open it."""
@@ -132,13 +154,13 @@ class ControllerState(MetadataImage):
         }
         left = frozenset(self.brokers.keys() - same)
         joined = frozenset(registered.keys() - same)
-        return BrokerChanges(left, joined, dict(registered) != self.brokers)
+        return BrokerChanges(left, joined, registered != self.brokers)
 
     # ---- what has happened ----
 
     def take_brokers(self, registered: Mapping[int, BrokerImage]) -> None:
         """These are the brokers that are alive. What was known of an earlier life is forgotten."""
-        self.brokers = dict(registered)
+        self.image = self.image.with_live_brokers(registered.values(), NO_CONTROLLER)
         for node, epoch in list(self.leaving.items()):
             if node not in registered or registered[node].epoch != epoch:
                 del self.leaving[node]
@@ -153,6 +175,7 @@ class ControllerState(MetadataImage):
         by_topic: dict[str, list[PartitionChange]] = {}
         for change in changes:
             by_topic.setdefault(change.topic, []).append(change)
+        changed: list[TopicImage] = []
         for name, several in by_topic.items():
             topic = self.topics[name]
             partitions = list(topic.partitions)
@@ -163,7 +186,16 @@ class ControllerState(MetadataImage):
                     self.add_deletion(
                         TopicId(name, topic.topic_id), {change.partition: frozenset(change.dropped)}
                     )
-            self.put_topic(topic._replace(partitions=tuple(partitions)))
+            changed.append(topic._replace(partitions=tuple(partitions)))
+        self.put_topics(*changed)
+
+    def put_topics(self, *topics: TopicImage) -> None:
+        """These topics are new, or are so now."""
+        self.image = self.image.with_topics(*topics)
+
+    def remove_topic(self, name: str) -> None:
+        """A topic is deleted."""
+        self.image = self.image.without_topics(name)
 
     def add_deletion(self, topic: TopicId, replicas: Mapping[int, frozenset[int]]) -> None:
         """Replicas are to be deleted."""

@@ -1,21 +1,19 @@
 """The metadata image: topics, partitions, leaders and brokers as this broker knows them.
 
-Pure: nothing here reads the store or opens a log. Entries are immutable and replaced; `version`
-grows with every change, and `on_change` is told, so that pre-encoded answers are forgotten.
+All of it is immutable. A change makes another image, which the holder (runtime/metadata/cache.py)
+puts in the place of the one before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
+from kstore.broker.state.metadata.gates import TopicGates
 from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
-
-if TYPE_CHECKING:
-    from kstore.broker.state.groups.consumer.ordered_expansion import TopicGates
 
 __all__ = ["BrokerImage", "Endpoint", "MetadataImage", "PartitionImage", "TopicImage"]
 
@@ -79,29 +77,31 @@ class TopicImage(NamedTuple):
         return self.name in INTERNAL_TOPICS
 
 
-class MetadataImage:
-    """Topics by name and id, and the brokers."""
+class MetadataImage(NamedTuple):
+    """Topics by name and id, and the brokers: a value. Its `with_` and `without_` methods give
+    another image, or this one where nothing is different.
+    """
 
-    def __init__(self, cluster_id: str, on_change: Callable[[], None]) -> None:
-        self.cluster_id = cluster_id
-        self.controller_id = -1
-        self.max_partition_epoch = -1
-        """KIP-232: of all that were given out; a smaller one is older news than a larger."""
-        self.ordered: set[str] = set()
-        """The topics with kstore.ordered.expansion."""
-        self.gates: Mapping[str, TopicGates] = {}
-        """What is known of their expansions (runtime/expansion_gates.py)."""
-        self.version = 0
-        self.topics: dict[str, TopicImage] = {}
-        self.brokers: dict[int, BrokerImage] = {}
-        self.departed: dict[int, BrokerImage] = {}
-        """Brokers that are gone, but not for long: clients are still told their addresses."""
-        self._by_id: dict[UUID, str] = {}
-        self._on_change = on_change
+    cluster_id: str
+    version: int = 0
+    """It grows with every change."""
+    controller_id: int = -1
+    max_partition_epoch: int = -1
+    """KIP-232: of all that were given out; a smaller one is older news than a larger."""
+    topics: Mapping[str, TopicImage] = MappingProxyType({})
+    names: Mapping[UUID, str] = MappingProxyType({})
+    """The topics' names by their ids."""
+    ordered: frozenset[str] = frozenset()
+    """The topics with kstore.ordered.expansion."""
+    gates: Mapping[str, TopicGates] = MappingProxyType({})
+    """What is known of their expansions (runtime/groups/expansion_gates.py)."""
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    departed: Mapping[int, BrokerImage] = MappingProxyType({})
+    """Brokers that are gone, but not for long: clients are still told their addresses."""
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         """The topic of that id, or None."""
-        name = self._by_id.get(topic_id)
+        name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -111,77 +111,109 @@ class MetadataImage:
             return None
         return image.partitions[index]
 
-    def put_topic(self, topic: TopicImage) -> None:
-        """Add a topic, or replace what is known of it."""
-        known = self.topics.get(topic.name)
-        if known is not None:
-            self._by_id.pop(known.topic_id, None)
-        self.topics[topic.name] = topic
-        self._by_id[topic.topic_id] = topic.name
-        if is_on(topic.configs, ORDERED_EXPANSION):
-            self.ordered.add(topic.name)
-        else:
-            self.ordered.discard(topic.name)
-        self._changed()
+    def with_topics(self, *added: TopicImage) -> MetadataImage:
+        """With these topics, or what is now known of them. Costs a copy of the table of topics,
+        whatever their number.
+        """
+        if not added:
+            return self
+        topics, names, ordered = dict(self.topics), dict(self.names), set(self.ordered)
+        for topic in added:
+            known = topics.get(topic.name)
+            if known is not None:
+                names.pop(known.topic_id, None)
+            topics[topic.name] = topic
+            names[topic.topic_id] = topic.name
+            if is_on(topic.configs, ORDERED_EXPANSION):
+                ordered.add(topic.name)
+            else:
+                ordered.discard(topic.name)
+        return self._with_tables(topics, names, ordered)
 
-    def remove_topic(self, name: str) -> None:
-        """Forget a topic; nothing happens if it is not known."""
-        known = self.topics.pop(name, None)
-        if known is not None:
-            self._by_id.pop(known.topic_id, None)
-            self.ordered.discard(name)
-            self._changed()
+    def without_topics(self, *removed: str) -> MetadataImage:
+        """Without these topics."""
+        known = [self.topics[name] for name in removed if name in self.topics]
+        if not known:
+            return self
+        topics, names = dict(self.topics), dict(self.names)
+        for topic in known:
+            del topics[topic.name]
+            names.pop(topic.topic_id, None)
+        return self._with_tables(topics, names, self.ordered.difference(removed))
 
-    def raise_partition_epoch(self, epoch: int) -> None:
+    def _with_tables(
+        self, topics: dict[str, TopicImage], names: dict[UUID, str], ordered: Iterable[str]
+    ) -> MetadataImage:
+        return self._replace(
+            version=self.version + 1,
+            topics=MappingProxyType(topics),
+            names=MappingProxyType(names),
+            ordered=frozenset(ordered),
+        )
+
+    def with_partition_epoch(self, epoch: int) -> MetadataImage:
         """A partition epoch was given out, or a topic deleted under it."""
-        if epoch > self.max_partition_epoch:
-            self.max_partition_epoch = epoch
-            self._changed()
+        if epoch <= self.max_partition_epoch:
+            return self
+        return self._replace(version=self.version + 1, max_partition_epoch=epoch)
 
-    def put_broker(self, broker: BrokerImage, *, controller: bool = False) -> None:
-        """Add a broker, or replace what is known of it."""
-        self.brokers[broker.node_id] = broker
-        self.departed.pop(broker.node_id, None)
-        if controller:
-            self.controller_id = broker.node_id
-        self._changed()
+    def with_gates(self, gates: Mapping[str, TopicGates]) -> MetadataImage:
+        """With what is known of expansions now."""
+        return self._replace(gates=MappingProxyType(dict(gates)))
 
-    def set_brokers(self, brokers: Iterable[BrokerImage], controller_id: int) -> None:
-        """These brokers are alive, and no others; nothing happens if that is known."""
+    def with_broker(self, broker: BrokerImage, *, controller: bool = False) -> MetadataImage:
+        """With a broker, or what is now known of it."""
+        departed = {each: node for each, node in self.departed.items() if each != broker.node_id}
+        controller_id = broker.node_id if controller else self.controller_id
+        return self._with_nodes({**self.brokers, broker.node_id: broker}, departed, controller_id)
+
+    def with_live_brokers(
+        self, brokers: Iterable[BrokerImage], controller_id: int
+    ) -> MetadataImage:
+        """With these brokers, and no others, alive."""
         alive = {broker.node_id: broker for broker in brokers}
-        if alive != self.brokers or controller_id != self.controller_id:
-            known = self.departed | self.brokers
-            self.departed = {each: known[each] for each in known if each not in alive}
-            self.brokers = alive
-            self.controller_id = controller_id
-            self._changed()
+        if alive == self.brokers and controller_id == self.controller_id:
+            return self
+        known = {**self.departed, **self.brokers}
+        departed = {each: known[each] for each in known if each not in alive}
+        return self._with_nodes(alive, departed, controller_id)
 
-    def remove_broker(self, node_id: int) -> None:
-        """A broker is gone; nothing happens if it is not known."""
-        gone = self.brokers.pop(node_id, None)
-        if gone is not None:
-            self.departed[node_id] = gone
-            self._changed()
+    def without_broker(self, node_id: int) -> MetadataImage:
+        """A broker is gone; it is among the departed."""
+        if node_id not in self.brokers:
+            return self
+        brokers = {each: node for each, node in self.brokers.items() if each != node_id}
+        departed = {**self.departed, node_id: self.brokers[node_id]}
+        return self._with_nodes(brokers, departed, self.controller_id)
 
-    def forget_departed(self, broker: BrokerImage) -> None:
-        """A broker has been gone for long; nothing happens if it has come back meanwhile."""
-        if self.departed.get(broker.node_id) is broker:
-            del self.departed[broker.node_id]
-            self._changed()
+    def without_departed(self, broker: BrokerImage) -> MetadataImage:
+        """A broker has been gone for long. The same image if it has come back meanwhile."""
+        if self.departed.get(broker.node_id) is not broker:
+            return self
+        departed = {each: node for each, node in self.departed.items() if node is not broker}
+        return self._with_nodes(dict(self.brokers), departed, self.controller_id)
+
+    def _with_nodes(
+        self,
+        brokers: dict[int, BrokerImage],
+        departed: dict[int, BrokerImage],
+        controller_id: int,
+    ) -> MetadataImage:
+        return self._replace(
+            version=self.version + 1,
+            controller_id=controller_id,
+            brokers=MappingProxyType(brokers),
+            departed=MappingProxyType(departed),
+        )
 
     def cut(self, counts: Mapping[str, int]) -> MetadataImage:
         """A view on which topics have only their first so many partitions. Its version is its own:
         of another cut, and of none, it is another.
         """
-        view = copy(self)
-        view.topics = dict(self.topics)
+        topics = dict(self.topics)
         for name, count in counts.items():
-            topic = self.topics[name]
-            view.topics[name] = topic._replace(partitions=topic.partitions[:count])
+            topic = topics[name]
+            topics[name] = topic._replace(partitions=topic.partitions[:count])
         mark = crc32(repr(sorted(counts.items())).encode()) & 0x7FFFFFFF
-        view.version = self.version + ((mark or 1) << 32)
-        return view
-
-    def _changed(self) -> None:
-        self.version += 1
-        self._on_change()
+        version = self.version + ((mark or 1) << 32)
+        return self._replace(version=version, topics=MappingProxyType(topics))

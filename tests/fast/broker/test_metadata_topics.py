@@ -146,11 +146,14 @@ def test_a_topic_without_a_name_needs_version_12(version: int) -> None:
 
 
 def test_all_topics_of_an_image() -> None:
-    image = MetadataImage("c", lambda: None)
-    image.put_broker(BrokerImage(1, (Endpoint("L", "h", 9092),)), controller=True)
+    image = MetadataImage("c").with_broker(
+        BrokerImage(1, (Endpoint("L", "h", 9092),)), controller=True
+    )
     one = PartitionImage(1, 0, (1,), (1,))
     for number in range(3):
-        image.put_topic(TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {}))
+        image = image.with_topics(
+            TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {})
+        )
     config = {"auto.create.topics.enable": True}
     broker = SimpleNamespace(node_id=1, image=image, config=config, cluster=None, authorizer=None)
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")

@@ -9,31 +9,17 @@ see the topic with as many partitions as are open. It knows thresholds, and not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from kstore.broker.state.groups.consumer.group import CONSUMER_KIND
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.positions import committed_offset
 from kstore.broker.state.groups.result import GroupContext
+from kstore.broker.state.metadata.gates import UNKNOWN
 from kstore.broker.state.metadata.image import MetadataImage, TopicImage
 
-__all__ = ["UNKNOWN", "TopicGates", "as_seen_by", "open_count"]
-
-UNKNOWN = -1
-
-
-class TopicGates(NamedTuple):
-    """What is known of a topic's expansions."""
-
-    topic_id: UUID
-    partitions: int
-    """How many partitions were looked at."""
-    thresholds: Mapping[int, tuple[tuple[int, int], ...]]
-    """Of each partition that was added: (prior partition, offset that has to be committed there);
-    UNKNOWN where its leader has not said it yet.
-    """
+__all__ = ["as_seen_by", "open_count"]
 
 
 def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupContext:

@@ -124,9 +124,10 @@ class Host:
         self.groups: Any = None
         self.transactions: Any = None
         self.producer_ids: Any = SimpleNamespace(is_ready=True, take=lambda: 7)
-        self.image = MetadataImage("cluster", lambda: None)
+        self.image = MetadataImage("cluster")
         for node_id in (HERE, THERE):
-            self.image.put_broker(BrokerImage(node_id, (Endpoint("PLAINTEXT", "h", node_id),)))
+            broker = BrokerImage(node_id, (Endpoint("PLAINTEXT", "h", node_id),))
+            self.image = self.image.with_broker(broker)
         self.places = {place: self._replicated(place) for place in (GROUPS, STATE, DATA)}
         self.table = SimpleNamespace(topic=self._entry)
         images = SimpleNamespace(on_topic_deleted=[])
@@ -149,7 +150,7 @@ class Host:
     def tell(self, place: TopicPartition, leader: int) -> None:
         """What UpdateMetadata says."""
         partition = PartitionImage(leader, 0, (HERE, THERE), (HERE, THERE))
-        self.image.put_topic(
+        self.image = self.image.with_topics(
             Topic(place.topic, UUID(bytes=place.topic[:16].ljust(16).encode()), (partition,), {})
         )
 
@@ -510,7 +511,7 @@ def test_a_partition_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
         known = {True}
         host.store.exists = lambda _: bool(known)
         await ended(host, coordinator)
-        host.image.remove_topic(DATA.topic)
+        host.image = host.image.without_topics(DATA.topic)
         host.places[STATE].advance()
         await asyncio.sleep(0.15)
         assert state_of(coordinator) == PREPARE_COMMIT, "it is only not known here"

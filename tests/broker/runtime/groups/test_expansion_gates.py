@@ -16,6 +16,7 @@ from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.runtime.groups import expansion_gates
 from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.errors import ErrorCode, NetworkError
@@ -52,7 +53,7 @@ class Host:
         self.node_id = ME
         self.store = MemoryStore()
         znodes.prepare(self.store)
-        self.image = MetadataImage("cluster", lambda: None)
+        self.metadata = MetadataCache(MetadataImage("cluster"), lambda: None)
         self.table = self
         self.peers = self
         self.own: dict[int, OwnPartition] = {}
@@ -62,6 +63,13 @@ class Host:
         self.asked = 0
         self.reports: list[str] = []
         self.broken = False
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def publish(self, image: MetadataImage) -> None:
+        self.metadata.publish(image)
 
     def partition(self, name: bytes, index: int) -> OwnPartition | None:
         return self.own.get(index)
@@ -102,7 +110,7 @@ def grown(host: Host, *partitions: PartitionImage, count: int = 1) -> None:
     made = znodes.create_topic(host.store, TopicImage("t", uuid4(), partitions, ON))
     bumped = znodes.begin_expansion(host.store, made, [(ME,)] * count)
     topic = bumped._replace(partitions=bumped.partitions + (LED_HERE,) * count)
-    host.image.put_topic(znodes.add_partitions(host.store, topic, len(partitions)))
+    host.publish(host.image.with_topics(znodes.add_partitions(host.store, topic, len(partitions))))
 
 
 def on_a_loop(test: Callable[[Host, ExpansionGates], Awaitable[None]]) -> Callable[[], None]:
@@ -184,9 +192,9 @@ async def test_a_topic_that_is_made_anew_is_looked_at_anew(
     grown(host, LED_HERE)
     await gates.refresh()
     znodes.delete_topic(host.store, host.image.topics["t"])
-    host.image.remove_topic("t")
+    host.publish(host.image.without_topics("t"))
     made = znodes.create_topic(host.store, TopicImage("t", uuid4(), (LED_HERE,) * 2, ON))
-    host.image.put_topic(made)
+    host.publish(host.image.with_topics(made))
     await gates.refresh()
     assert host.image.gates["t"].topic_id == made.topic_id
     assert host.thresholds() == {}
@@ -199,7 +207,7 @@ async def test_who_is_deleted_is_not_asked_for_any_more(host: Host, gates: Expan
     await gates.refresh()
     while not host.asked:
         await asyncio.sleep(0)
-    host.image.remove_topic("t")
+    host.publish(host.image.without_topics("t"))
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others)  # they end
 
@@ -224,6 +232,6 @@ async def test_two_expansions_are_two_gates(host: Host, gates: ExpansionGates) -
     once = host.image.topics["t"]
     bumped = znodes.begin_expansion(host.store, once, [(ME,)])
     topic = bumped._replace(partitions=(*bumped.partitions, LED_HERE))
-    host.image.put_topic(znodes.add_partitions(host.store, topic, 2))
+    host.publish(host.image.with_topics(znodes.add_partitions(host.store, topic, 2)))
     await gates.refresh()
     assert host.thresholds() == {1: {0: 7}, 2: {0: 7, 1: 7}}

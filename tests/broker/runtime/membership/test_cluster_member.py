@@ -20,6 +20,7 @@ from kstore.broker.coordination.store import Store, StoreError
 from kstore.broker.runtime.controller import controller
 from kstore.broker.runtime.membership import member as cluster
 from kstore.broker.runtime.membership.member import ClusterMember
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError
 from kstore.protocol.controller.broker_requests import (
@@ -84,9 +85,9 @@ class Machine:
 
         ready = asyncio.Event()
         ready.set()
-        image = MetadataImage("cluster", lambda: None)
+        image = MetadataImage("cluster")
         for each in (1, 2, 3):
-            image.put_broker(BrokerImage(each, ()))
+            image = image.with_broker(BrokerImage(each, ()))
         broker: Any = SimpleNamespace(
             node_id=node_id,
             config=SETTINGS,
@@ -95,7 +96,7 @@ class Machine:
             now_ms=lambda: 1000,
             report=lambda sentence: None,
             run_blocking=run_blocking,
-            image=image,
+            metadata=MetadataCache(image, lambda: None),
             peers=SimpleNamespace(forget=lambda node: None, ask=self._ask),
             replica_manager=SimpleNamespace(ready=ready),
         )
@@ -317,15 +318,15 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
 def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -> None:
     async def story() -> None:
         first, second, third = await started(machine, 1, 2, 3)
-        image = first._broker.image
+        metadata = first._broker.metadata
         await until(lambda: knows(first, {1, 2, 3}))
         machine.sessions[3][0].close()
-        await until(lambda: 3 not in image.brokers)
+        await until(lambda: 3 not in metadata.image.brokers)
         first.suspect(2)
-        assert 2 in image.brokers  # it may only have closed a connection
+        assert 2 in metadata.image.brokers  # it may only have closed a connection
         first._store.owner_has_ended = lambda path: path == "/brokers/ids/2"  # type: ignore[method-assign]
         first.suspect(2)
-        assert 2 not in image.brokers
+        assert 2 not in metadata.image.brokers
         for member in (third, second, first):
             await member.close()
 

@@ -69,8 +69,9 @@ def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
     async def body() -> None:
         peer = Peer()
         await peer.start()
-        image = MetadataImage("c", lambda: None)
-        image.put_broker(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),)))
+        image = MetadataImage("c").with_broker(
+            BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),))
+        )
         broker: Any = SimpleNamespace(
             loop=asyncio.get_running_loop(), node_id=1, image=image, config=CONFIG, security=None
         )
@@ -193,7 +194,7 @@ def test_forget_fails_what_was_asked_even_when_the_image_has_lost_the_broker() -
         asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
         while not peer.seen:
             await asyncio.sleep(0.001)
-        del broker.image.brokers[2]
+        broker.image = broker.image.without_broker(2)
         peers.forget(2)
         with pytest.raises(NetworkError, match="broker 2 is gone"):
             await asked

@@ -284,7 +284,7 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
 
     async def story(a: Node, b: Node) -> None:
         throttle = {"follower.replication.throttled.replicas": "0:2"}
-        a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
+        a.metadata.publish(a.image.with_topics(TopicImage(TOPIC, TOPIC_ID, (), throttle)))
         b.configs.cluster["follower.replication.throttled.rate"] = "1000"
         for index in range(2):
             a.lead(0, 0, (1, 2), (1,), index)
@@ -307,7 +307,7 @@ def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
 
     async def story(a: Node, b: Node) -> None:
         throttle = {"leader.replication.throttled.replicas": "0:1,1:2"}
-        a.image.put_topic(TopicImage(TOPIC, TOPIC_ID, (), throttle))
+        a.metadata.publish(a.image.with_topics(TopicImage(TOPIC, TOPIC_ID, (), throttle)))
         a.configs.cluster["leader.replication.throttled.rate"] = "1000"
         await until(lambda: a.plane.fetch.throttle is not None)
         for index in range(2):

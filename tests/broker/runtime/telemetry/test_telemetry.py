@@ -6,11 +6,11 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from tests.broker.state.test_telemetry import MANY, written
 
 from kstore.broker.runtime.telemetry import client_metrics as telemetry
 from kstore.broker.runtime.telemetry.client_metrics import MAX_BYTES, MAX_CLIENT_BYTES, Telemetry
 from kstore.broker.state.telemetry.otlp import OtlpError, OtlpTooLargeError, Point
+from tests.broker.state.telemetry.test_telemetry import MANY, written
 
 GAUGE = Point("a", (), (), 1.0, False, False)
 ONE, TWO = UUID(int=1), UUID(int=2)

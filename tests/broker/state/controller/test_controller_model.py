@@ -54,7 +54,7 @@ class Controller(RuleBasedStateMachine):
                 self.complete[name, index] = set(replicas)
             configs = {"unclean.leader.election.enable": str(name == UNSAFE).lower()}
             topic = TopicImage(name, UUID(int=number + 1), tuple(partitions), configs)
-            self.state.put_topic(topic)
+            self.state.put_topics(topic)
 
     def _register(self, node: int) -> None:
         self.epoch += 1

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -26,12 +27,14 @@ from kstore.errors import ErrorCode
 
 
 def image(brokers: int = 1, *topics: str) -> MetadataImage:
-    made = MetadataImage("cluster", lambda: None)
+    made = MetadataImage("cluster")
     for node in range(1, brokers + 1):
-        made.put_broker(BrokerImage(node, (Endpoint("PLAINTEXT", "localhost", 9000 + node),)))
+        made = made.with_broker(
+            BrokerImage(node, (Endpoint("PLAINTEXT", "localhost", 9000 + node),))
+        )
     for number, name in enumerate(topics):
         partition = PartitionImage(1, 0, (1,), (1,))
-        made.put_topic(TopicImage(name, UUID(int=number + 1), (partition, partition), {}))
+        made = made.with_topics(TopicImage(name, UUID(int=number + 1), (partition, partition), {}))
     return made
 
 
@@ -134,16 +137,20 @@ def test_configs_are_checked_by_name_and_value() -> None:
 
 def test_the_image_finds_by_name_and_id_and_tells_of_changes() -> None:
     changes: list[int] = []
-    state = MetadataImage("c", lambda: changes.append(1))
+    cache = MetadataCache(MetadataImage("c"), lambda: changes.append(1))
     topic = TopicImage("t", UUID(int=4), (PartitionImage(1, 0, (1,), (1,)),), {})
-    state.put_topic(topic)
-    assert state.topic_by_id(UUID(int=4)) is topic
+    first = cache.image.with_topics(topic)
+    cache.publish(first)
+    assert first.topic_by_id(UUID(int=4)) is topic
     again = topic._replace(topic_id=UUID(int=5))
-    state.put_topic(again)
-    assert state.topic_by_id(UUID(int=4)) is None
-    assert state.partition("t", 0) == PartitionImage(1, 0, (1,), (1,))
-    assert state.partition("t", 1) is None
-    state.remove_topic("t")
-    state.remove_topic("t")
-    assert state.topic_by_id(UUID(int=5)) is None
-    assert (state.version, len(changes)) == (3, 3)
+    second = first.with_topics(again)
+    cache.publish(second)
+    assert second.topic_by_id(UUID(int=4)) is None
+    assert second.partition("t", 0) == PartitionImage(1, 0, (1,), (1,))
+    assert second.partition("t", 1) is None
+    third = second.without_topics("t")
+    cache.publish(third)
+    cache.publish(third.without_topics("t"))
+    assert third.topic_by_id(UUID(int=5)) is None
+    assert (cache.image.version, len(changes)) == (3, 3)
+    assert (MetadataImage("c").topics, first.topics) == ({}, {"t": topic})

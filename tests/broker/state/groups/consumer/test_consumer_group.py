@@ -137,7 +137,7 @@ class TestMembership:
 
     def test_a_deleted_topic_is_taken_away(self, driver: ConsumerDriver) -> None:
         topic = two_members(driver)
-        driver.image.remove_topic("t")
+        driver.image = driver.image.without_topics("t")
         assert owned_of(driver.beat("a", 3)) == {}
         assert driver.beat("a", 3, {}).member_epoch == 4
         assert topic not in driver.group.members["a"].assigned

@@ -182,7 +182,7 @@ class Histories(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         """A topic is deleted."""
         self.counts.pop(name, None)
-        self.driver.image.remove_topic(name)
+        self.driver.image = self.driver.image.without_topics(name)
 
     @rule()
     def restart(self) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN, TopicGates, open_count
+from kstore.broker.state.groups.consumer.ordered_expansion import open_count
+from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
@@ -31,8 +32,9 @@ class Driver(ConsumerDriver):
     def topic_of(self, partitions: int, thresholds: Thresholds, topic_id: UUID = TOPIC) -> None:
         """Let the topic have partitions, and what is known of its expansions."""
         parts = tuple(PartitionImage(1, 0, (1,), (1,)) for _ in range(partitions))
-        self.image.gates = {"t": TopicGates(topic_id, partitions, thresholds)}
-        self.image.put_topic(TopicImage("t", topic_id, parts, ON))
+        gates = {"t": TopicGates(topic_id, partitions, thresholds)}
+        topic = TopicImage("t", topic_id, parts, ON)
+        self.image = self.image.with_gates(gates).with_topics(topic)
 
     def reach(self, offsets: dict[int, int], **fields: Any) -> None:
         """Commit offsets, as an administrator or a member."""
@@ -83,7 +85,7 @@ def test_a_partition_that_was_not_looked_at_yet_is_held_back(driver: Driver) -> 
     driver.enter("a", "t")
     gates = driver.image.gates
     driver.topic_of(3, {})
-    driver.image.gates = gates
+    driver.image = driver.image.with_gates(gates)
     assert driver.beat("a", 2).assignment is None
 
 
@@ -93,7 +95,7 @@ def test_an_owned_partition_is_not_taken_away_again(driver: Driver) -> None:
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [0, 1]}
     driver.reach({0: 1}, **as_member("a", 2))
     assert driver.beat("a", 2).assignment is None
-    driver.image.gates = {}
+    driver.image = driver.image.with_gates({})
     assert driver.beat("a", 2).assignment is None
     assert driver.enter("b", "t").error_code == 0
     assert driver.group.target["b"] == {TOPIC: frozenset({1})}, "it moves, though"
@@ -114,7 +116,7 @@ def test_offsets_of_a_deleted_topic_open_nothing_of_its_successor(driver: Driver
 
 
 def test_other_topics_are_not_held_back(driver: Driver) -> None:
-    driver.image.gates = {}
+    driver.image = driver.image.with_gates({})
     other = driver.topic("other", 3)
     assert owned_of(driver.enter("a", "other")) == {other: [0, 1, 2]}
 
@@ -172,8 +174,8 @@ def test_open_partitions_are_those_whose_priors_were_all_read(
             assert reached.get(seen, 0) == 0
             assert any(reached.get(prior, 0) < end for prior, end in thresholds[seen])
     less = min(looked_at, count)
-    driver.image.gates = {
-        "t": TopicGates(TOPIC, less, {i: row for i, row in thresholds.items() if i < less})
-    }
+    looked_at_rows = {i: row for i, row in thresholds.items() if i < less}
+    gates = {"t": TopicGates(TOPIC, less, looked_at_rows)}
+    driver.image = driver.image.with_gates(gates)
     known = open_count(driver.shard, "g", driver.image, driver.image.topics["t"])
     assert known <= max(seen, less)
