@@ -3,10 +3,12 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.broker.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.produce_request cimport (
+    ProducePartition, ProduceRequest, ProduceTopic)
 from kstore._fast.broker.produce_slot cimport ProduceSlot, ProduceWaits
 from kstore._fast.broker.slots cimport AnswerSink
 from kstore._fast.record.unpack cimport Verdict
-from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
 
 cdef enum ProduceOutcome:
     PRODUCE_ANSWERED = 0
@@ -24,6 +26,12 @@ cdef struct ProduceOffsets:
     int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
     bint holds_too_much             # its records decompress to more than a batch may hold
 
+# Whose transactional batches a request has.
+cdef struct Transactional:
+    int64_t producer_id
+    int16_t epoch
+    bint mixed                      # more than one producer's
+
 cdef class ProducePath:
     cdef PartitionTable table
     cdef object report              # callable(str): what the operator has to know, once per event
@@ -37,21 +45,17 @@ cdef class ProducePath:
     cdef public object unpack_later
     cdef int64_t unpack_budget      # bytes that this turn may still decompress
     cdef Verdict at_once            # for batches that no thread has looked into
-    cdef Py_ssize_t place           # the number of the batch at hand, in its request
     # partition -> error code, or None: what broker/faults.py has refused; denied though appended
     cdef public dict injected
     cdef public dict injected_after
+    cdef ProduceRequest spare       # read into by the next request; None while one is at hand
     # of the request at hand
     cdef object rights              # of who sent it (broker.state.authorizer.Rights); None: all
     cdef int16_t barred             # why nothing of it is appended; 0: it may be
-    cdef bint needs_all             # acks=all
     cdef int32_t timeout_ms
     cdef list waits                 # PartWait, for what the followers do not have yet; or None
     cdef list leaders               # node ids that the answer names (KIP-951); or None
     cdef Py_ssize_t throttle_at     # where the answer has its throttle time
-    cdef bint in_transaction        # it names a transactional id
-    cdef bint extended              # a topic has tagged fields, perhaps its partition count
-    cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef dict refused               # partition to why its transactional batch is not appended
     cdef readonly list appended     # (log, end offset) of this request, where it is durable
     cdef readonly ProduceWaits waiting  # answers that wait for followers
@@ -62,26 +66,31 @@ cdef class ProducePath:
     cdef int handle(
         self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
     # The slot of the request at hand, whose encoded answer begins at start and waits for followers.
-    cdef Verdict verdict(self, AnswerSink connection)
-    cdef bint must_unpack(self, AnswerSink connection, WireReader r, int version) except -1
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         Py_ssize_t start)
-    cdef int admit(
-        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
-    ) except -1
-    cdef int16_t check_rights(
-        self, AnswerSink connection, WireReader r, int version, WireBytes transactional_id
-    ) except -1
+    cdef int handle_parsed(
+        self, AnswerSink connection, ProduceRequest request, AnswerBuffer out) except -1
+    cdef Verdict verdict(self, AnswerSink connection, Py_ssize_t place)
+    cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1
+    cdef int admit(self, AnswerSink connection, ProduceRequest request) except -1
+    cdef int find_transactional(
+        self, AnswerSink connection, ProduceRequest request, ProduceTopic* topic,
+        Transactional* found, list asked) except -1
+    cdef TopicEntry find_topic(self, ProduceRequest request, const ProduceTopic* topic)
+    cdef int16_t check_rights(self, AnswerSink connection, ProduceRequest request) except -1
     cdef bint may_write(
-        self, AnswerSink connection, TopicEntry entry, WireBytes topic, int version) except -1
+        self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
+        TopicEntry entry) except -1
     cdef int append_topic(
-        self, AnswerSink connection, WireReader* r, int version, int acks, AnswerBuffer out
-    ) except -1
+        self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
+        AnswerBuffer out) except -1
+    cdef int16_t append_part(
+        self, AnswerSink connection, ProduceRequest request, Py_ssize_t place, Partition partition,
+        int16_t error, ProduceOffsets* offsets) except -1
     cdef int16_t append_one(
-        self, Partition partition, WireBytes records, int version, int64_t known_epoch,
-        Verdict seen, ProduceOffsets* offsets
-    ) except -1
+        self, Partition partition, ProduceRequest request, const ProducePartition* part,
+        Verdict seen, ProduceOffsets* offsets) except -1
     cdef int wait_for(
         self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
     ) except -1

@@ -4,8 +4,6 @@ claim to hold much, and those that come when the turn has decompressed enough.
 Batches that are refused without a look (no right, no leader here, too large) are not among them.
 """
 
-from libc.stdint cimport int32_t
-
 from kstore._fast.record.batch cimport (
     BATCH_BAD_OFFSET_DELTA, BATCH_HEADER_SIZE, BATCH_OK, COMPRESSION_MASK, BatchInfo, is_compressed,
     read_batch_header, validate_batch, validate_compressed)
@@ -13,57 +11,53 @@ from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.broker.partition_table cimport Partition, TopicEntry
 from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
 from kstore._fast.record.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, max_unpacked_bytes
-from kstore._fast.protocol.wire cimport (
-    WireBytes, read_bytes, read_count, read_int32, read_topic, skip_tags)
+from kstore._fast.broker.produce_request cimport ProducePartition, ProduceTopic
 
 cdef enum:
-    FIRST_FLEXIBLE = 9
-    FIRST_TOPIC_ID = 13
     LEAST_WORK_BYTES = 1024         # what one look costs at least
 
 
 cdef list find_packed(
-    PartitionTable table, WireReader r, int version, object rights, dict verdicts,
-    int64_t* budget
+    PartitionTable table, ProduceRequest request, object rights, dict verdicts, int64_t* budget
 ):
-    cdef bint flexible = version >= FIRST_FLEXIBLE
-    cdef bint by_id = version >= FIRST_TOPIC_ID
-    cdef Py_ssize_t topics = read_count(&r, flexible)
-    cdef Py_ssize_t partitions, i, j
-    cdef Py_ssize_t place = -1
-    cdef WireBytes topic, records
+    cdef const ProduceTopic* topic
     cdef TopicEntry entry
-    cdef int32_t index
+    cdef Py_ssize_t i
+    cdef list found = []
+    for i in range(request.topic_count):
+        topic = &request.topics[i]
+        entry = table.find_id(topic.name.data) if request.by_id \
+            else table.find_name(topic.name.data, topic.name.size)
+        if entry is not None and (
+                rights is None or topic_rights(rights, entry.name) & MAY_WRITE):
+            find_in_topic(request, topic, entry, verdicts, budget, found)
+    return found or None
+
+
+cdef int find_in_topic(
+    ProduceRequest request, const ProduceTopic* topic, TopicEntry entry, dict verdicts,
+    int64_t* budget, list found
+) except -1:
+    cdef const ProducePartition* part
+    cdef Partition partition
     cdef int64_t work
-    cdef list found = None
-    for i in range(topics):
-        topic = read_topic(&r, by_id, flexible)
-        entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
-        if entry is not None and rights is not None \
-                and not topic_rights(rights, entry.name) & MAY_WRITE:
-            entry = None
-        partitions = read_count(&r, flexible)
-        for j in range(partitions):
-            index = read_int32(&r)
-            records = read_bytes(&r, flexible)
-            skip_tags(&r, flexible)
-            place += 1
-            if entry is None or not 0 <= index < len(entry.partitions):
-                continue
-            if verdicts is not None and place in verdicts:
-                continue
-            partition = <Partition>entry.partitions[index]
-            work = work_of(partition, records)
-            if work > AT_ONCE_BYTES or work > budget[0]:
-                found = found or []
-                found.append((
-                    place, (<const char*>records.data)[:records.size],
-                    max_unpacked_bytes(records.size, partition.core.plan.max_message_bytes),
-                    partition.stored_codec, partition.stored_level))
-            else:
-                budget[0] -= work
-        skip_tags(&r, flexible)
-    return found
+    cdef Py_ssize_t place
+    for place in range(topic.first, topic.first + topic.count):
+        part = &request.partitions[place]
+        if not 0 <= part.index < len(entry.partitions):
+            continue
+        if verdicts is not None and place in verdicts:
+            continue
+        partition = <Partition>entry.partitions[part.index]
+        work = work_of(partition, part.records)
+        if work > AT_ONCE_BYTES or work > budget[0]:
+            found.append((
+                place, (<const char*>part.records.data)[:part.records.size],
+                max_unpacked_bytes(part.records.size, partition.core.plan.max_message_bytes),
+                partition.stored_codec, partition.stored_level))
+        else:
+            budget[0] -= work
+    return 0
 
 
 cdef int64_t work_of(Partition partition, WireBytes records) except -1:

@@ -1,0 +1,1 @@
+"""Why a batch of a Produce request is not appended; compiled code only."""

@@ -1,0 +1,104 @@
+"""The grammar of a Produce request: the one walk over its frame, before anything is appended.
+
+The arrays are kept from request to request, so that a small one allocates nothing. They grow with
+what was read, never by what a count declares. Nothing here knows a topic or looks into records.
+"""
+
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+
+from kstore._fast.protocol.wire cimport (
+    read_bytes, read_int16, read_int32, read_number_tag, read_some, read_string, read_topic)
+from kstore._fast.record.batch cimport BATCH_ATTRIBUTES_AT, BATCH_HEADER_SIZE, COMPRESSION_MASK
+from kstore._fast.record.unpack cimport AT_ONCE_BYTES
+
+cdef enum:
+    PARTITION_COUNT_TAG = 25300
+    LEADER_EPOCH_TAG = 35900
+    USE_OFFSET_TAG = 39100
+    FIRST_ROOM = 16
+    KEPT_ROOM = 4096                # topics, or partitions, for which memory is kept
+
+
+cdef class ProduceRequest:
+    def __dealloc__(self):
+        PyMem_RawFree(self.topics)
+        PyMem_RawFree(self.partitions)
+
+    cdef bint parse(self, WireReader r, int version) except -1:
+        cdef ProduceTopic* topic
+        cdef ProducePartition* part
+        cdef bint flexible = version >= FIRST_FLEXIBLE
+        cdef bint packed = False
+        cdef Py_ssize_t topics, partitions, i, j
+        self.begin(version)
+        self.transactional_id = read_string(&r, flexible)
+        self.in_transaction = self.transactional_id.size >= 0
+        self.acks = read_int16(&r)
+        self.timeout_ms = read_int32(&r)
+        topics = read_some(&r, flexible)
+        for i in range(topics):
+            if self.topic_count == self.topic_room:
+                self.grow_topics()
+            topic = &self.topics[self.topic_count]
+            self.topic_count += 1
+            topic.name = read_topic(&r, self.by_id, flexible)
+            if topic.name.size < 0:
+                return False
+            topic.first = self.partition_count
+            topic.count = partitions = read_some(&r, flexible)
+            for j in range(partitions):
+                if self.partition_count == self.partition_room:
+                    self.grow_partitions()
+                part = &self.partitions[self.partition_count]
+                self.partition_count += 1
+                part.index = read_int32(&r)
+                part.records = read_bytes(&r, flexible)
+                part.known_epoch = read_number_tag(&r, flexible, LEADER_EPOCH_TAG, 4)
+                if r.bad:
+                    return False
+                packed |= part.records.size > AT_ONCE_BYTES
+                if part.records.size > BATCH_HEADER_SIZE:
+                    packed |= (
+                        part.records.data[BATCH_ATTRIBUTES_AT + 1] & COMPRESSION_MASK) != 0
+            topic.known_count = read_number_tag(&r, flexible, PARTITION_COUNT_TAG, 4)
+            if r.bad:
+                return False
+        self.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0
+        self.packed = packed
+        return not r.bad
+
+    cdef void begin(self, int version) noexcept:
+        self.version = version
+        self.flexible = version >= FIRST_FLEXIBLE
+        self.by_id = version >= FIRST_TOPIC_ID
+        self.topic_count = self.partition_count = 0
+
+    cdef int grow_topics(self) except -1:
+        cdef Py_ssize_t room = self.topic_room * 2 or FIRST_ROOM
+        cdef ProduceTopic* moved = <ProduceTopic*>PyMem_RawRealloc(
+            self.topics, room * sizeof(ProduceTopic))
+        if moved == NULL:
+            raise MemoryError(f"no memory for {room} topics of a Produce request")
+        self.topics = moved
+        self.topic_room = room
+        return 0
+
+    cdef int grow_partitions(self) except -1:
+        cdef Py_ssize_t room = self.partition_room * 2 or FIRST_ROOM
+        cdef ProducePartition* moved = <ProducePartition*>PyMem_RawRealloc(
+            self.partitions, room * sizeof(ProducePartition))
+        if moved == NULL:
+            raise MemoryError(f"no memory for {room} partitions of a Produce request")
+        self.partitions = moved
+        self.partition_room = room
+        return 0
+
+    cdef void trim(self) noexcept:
+        if self.topic_room > KEPT_ROOM:
+            PyMem_RawFree(self.topics)
+            self.topics = NULL
+            self.topic_room = self.topic_count = 0
+        if self.partition_room > KEPT_ROOM:
+            PyMem_RawFree(self.partitions)
+            self.partitions = NULL
+            self.partition_room = self.partition_count = 0
