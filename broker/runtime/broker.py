@@ -8,9 +8,6 @@ Everything runs on one loop; what waits for the disk (the coordination store's c
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,11 +17,13 @@ from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.stores import open_own_store
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
 from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.node import Node
 from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.topics.topics import Topics
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
@@ -81,10 +80,13 @@ class Broker:
         """``server`` is who answers what the data plane does not; ``report`` tells the operator a
         sentence.
         """
+        self.node = Node(config, loop, report)
         self.config = config
         self.loop = loop
-        self.node_id: int = config["node.id"]
+        self.node_id = self.node.node_id
         self.report = report
+        self.now_ms = self.node.now_ms
+        self.run_blocking = self.node.run_blocking
         self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
@@ -92,7 +94,8 @@ class Broker:
             self.plane.fetch.peer_listener = config.inter_broker_listener.name
         self.plane.produce.admit_transactional = self._admit_transactional
         self.plane.produce.unpack_later = self._unpack
-        self._unpacking: Unpacking | None = None
+        self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
+        """The thread that looks into compressed batches."""
         self.descriptors = Descriptors()
         self.replicas = LocalReplicas(config, self.node_id, self.table, report)
         self.store: Store
@@ -112,8 +115,7 @@ class Broker:
         self.awaited_batches: Any = None
         """Batches that are to come again (transactional_produce.py), once one was refused."""
         self.producer_ids: Any = None
-        """Where producer ids come from (runtime/producer_ids.py), once somebody has asked for one.
-        """
+        """Where producer ids come from, once somebody has asked for one."""
         self.authorizer: Authorizer | None = None
         """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
         self.acls: AclStore | None = None
@@ -129,9 +131,7 @@ class Broker:
         self.moves: Any = None
         """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
         self.scram: ScramUsers | None = None
-        """The users of SCRAM (runtime/scram_users.py), in a cluster with SASL; None: the store has
-        them.
-        """
+        """The users of SCRAM, in a cluster with SASL; None: the store has them."""
         self.security: Security | None = None
         """TLS and SASL (runtime/security.py); None where all listeners are PLAINTEXT."""
         self._peers: Peers | None = None
@@ -139,7 +139,6 @@ class Broker:
         self.commits = GroupCommit(loop, report)
         self.table.call_threadsafe = loop.call_soon_threadsafe
         self.table.on_unsynced = self.commits.sync
-        self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     @property
     def cluster_id(self) -> str:
@@ -168,10 +167,6 @@ class Broker:
 
             self._peers = Peers(self)
         return self._peers
-
-    def now_ms(self) -> int:
-        """The wall clock, in milliseconds since 1970."""
-        return time.time_ns() // 1_000_000
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the store and the logs; ``endpoints`` are where clients reach this broker. Blocks;
@@ -217,12 +212,6 @@ class Broker:
             authorizer = open_authorizer(self)
             authorizer.on_denied = AuditLog(self.loop, authorizer).denied
 
-    def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
-        """Run a call that waits for the disk in the one thread for that, in the order of
-        the calls.
-        """
-        return self.loop.run_in_executor(self._blocking, call)
-
     def partition(self, tp: TopicPartition) -> Partition | None:
         """The partition if this broker leads it and its log is open, else None."""
         found = self.table.partition(tp.topic.encode(), tp.partition)
@@ -233,17 +222,13 @@ class Broker:
 
         return admit_transactional(self, *asked)
 
-    @property
-    def unpacking(self) -> Unpacking:
-        """The thread that looks into compressed batches, made at the first call."""
-        if self._unpacking is None:
-            from kstore.broker.runtime.log_dirs.unpacking import Unpacking
+    def _make_unpacking(self) -> Unpacking:
+        from kstore.broker.runtime.log_dirs.unpacking import Unpacking
 
-            self._unpacking = Unpacking(self.loop, self.report)
-        return self._unpacking
+        return Unpacking(self.loop, self.report)
 
     def _unpack(self, *asked: Any) -> None:
-        self.unpacking.ask(*asked)
+        self.unpacking().ask(*asked)
 
     def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
         """Append ready batches to a partition led here, and wake who waits for it.
@@ -267,9 +252,9 @@ class Broker:
             self.repairs.close()
         if self._peers is not None:
             self._peers.close()
-        if self._unpacking is not None:
-            self._unpacking.close()
-        self._blocking.shutdown(wait=True)
+        if self.unpacking.made is not None:
+            self.unpacking.made.close()
+        self.node.close()
         self.commits.close()
         self.descriptors.close()
         self.replicas.close()

@@ -96,7 +96,7 @@ async def _answer_later(
         found: tuple[int, int] | Look | None = look
         while isinstance(found, Look) and row.answer.error_code == ErrorCode.NONE:
             look = found
-            found = await broker.unpacking.look(look.find)
+            found = await broker.unpacking().look(look.find)
             row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
             if found is None and row.answer.error_code == ErrorCode.NONE:
                 found = search(partition.log, look.timestamp_ms, look.next_offset)

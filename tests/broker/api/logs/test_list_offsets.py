@@ -85,7 +85,7 @@ def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
         world.broker.append(PLACE, bytearray(build_batch(records, compression=ZSTD)))
         begin = threading.Event()
-        world.broker.unpacking.look(begin.wait)  # the thread is busy
+        world.broker.unpacking().look(begin.wait)  # the thread is busy
         waiting = asyncio.ensure_future(found(world, 1020))
         try:
             for _ in range(10):

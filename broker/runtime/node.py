@@ -1,0 +1,48 @@
+"""What every part of a broker may ask of the process it is in: who it is, its settings, its loop,
+its clock, the thread that waits for the disk, and where the operator is told something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.broker.runtime.log_limit import Report
+    from kstore.config import BrokerConfig
+
+__all__ = ["Node"]
+
+T = TypeVar("T")
+
+
+class Node:
+    """One broker's process. It knows no part of the broker."""
+
+    def __init__(
+        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, report: Report
+    ) -> None:
+        """``report`` tells the operator a sentence."""
+        self.config = config
+        self.loop = loop
+        self.report = report
+        self.node_id: int = config["node.id"]
+        self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
+
+    def now_ms(self) -> int:
+        """The wall clock, in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run a call that waits for the disk in the one thread for that, in the order of
+        the calls.
+        """
+        return self.loop.run_in_executor(self._blocking, call)
+
+    def close(self) -> None:
+        """End the thread, after the calls that wait for it."""
+        self._blocking.shutdown(wait=True)
