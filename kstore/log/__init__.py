@@ -3,8 +3,9 @@ that the same directory can be served by ``kstore serve``. It knows no topic bey
 request and no replica.
 
 May import: kstore._fast.log, kstore._fast.record, kstore.env, kstore.errors, kstore.log.index,
-    kstore.log.local, kstore.log.recovery, kstore.log.retention, kstore.log.segments,
-    kstore.private_files, kstore.protocol.coordinator_records, kstore.record, kstore.types.
+    kstore.log.local, kstore.log.recovery, kstore.log.repair, kstore.log.retention,
+    kstore.log.segments, kstore.private_files, kstore.protocol.coordinator_records, kstore.record,
+    kstore.types.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from kstore.log.errors import (
     ReadOnlyLogError,
     RecordTooLargeError,
 )
+from kstore.log.local.recovery_report import RecoveryReport
 from kstore.log.log import Log
 from kstore.log.log_dir import LogDir
-from kstore.log.recovery.recovery import RecoveryReport
 from kstore.log.settings import FlushPolicy, LogConfig
 
 __all__ = [

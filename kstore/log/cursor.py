@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.errors import ProtocolError
 from kstore.log.errors import LogNotFoundError, OffsetOutOfRangeError, ReadOnlyLogError
@@ -17,10 +17,10 @@ from kstore.log.settings import LogConfig
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
-    from kstore.log.log_dir import LogDir
+    from typing_extensions import Buffer
+
     from kstore.protocol.coordinator_records.classic import OffsetCommitValue
-    from kstore.record import Record
+    from kstore.record import Record, RecordSet
 
 __all__ = ["OFFSETS_TOPIC", "CommittedOffsets", "Cursor", "offsets_partition_for"]
 
@@ -45,18 +45,79 @@ def offsets_partition_for(name: str, partitions: int) -> int:
     return min(code, (1 << 32) - code) % partitions
 
 
+class CursorLog(Protocol):
+    """The log that a cursor reads, or commits to; a ``Log``."""
+
+    topic_partition: TopicPartition
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what anybody may see."""
+
+    def read(
+        self, offset: int, max_bytes: int = ..., *, isolation: str = "read_uncommitted"
+    ) -> RecordSet:
+        """The records from ``offset`` on."""
+
+    def wait(
+        self, offset: int, timeout: float | None = None, *, isolation: str = "read_uncommitted"
+    ) -> bool:
+        """Wait until a record at or after ``offset`` can be read."""
+
+    def refresh(self) -> bool:
+        """Look for what another process has written."""
+
+    def append(self, value: Buffer | None, key: Buffer | None = None) -> int:
+        """Append one record; return its offset."""
+
+
+class CursorDirectory(Protocol):
+    """The directory of ``__consumer_offsets``; a ``LogDir``."""
+
+    path: str
+    read_only: bool
+
+    def now_ms(self) -> int:
+        """The environment's time."""
+
+    def partitions(self) -> list[TopicPartition]:
+        """The topic-partitions that have a log here."""
+
+    def log(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        create: bool = True,
+        config: LogConfig | None = None,
+    ) -> CursorLog:
+        """The log of a topic-partition, opened or made."""
+
+
 class CommittedOffsets:
     """The committed offsets of one log dir, replayed from ``__consumer_offsets`` as they are asked
     for.
     """
 
-    def __init__(self, log_dir: LogDir) -> None:
+    def __init__(self, log_dir: CursorDirectory) -> None:
         self._dir = log_dir
         self._lock = threading.RLock()
         self._values: dict[Key, OffsetCommitValue] = {}
         self._next_offsets: dict[int, int] = {}
         self._count = 0
         self._complete = False
+
+    def now_ms(self) -> int:
+        """The time of the log dir's environment."""
+        return self._dir.now_ms()
 
     def committed(self, name: str, tp: TopicPartition) -> OffsetCommitValue | None:
         """What ``name`` last committed for a partition, or None."""
@@ -156,7 +217,12 @@ class Cursor:
     """
 
     def __init__(
-        self, log: Log, offsets: CommittedOffsets, name: str, *, isolation: str = "read_uncommitted"
+        self,
+        log: CursorLog,
+        offsets: CommittedOffsets,
+        name: str,
+        *,
+        isolation: str = "read_uncommitted",
     ) -> None:
         if not name:
             raise ValueError("the cursor's name is empty: it is a consumer group's id, give it one")
@@ -268,7 +334,7 @@ class Cursor:
                 f"can be read to {end}; commit the one after the last record done"
             )
         value = OffsetCommitValue(
-            offset=offset, metadata=metadata, commit_timestamp=self._log.log_dir.now_ms()
+            offset=offset, metadata=metadata, commit_timestamp=self._offsets.now_ms()
         )
         self._offsets.commit(self.name, self._log.topic_partition, value)
         return offset

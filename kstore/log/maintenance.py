@@ -16,11 +16,12 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore.log.errors import LogError
 from kstore.log.local import checkpoint, durability
 from kstore.log.recovery import segment_index
+from kstore.log.retention.retention import enforce
 from kstore.log.settings import FlushPolicy
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
-    from kstore.log.log_dir import LogDir
+    from kstore.log.local.local_log import LocalLog
+    from kstore.log.local.log_dir_state import LogDirState
 
 __all__ = ["Maintenance"]
 
@@ -34,15 +35,16 @@ _UNLIMITED = 2**63 - 1
 class Maintenance:
     """The background work of one writable log dir."""
 
-    def __init__(self, log_dir: LogDir) -> None:
-        self._dir = log_dir
+    def __init__(self, directory: LogDirState, open_logs: Callable[[], Iterable[LocalLog]]) -> None:
+        self._dir = directory
+        self._open_logs = open_logs
         self._interval = TICK_SECONDS
-        if log_dir.flush_policy is FlushPolicy.INTERVAL:
-            self._interval = min(TICK_SECONDS, log_dir.flush_interval_ms / 1000)
-        self._dirty: dict[Log, None] = {}
+        if directory.flush_policy is FlushPolicy.INTERVAL:
+            self._interval = min(TICK_SECONDS, directory.flush_interval_ms / 1000)
+        self._dirty: dict[LocalLog, None] = {}
         """In the order in which they were noted; changed by single operations, without a lock."""
         self._unlinks: list[tuple[float, str]] = []
-        self._sync_waits: dict[Log, list[tuple[int, Callable[[], object]]]] = {}
+        self._sync_waits: dict[LocalLog, list[tuple[int, Callable[[], object]]]] = {}
         self._wake = threading.Event()
         self._sync_wake = threading.Event()
         self._stop = threading.Event()
@@ -51,12 +53,12 @@ class Maintenance:
         self._last_retention = time.monotonic()
         self.last_error: Exception | None = None
         self._index_lost = False
-        self._without_index: deque[tuple[Log, LogSegment]] = deque()
+        self._without_index: deque[tuple[LocalLog, LogSegment]] = deque()
         self.at_exit = False  # the interpreter ends: no more threads can be started
 
     # -- told by others, from any thread, some of them holding a log's lock
 
-    def note_dirty(self, log: Log) -> None:
+    def note_dirty(self, log: LocalLog) -> None:
         """A log has something for the index environment, or for the disk."""
         self._dirty[log] = None
         if not self._wake.is_set():
@@ -75,7 +77,7 @@ class Maintenance:
         self._start("kstore-maintenance", self._run)
         self._wake.set()
 
-    def sync_for(self, log: Log, offset: int, callback: Callable[[], object]) -> None:
+    def sync_for(self, log: LocalLog, offset: int, callback: Callable[[], object]) -> None:
         """Sync a log in a thread of its own and call back; calls meanwhile share the next sync."""
         with self._guard:
             self._sync_waits.setdefault(log, []).append((offset, callback))
@@ -110,7 +112,7 @@ class Maintenance:
         """Do what is due now."""
         if self._index_lost:
             self._index_lost = False
-            for log in self._dir.open_logs():
+            for log in self._open_logs():
                 self._without_index += [(log, each) for each in segment_index.note_lost(log)]
         noted, self._dirty = self._dirty, {}
         dirty = [log for log in noted if not log.closed]
@@ -122,8 +124,9 @@ class Maintenance:
         now = time.monotonic()
         if now - self._last_retention >= self._dir.retention_check_ms / 1000:
             self._last_retention = now
-            for log in self._dir.open_logs():
-                log.enforce_retention()
+            for log in self._open_logs():
+                log.check_writable()
+                enforce(log, self._dir.now_ms())
                 with log.core:
                     log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
         self._unlink(now)
@@ -136,7 +139,7 @@ class Maintenance:
             if not log.closed and segment in log.core.segments:
                 segment_index.load_whole(log, segment)
 
-    def save(self, logs: Iterable[Log], *, closing: bool = False) -> None:
+    def save(self, logs: Iterable[LocalLog], *, closing: bool = False) -> None:
         """Sync what the flush policy wants synced, then write checkpoints."""
         points = []
         logs = list(logs)
@@ -144,24 +147,26 @@ class Maintenance:
             self._sync_together(logs)
         for count, log in enumerate(logs):
             if closing or self._must_flush(log):
-                log.sync_until(log.core.log_end_offset)
+                durability.sync_until(log, log.core.log_end_offset)
             else:
                 durability.sync_sealed(log)
             points.append(checkpoint.capture(log, closing=closing))
             if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1 and not closing:
                 time.sleep(0.001)
-        if points and self._dir.index is not None:
+        if points:
             checkpoint.write(self._dir.index, points)
 
-    def _sync_together(self, logs: list[Log]) -> None:
+    def _sync_together(self, logs: list[LocalLog]) -> None:
         """Sync many logs: the file system commits what is asked for at the same time at once."""
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(SYNCS_AT_ONCE, "kstore-sync") as pool:
-            for done in [pool.submit(log.sync_until, log.core.log_end_offset) for log in logs]:
+            for done in [
+                pool.submit(durability.sync_until, log, log.core.log_end_offset) for log in logs
+            ]:
                 done.result()
 
-    def _must_flush(self, log: Log) -> bool:
+    def _must_flush(self, log: LocalLog) -> bool:
         if self._dir.flush_policy is not FlushPolicy.OS:
             return True
         core, config = log.core, log.config
@@ -191,7 +196,7 @@ class Maintenance:
                 waits, self._sync_waits = self._sync_waits, {}
             for log, rows in waits.items():
                 try:
-                    log.sync_until(max(offset for offset, _ in rows))
+                    durability.sync_until(log, max(offset for offset, _ in rows))
                 except (OSError, LogError) as error:
                     self.last_error = error
                 for _offset, callback in rows:
@@ -220,10 +225,10 @@ class Maintenance:
         self._threads.clear()
         self._unlinks.clear()
 
-    def is_dirty(self, log: Log) -> bool:
+    def is_dirty(self, log: LocalLog) -> bool:
         """Whether a log has something that is not in the index environment."""
         return log in self._dirty
 
-    def forget(self, log: Log) -> None:
+    def forget(self, log: LocalLog) -> None:
         """A log was closed or deleted."""
         self._dirty.pop(log, None)

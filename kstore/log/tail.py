@@ -17,7 +17,7 @@ from kstore._fast.log.notify import Watch
 from kstore.log.errors import LogClosedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
 __all__ = ["Tail"]
 
@@ -29,8 +29,10 @@ LOOK_SECONDS = 1.0
 class Tail:
     """The waiters of one log. ``wait`` may be called by any number of threads."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LocalLog, refresh: Callable[[], object]) -> None:
+        """``refresh`` looks for what another process has written."""
         self._log = log
+        self._refresh = refresh
         self._changed = threading.Condition()
         self._waiting = 0
         self._installed: Callable[[], object] | None = None
@@ -45,7 +47,7 @@ class Tail:
         LogClosedError when the log is closed meanwhile.
         """
         if self._log.read_only:
-            self._log.refresh()
+            self._refresh()
         if self._there(offset, committed):
             return True
         if timeout is not None and timeout <= 0:
@@ -114,7 +116,7 @@ class Tail:
         try:
             while True:
                 # After the watch began: what is written from here on wakes it.
-                self._log.refresh()
+                self._refresh()
                 if self._there(offset, committed):
                     return True
                 left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()

@@ -13,7 +13,7 @@ from kstore.log.recovery import segment_index
 from kstore.record import batches, decode
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
 __all__ = ["Look", "largest_ms", "largest_timestamp", "offset_for_timestamp", "search"]
 
@@ -41,7 +41,7 @@ class Look(NamedTuple):
         return find_by_time(self.batch, self.timestamp_ms, self.start_offset)
 
 
-def offset_for_timestamp(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
+def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> tuple[int, int] | None:
     """The first record, in the order of offsets, at or after a time: (offset, its timestamp)."""
     found = search(log, timestamp_ms)
     while isinstance(found, Look):
@@ -49,7 +49,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
     return found
 
 
-def search(log: Log, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | Look | None:
+def search(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | Look | None:
     """As `offset_for_timestamp`, from an offset on, or a batch that is to be looked into."""
     core = log.core
     start = max(from_offset, core.log_start_offset)
@@ -63,13 +63,13 @@ def search(log: Log, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int]
     return None
 
 
-def largest_timestamp(log: Log) -> tuple[int, int] | None:
+def largest_timestamp(log: LocalLog) -> tuple[int, int] | None:
     """The first record with the largest timestamp: (offset, timestamp)."""
     largest = largest_ms(log)
     return offset_for_timestamp(log, largest) if largest >= 0 else None
 
 
-def largest_ms(log: Log) -> int:
+def largest_ms(log: LocalLog) -> int:
     """The largest timestamp of those that may be seen; below 0 without any."""
     largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
     if log.core.shows_durable and not log.read_only:
@@ -78,7 +78,7 @@ def largest_ms(log: Log) -> int:
 
 
 def _find(
-    log: Log, segment: LogSegment, timestamp_ms: int, start: int
+    log: LocalLog, segment: LogSegment, timestamp_ms: int, start: int
 ) -> tuple[int, int] | Look | None:
     core = log.core
     start = max(segment.base_offset, start)
@@ -108,7 +108,7 @@ def _is_large(batch: BatchView) -> bool:
     return claim(batch.compression, batch.data[BATCH_HEADER_SIZE:]) > LARGE_BYTES
 
 
-def _indexed_offset(log: Log, segment: LogSegment, timestamp_ms: int) -> int:
+def _indexed_offset(log: LocalLog, segment: LogSegment, timestamp_ms: int) -> int:
     """An offset of the segment before which nothing has this timestamp or a later one."""
     offset = segment.offset_before_timestamp(timestamp_ms)
     if offset < 0:

@@ -24,7 +24,7 @@ class Saving(Maintenance):
     """Only remembers what it would save, and fails if told to. No thread runs."""
 
     def __init__(self, log_dir: LogDir) -> None:
-        super().__init__(log_dir)
+        super().__init__(log_dir.state, lambda: ())
         self.saved: list[Any] = []
         self.problem: Exception | None = None
 

@@ -14,8 +14,8 @@ import pytest
 
 from kstore.env import SystemEnv
 from kstore.log import Log, LogStorageError, open_log_dir
+from kstore.log.local import checkpoint
 from kstore.log.log_dir import LogDir
-from kstore.log.retention.retention import restart
 from kstore.log.settings import LogConfig
 from kstore.record import build_batch
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch
@@ -55,7 +55,7 @@ def test_after_kill_the_high_watermark_is_not_above_the_last_one(tmp_path: Path)
             log.append(b"x")
             if number % 5 == 0:
                 log.core.set_high_watermark(number)
-                directory.checkpoint(log)
+                checkpoint.write_now(log.local)
         shutil.copytree(tmp_path / "a", tmp_path / "killed", ignore=shutil.ignore_patterns(".lock"))
     with open_dir(tmp_path / "killed") as directory:
         log = directory.log("t")
@@ -81,7 +81,7 @@ def test_a_log_begins_anew_elsewhere(tmp_path: Path, offset: int) -> None:
         for _ in range(10):
             log.append_many([bytes(500)], leader_epoch=4)
         assert len(log.core.segments) > 1
-        restart(log, offset)
+        log.restart(offset)
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (offset,) * 3
         assert log.core.epochs.as_list() == []
         assert log.append_many([b"new"], leader_epoch=7).base_offset == offset
@@ -105,11 +105,11 @@ def test_a_new_beginning_that_fails_half_way_leaves_a_shorter_log(
         before = values(log)
         fs.fail(call, errno.EIO, after=number if call == "unlink" else 0)
         try:
-            restart(log, 50)
+            log.restart(50)
         except (OSError, LogStorageError):
             killed = tmp_path.with_name(tmp_path.name + "-killed")
             shutil.copytree(tmp_path, killed, ignore=shutil.ignore_patterns(".lock"))
-            restart(log, 50)  # it can be tried again
+            log.restart(50)  # it can be tried again
             with open_dir(killed) as found:
                 left = values(found.log("t"))
                 assert left == before[: len(left)]
@@ -176,7 +176,7 @@ def test_after_cuts_and_restarts_the_producers_are_those_of_the_records(
                 )  # fmt: skip
                 copy.append_batches(other, origin="replica")
             if chance.random() < 0.5:
-                directory.checkpoint(copy)
+                checkpoint.write_now(copy.local)
             copy.truncate(end)
         elif what < 0.92:
             copy.truncate(chance.randint(copy.log_start_offset, copy.log_end_offset))

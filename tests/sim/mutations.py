@@ -24,6 +24,7 @@ import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
 import kstore.broker.state.groups.offsets as offsets
 import kstore.broker.state.groups.streams.reconcile as streams_reconcile
 import kstore.log.log_dir as log_dir
+import kstore.log.recovery.producer_state as producer_state
 import kstore.log.recovery.recovery as recovery
 from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.runtime.replication.fetchers import Fetchers
@@ -130,7 +131,7 @@ def _forgotten_producers(put: Put) -> None:
         log.core.producers.clear()
 
     put(recovery, "restore_producers", forget)
-    put(log_dir, "restore_producers", forget)
+    put(producer_state, "restore_producers", forget)
 
 
 def _high_watermark_back(put: Put) -> None:

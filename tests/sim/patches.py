@@ -27,6 +27,7 @@ import kstore.log.log_dir as log_dir
 import kstore.log.maintenance as log_maintenance
 from kstore.broker.runtime.broker import Broker
 from kstore.env import SystemEnv
+from kstore.log.local.durability import sync_until
 from tests.sim.loop import InlineExecutor, Life, SimLoop, current_life
 
 __all__ = ["virtual_machine"]
@@ -193,7 +194,7 @@ def _start_thread(self: Any, name: str, run: Callable[[], None]) -> None:
 def _flush_once(self: Any) -> None:
     waits, self._sync_waits = self._sync_waits, {}
     for log, rows in waits.items():
-        log.sync_until(max(offset for offset, _ in rows))
+        sync_until(log, max(offset for offset, _ in rows))
         for _, callback in rows:
             callback()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore._fast.broker.partition_table import Partition
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
-from kstore.log.timestamps import Look, largest_ms, search
+from kstore.log.timestamps import Look
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -99,7 +99,7 @@ async def _answer_later(
             found = await broker.unpacking().look(look.find)
             row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
             if found is None and row.answer.error_code == ErrorCode.NONE:
-                found = search(partition.log, look.timestamp_ms, look.next_offset)
+                found = partition.log.search_timestamp(look.timestamp_ms, look.next_offset)
         if row.answer.error_code == ErrorCode.NONE:
             assert not isinstance(found, Look)
             _tell(row.answer, _seen(partition, row.request, found), row.api_version)
@@ -185,8 +185,8 @@ def _find(
         return Found()
     timestamp = asked.timestamp
     if timestamp == MAX_TIMESTAMP:
-        timestamp = largest_ms(log)
-    found = search(log, timestamp) if timestamp >= 0 else None
+        timestamp = log.largest_timestamp_ms()
+    found = log.search_timestamp(timestamp) if timestamp >= 0 else None
     return found if isinstance(found, Look) else _seen(partition, request, found)
 
 

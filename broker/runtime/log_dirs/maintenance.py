@@ -75,10 +75,7 @@ class Maintenance:
                 await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
 
     def _is_dirty(self, log: Log) -> bool:
-        from kstore.log.retention.cleaner import measure
-
-        known = None if log.cleaned_offset < 0 else log.cleaned_offset
-        dirt = measure(log, self._now_ms(), known)
+        dirt = log.dirt(self._now_ms())
         if dirt.first_uncleanable_offset <= dirt.first_dirty_offset:
             return False
         return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0

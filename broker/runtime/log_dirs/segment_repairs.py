@@ -1,7 +1,7 @@
 """Damaged and lost parts of segments, written again from another replica while the log serves.
 
 A part's offsets are fetched from the leader, or from another replica that has them committed in the
-same leader epoch, and log/rewrite.py puts them in its place where they fit; log/refill.py does so
+same leader epoch, and `Log.rewrite` puts them in its place where they fit; `Log.refill` does so
 where a sealed segment was cut or is gone. What no replica can give stays as it is: told, and
 damaged parts hidden from readers. One part is worked at at a time, and a partition
 is tried again after a pause that doubles.
@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING
 from kstore.broker.state.replication.follower import BackOff, cut_at_damage, nobody_has
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.log.errors import LogError
-from kstore.log.repair.refill import lost_parts, refill
-from kstore.log.repair.rewrite import damaged_parts, rewrite
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import InvalidBatchError, batches
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replication.replica_manager import Hosted
     from kstore.log import Log
-    from kstore.log.recovery.recovery import Loss
+    from kstore.log.local.recovery_report import Loss
     from kstore.log.segments.damage import Damage
     from kstore.types import TopicPartition
 
@@ -150,17 +148,17 @@ class SegmentRepairs:
         if self._holds_up_followers(partition):
             self._let_followers_on(place, partition, tries)
             self._due[place] = min(self._due[place], broker.loop.time() + LOOK_PAUSE_S)
-        for damage in damaged_parts(damaged) if asks else ():
+        for damage in damaged.damaged_parts() if asks else ():
             why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
             self._tell(place, damage, part, why)
-        for loss in lost_parts(damaged) if asks else ():
+        for loss in damaged.lost_parts() if asks else ():
             why = await self._refill(place, damaged, known, loss)
             part = (
                 f"offsets {loss.first_offset} to {loss.next_offset - 1}, lost from {loss.segment},"
             )
             self._tell(place, loss, part, why)
-        return bool(damaged_parts(damaged) or damaged.lost)
+        return bool(damaged.damaged_parts() or damaged.lost)
 
     def _tell(
         self, place: TopicPartition, part: Damage | Loss, words: str, why: str | None
@@ -179,13 +177,13 @@ class SegmentRepairs:
         replication = partition.replication
         return replication is not None and any(
             (damage.first_offset, damage.next_offset) not in replication.lost_parts
-            for damage in damaged_parts(partition.log)
+            for damage in partition.log.damaged_parts()
         )
 
     def _let_followers_on(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
         """Give up what no other replica has."""
         broker, replication = self._broker, partition.replication
-        parts = damaged_parts(partition.log)
+        parts = partition.log.damaged_parts()
         if parts != tries.parts:
             tries.parts, tries.since_ms = parts, broker.table.replication.now_ms()
             tries.has_none = {each for each in tries.has_none if each[0] in parts}
@@ -222,7 +220,7 @@ class SegmentRepairs:
         if damage in tries.given_up:
             return
         tries.given_up.add(damage)
-        damaged.log_dir.lost_offsets += lost[1] - lost[0]
+        damaged.log_dir.count_lost(lost[1] - lost[0])
         log.error(
             "%s: offsets %d to %d are lost: they are damaged and no other replica has them; "
             "followers get an empty batch in their place",
@@ -261,7 +259,7 @@ class SegmentRepairs:
                 if problem.code == ErrorCode.CORRUPT_MESSAGE:
                     tries.has_none.add((damage, source))  # it is damaged there as well
                 raise
-            why = await self._in_thread(rewrite, damaged, damage, data)
+            why = await self._in_thread(damaged.rewrite, damage, data)
             if why is not None and _has_no_records(data, damage):
                 tries.has_none.add((damage, source))
             return why
@@ -283,10 +281,10 @@ class SegmentRepairs:
                 data = await self._fetch(
                     source, place, damaged, known, left.first_offset, left.next_offset, REFILL_BYTES
                 )
-                why = await self._in_thread(refill, damaged, left, data)
+                why = await self._in_thread(damaged.refill, left, data)
                 if why is not None:
                     return why
-                rest = (each for each in lost_parts(damaged) if each.segment == loss.segment)
+                rest = (each for each in damaged.lost_parts() if each.segment == loss.segment)
                 left = next(rest, None)
             return None
 
@@ -323,12 +321,12 @@ class SegmentRepairs:
         return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
 
     async def _in_thread(
-        self, write: Callable[..., str | None], damaged: Log, part: Damage | Loss, data: bytes
+        self, write: Callable[..., str | None], part: Damage | Loss, data: bytes
     ) -> str | None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-repair")
         loop = self._broker.loop
-        return await loop.run_in_executor(self._thread, write, damaged, part, data)
+        return await loop.run_in_executor(self._thread, write, part, data)
 
     async def _fetch(
         self, source: int, place: TopicPartition, damaged: Log, known: Hosted,

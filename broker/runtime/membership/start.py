@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
-    from kstore.log import Log
     from kstore.types import TopicPartition
 
 __all__ = ["open_in_cluster"]
@@ -88,12 +87,12 @@ def _watch_damage(broker: Broker) -> None:
         if broker.repairs is not None:
             broker.repairs.note_role(place)
 
-    def from_any_thread(log: Log) -> None:
+    def from_any_thread(place: TopicPartition) -> None:
         if not broker.loop.is_closed():
-            broker.loop.call_soon_threadsafe(note, log.topic_partition)
+            broker.loop.call_soon_threadsafe(note, place)
 
     for log_dir in broker.replicas.dirs:
-        log_dir.on_damage = from_any_thread
+        log_dir.when_damaged(from_any_thread)
     broker.replica_manager.on_leadership.append(note_role)
 
 

@@ -26,7 +26,6 @@ from kstore.broker.state.replication.follower import (
 )
 from kstore.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 from kstore.log.errors import LogError
-from kstore.log.retention.retention import delete_before, restart
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -208,7 +207,7 @@ class Fetchers:
             followed.state.start_is_moving = False
             try:
                 kept = followed.partition.log
-                delete_before(kept, min(offset, kept.high_watermark), durable=False)
+                kept.delete_before(min(offset, kept.high_watermark), durable=False)
             except (LogError, OSError) as problem:
                 fetcher.hold(followed)
                 self.failed(fetcher, followed, problem)
@@ -311,7 +310,7 @@ class Fetchers:
         end, high_watermark = kept.log_end_offset, kept.high_watermark
         try:
             if cut.restart:
-                restart(kept, cut.offset)
+                kept.restart(cut.offset)
             elif cut.offset < end:
                 kept.truncate(cut.offset)
         except (LogError, OSError) as problem:

@@ -24,7 +24,6 @@ from kstore.broker.state.metadata.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
-from kstore.log.recovery.recovery import leave_out, skip_lost
 from kstore.protocol.controller.broker_requests import (
     FULL,
     LeaderAndIsrPartition,
@@ -227,7 +226,7 @@ class ReplicaManager:
         try:
             partition = self._open(entry, topic, state.partition_index, config)
             if state.leader == broker.node_id:
-                skip_lost(partition.log)
+                partition.log.skip_lost()
         except (LogError, OSError) as problem:
             broker.report(f"{place} can't be opened: {problem}")
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -315,7 +314,7 @@ class ReplicaManager:
         partition.follow(NO_LEADER, epoch)
         self._tell(place, False, epoch)
         try:
-            leave_out(partition.log, offset)
+            partition.log.leave_out(offset)
         finally:
             partition.lead(epoch, partition.isr_version, partition.replicas, partition.isr)
             self._tell(place, True, epoch)

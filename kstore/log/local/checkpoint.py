@@ -19,9 +19,9 @@ from kstore.log.index.index_store import (
 )
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
-__all__ = ["Checkpoint", "capture", "forget_segments_now", "write"]
+__all__ = ["Checkpoint", "capture", "forget_segments_now", "write", "write_now"]
 
 # Packing more producers than this takes long enough to be felt by appenders.
 _FEW_PRODUCERS = 256
@@ -31,7 +31,7 @@ _FEW_PRODUCERS = 256
 class Checkpoint:
     """One log's part of a write to the environment."""
 
-    log: Log
+    log: LocalLog
     generation: int
     state: LogState
     pages: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Checkpoint:
     forgotten: list[int] = field(default_factory=list)
 
 
-def capture(log: Log, *, closing: bool = False) -> Checkpoint:
+def capture(log: LocalLog, *, closing: bool = False) -> Checkpoint:
     """Take what has changed in a log since the last checkpoint."""
     core = log.core
     with core:
@@ -72,7 +72,7 @@ def _pages(segment: LogSegment) -> list[tuple[int, int, bytes]]:
 
 
 def _state(
-    log: Log, *, below: int | None = None, without: frozenset[int] = frozenset()
+    log: LocalLog, *, below: int | None = None, without: frozenset[int] = frozenset()
 ) -> LogState:
     """A log's state now; or as it is known below a segment, or without some segments' indexes."""
     core = log.core
@@ -88,7 +88,7 @@ def _state(
     durable_base, durable_position, durable_offset = log.durable
     state = LogState(
         topic_id=log.topic_id.bytes if log.topic_id else bytes(16),
-        boot=log.log_dir.boot,
+        boot=log.directory.boot,
         changes=log.changes,
         log_start_offset=core.log_start_offset,
         high_watermark=core.high_watermark,
@@ -119,7 +119,7 @@ def _state(
     return state
 
 
-def _stamp(log: Log) -> int:
+def _stamp(log: LocalLog) -> int:
     """The time stamp of the log's directory, 0 where a change may have come with the same one, and
     where the cleaner's files lie in it.
     """
@@ -160,13 +160,17 @@ def _write(store: IndexStore, transaction: Any, points: list[Checkpoint]) -> lis
     return written
 
 
-def forget_segments_now(
-    log: Log, store: IndexStore, bases: list[int], *, below: int | None = None
-) -> None:
+def write_now(log: LocalLog) -> None:
+    """Write a log's state to the index environment, durably, now."""
+    write(log.directory.index, [capture(log)])
+
+
+def forget_segments_now(log: LocalLog, bases: list[int], *, below: int | None = None) -> None:
     """Forget the index of segments whose files are about to change, durably, before they do.
 
     ``below``: a truncation; nothing at this segment or behind it is known any more.
     """
+    store = log.directory.index
     log.index_generation += 1
     log.changes += 1
     state = _state(log, below=below, without=frozenset(bases))

@@ -1,6 +1,6 @@
 """What of a log is on the disk: the syncs, and with flush="always" who hears of them: those who
-wait in this process, and readers in other processes. Who waits for a sync, and which policy asks
-for one, is log.py's and maintenance.py's.
+wait in this process, and readers in other processes. Which policy asks for a sync is
+maintenance.py's.
 
 With flush="always" nobody sees what is not on the disk. A reader in another process sees the
 segment files, though, and those are ahead of the disk: so each sync writes the durable end into a
@@ -19,9 +19,11 @@ from kstore.log import errors
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
-__all__ = ["begin", "publish", "sync", "sync_sealed", "take_published"]
+__all__ = [
+    "begin", "forget_durable", "publish", "sync_sealed", "sync_until", "take_published",
+]  # fmt: skip
 
 DURABLE_NAME = "kstore.durable"
 """The boot id (16 bytes) and the durable end (8 bytes, big-endian)."""
@@ -29,7 +31,36 @@ _BOOT_BYTES = 16
 _SIZE = _BOOT_BYTES + 8
 
 
-def sync(log: Log) -> None:
+def sync_until(log: LocalLog, offset: int) -> None:
+    """Return when every record below ``offset`` is on the disk. Concurrent callers share one
+    fdatasync.
+    """
+    core = log.core
+    while core.durable_offset < offset and log.sync_group.wait(offset):
+        try:
+            _sync(log)
+        finally:
+            log.sync_group.done(core.durable_offset)
+
+
+def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:
+    """The log was cut in the segment with this base offset, to this end."""
+    log.core.durable_offset = min(log.core.durable_offset, end_offset)
+    log.sync_group.rewind(end_offset)
+    if log.durable[2] > end_offset:
+        log.durable = (base_offset, 0, base_offset)
+
+
+def _show_durable(log: LocalLog) -> None:
+    """With flush="always", tell those who wait for what is on the disk now."""
+    if not log.core.shows_durable:
+        return
+    log.wake()
+    if log.on_durable is not None:
+        log.on_durable()
+
+
+def _sync(log: LocalLog) -> None:
     """Put everything appended so far on the disk. After a failure nothing is synced any more."""
     if log.sync_failure is not None:
         raise errors.lost_sync(log.sync_failure, str(log.topic_partition))
@@ -59,10 +90,10 @@ def sync(log: Log) -> None:
             core.set_durable_offset(target)
             publish(log, core.durable_offset)
     log.note_dirty()
-    log.show_durable()
+    _show_durable(log)
 
 
-def sync_sealed(log: Log) -> None:
+def sync_sealed(log: LocalLog) -> None:
     """Put the segments that are no longer written to on the disk."""
     with log.core as core:
         durable = core.durable_offset
@@ -84,18 +115,18 @@ def sync_sealed(log: Log) -> None:
             log.durable_timestamp = max(log.durable_timestamp, _newest(behind))
             core.set_durable_offset(last.next_offset)
             publish(log, core.durable_offset)
-    log.show_durable()
+    _show_durable(log)
 
 
 def _newest(segments: Iterable[LogSegment]) -> int:
     return max((segment.max_timestamp for segment in segments), default=-1)
 
 
-def _sync_names(log: Log) -> None:
+def _sync_names(log: LocalLog) -> None:
     log.unsynced_names = False
     try:
         log.env.fs.fsync_dir(log.path)
-        log.log_dir.sync_names()
+        log.directory.sync_names()
     except OSError:
         log.unsynced_names = True
         raise
@@ -104,7 +135,7 @@ def _sync_names(log: Log) -> None:
 # -- readers in other processes
 
 
-def begin(log: Log) -> None:
+def begin(log: LocalLog) -> None:
     """A log was opened for writing: with flush="always" what is in it is put on the disk before
     anybody sees it, since it may have been seen before its process was killed.
     """
@@ -115,7 +146,7 @@ def begin(log: Log) -> None:
             fs.overwrite(path, bytes(_SIZE))  # of an earlier flush="always": no limit any more
         return
     if log.core.durable_offset < log.core.log_end_offset:
-        log.sync_until(log.core.log_end_offset)
+        sync_until(log, log.core.log_end_offset)
     log.durable_timestamp = _newest(log.core.segments)
     content = _content(log, log.core.durable_offset)
     try:
@@ -124,7 +155,7 @@ def begin(log: Log) -> None:
         fs.write_file(path, content, durable=False)
 
 
-def publish(log: Log, end_offset: int) -> None:
+def publish(log: LocalLog, end_offset: int) -> None:
     """Tell readers in other processes up to where they may see the log."""
     if not log.core.shows_durable:
         return
@@ -137,18 +168,18 @@ def publish(log: Log, end_offset: int) -> None:
         raise errors.storage_error(error, f"telling readers of {log.topic_partition}") from error
 
 
-def _content(log: Log, end_offset: int) -> bytes:
-    return log.log_dir.boot + end_offset.to_bytes(8, "big")
+def _content(log: LocalLog, end_offset: int) -> bytes:
+    return log.directory.boot + end_offset.to_bytes(8, "big")
 
 
-def take_published(log: Log) -> None:
+def take_published(log: LocalLog) -> None:
     """A log that is open for reading only: let it show what its writer says is on the disk."""
     core = log.core
     try:
         content = log.env.fs.read_file(os.path.join(log.path, DURABLE_NAME))
     except FileNotFoundError:
         content = b""
-    core.shows_durable = len(content) == _SIZE and content[:_BOOT_BYTES] == log.log_dir.boot
+    core.shows_durable = len(content) == _SIZE and content[:_BOOT_BYTES] == log.directory.boot
     if core.shows_durable:
         core.durable_offset = int.from_bytes(content[_BOOT_BYTES:], "big")
     core.set_offsets(core.log_start_offset, core.log_end_offset, core.log_end_offset)

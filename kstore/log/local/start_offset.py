@@ -12,14 +12,14 @@ from kstore.log.errors import storage_error
 
 if TYPE_CHECKING:
     from kstore.env import FileSystem
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
 __all__ = ["START_OFFSET_NAME", "read_start_offset", "write_start_offset"]
 
 START_OFFSET_NAME = "log-start-offset"
 
 
-def write_start_offset(log: Log) -> None:
+def write_start_offset(log: LocalLog) -> None:
     """Write where a log begins, durably."""
     line = f"{log.core.log_start_offset}"
     content = f"{line} {crc32(line.encode()):08x}\n".encode()

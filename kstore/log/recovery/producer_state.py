@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
-__all__ = ["restore_producers"]
+__all__ = ["rebuild_producers", "restore_producers"]
 
 
-def restore_producers(log: Log, offset: int) -> None:
+def restore_producers(log: LocalLog, offset: int) -> None:
     """Bring the producer table to where it was when the log ended at ``offset``."""
     core = log.core
-    index = log.log_dir.index
+    index = log.directory.index
     core.producers.clear()
     start = 0
-    snapshots = index.snapshots(log.name) if index is not None else []
+    snapshots = index.snapshots(log.name)
     for candidate in reversed([known for known in snapshots if known <= offset]):
-        assert index is not None
         snapshot = index.snapshot(log.name, candidate)
         if snapshot is None:
             continue
@@ -38,7 +37,13 @@ def restore_producers(log: Log, offset: int) -> None:
             _take_in(log, segment, start)
 
 
-def _take_in(log: Log, segment: LogSegment, start: int) -> None:
+def rebuild_producers(log: LocalLog) -> None:
+    """Read the producers' state anew, as of the log's end."""
+    if log.core.producers.any_seen:
+        restore_producers(log, log.core.log_end_offset)
+
+
+def _take_in(log: LocalLog, segment: LogSegment, start: int) -> None:
     """The producers of a segment from an offset on, over damaged parts."""
     position = 0
     while position < segment.size_bytes:

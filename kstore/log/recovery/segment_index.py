@@ -9,36 +9,38 @@ from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
 from kstore.log.index.index_store import ENTRY_BYTES
-from kstore.log.recovery.recovery import RecoveryReport, scan_segment
+from kstore.log.local.checkpoint import forget_segments_now
+from kstore.log.local.recovery_report import RecoveryReport
+from kstore.log.recovery.segment_scan import scan_segment
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
-__all__ = ["load_around", "load_whole", "note_lost", "reindex"]
+__all__ = ["forget_tail", "load_around", "load_whole", "note_lost", "reindex"]
 
 _ENTRY = struct.Struct("=IIq")
 
 
-def load_around(log: Log, segment: LogSegment, offset: int, *, wrong: bool = False) -> None:
+def load_around(log: LocalLog, segment: LogSegment, offset: int, wrong: bool) -> None:
     """Bring the index entries around an offset into memory. ``wrong``: one of those that are there
     points elsewhere.
     """
-    index = log.log_dir.index
+    index = log.directory.index
     if wrong:
-        log.log_dir.note_wrong_index(segment.path)
+        log.directory.note_wrong_index(segment.path)
         reindex(log, segment)
     elif not segment.complete:
         load_whole(log, segment)
-    elif index is None or not index.load_window(log.name, segment, offset):
+    elif not index.load_window(log.name, segment, offset):
         reindex(log, segment)
 
 
-def load_whole(log: Log, segment: LogSegment) -> None:
+def load_whole(log: LocalLog, segment: LogSegment) -> None:
     """Bring all index entries of a segment into memory."""
     if not segment.complete and not segment.first_entry:
         return
-    index = log.log_dir.index
-    pages = index.pages(log.name, segment.base_offset) if index is not None else b""
+    index = log.directory.index
+    pages = index.pages(log.name, segment.base_offset)
     if segment.complete:
         if len(pages) == segment.persisted * ENTRY_BYTES:
             segment.load(pages, 0)
@@ -50,7 +52,7 @@ def load_whole(log: Log, segment: LogSegment) -> None:
     reindex(log, segment)
 
 
-def reindex(log: Log, segment: LogSegment) -> None:
+def reindex(log: LocalLog, segment: LogSegment) -> None:
     """Make a segment's index anew, in memory; the next checkpoint writes it down. Appends go on but
     for the last moment.
     """
@@ -71,6 +73,19 @@ def reindex(log: Log, segment: LogSegment) -> None:
             log.note_dirty()
 
 
+def forget_tail(log: LocalLog, segment: LogSegment | None, base_offset: int) -> None:
+    """Forget what the index has of a log from a segment on, before that is cut. The segment's own
+    entries stay in memory.
+    """
+    if segment is not None:
+        load_whole(log, segment)
+    bases = [s.base_offset for s in log.core.segments if s.base_offset >= base_offset]
+    forget_segments_now(log, bases, below=base_offset)
+    if segment is not None:
+        segment.persisted = 0
+        segment.complete = False
+
+
 def _limit(segment: LogSegment) -> int | None:
     """Where the offsets of a segment end that is not appended to any more."""
     return segment.next_offset if segment.sealed else None
@@ -84,7 +99,7 @@ def _below(entries: bytes, position: int) -> bytes:
     return entries[:size]
 
 
-def note_lost(log: Log) -> list[LogSegment]:
+def note_lost(log: LocalLog) -> list[LogSegment]:
     """The environment was begun anew: what is in memory is not in it. Returns the segments of which
     a part of the index is not in memory either.
     """

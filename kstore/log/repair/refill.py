@@ -11,7 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kstore.log.recovery.recovery import Loss
+from kstore.log.local.checkpoint import forget_segments_now
+from kstore.log.local.recovery_report import Loss
 from kstore.log.recovery.segment_index import reindex
 from kstore.log.repair.rewrite import misfit, take_in, whole_batches
 from kstore.log.segments.segment_names import new_segment
@@ -19,12 +20,12 @@ from kstore.record import BatchView
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
 __all__ = ["lost_parts", "refill"]
 
 
-def lost_parts(log: Log) -> list[Loss]:
+def lost_parts(log: LocalLog) -> list[Loss]:
     """What is lost between the segments that there are. What is lost from the end of the log stays
     in ``log.lost``: a replica copies that from its leader.
     """
@@ -43,7 +44,7 @@ def lost_parts(log: Log) -> list[Loss]:
     return found
 
 
-def refill(log: Log, loss: Loss, data: bytes) -> str | None:
+def refill(log: LocalLog, loss: Loss, data: bytes) -> str | None:
     """Put batches where a lost part was, from its first offset on; on the disk when this returns.
     Without any the other replica has no record there, and nothing is lost. Why they can't be put
     there, and nothing has changed; None: it is done.
@@ -70,7 +71,7 @@ def refill(log: Log, loss: Loss, data: bytes) -> str | None:
     return None
 
 
-def _make_again(log: Log, loss: Loss) -> LogSegment:
+def _make_again(log: LocalLog, loss: Loss) -> LogSegment:
     """A sealed, empty segment in the place of one whose file is gone."""
     made = new_segment(log.opener, log.path, int(Path(loss.segment).stem), log.env)
     with log.core as core:
@@ -81,11 +82,11 @@ def _make_again(log: Log, loss: Loss) -> LogSegment:
     return made
 
 
-def _append(log: Log, segment: LogSegment, data: bytes, views: list[BatchView]) -> None:
+def _append(log: LocalLog, segment: LogSegment, data: bytes, views: list[BatchView]) -> None:
     """Write batches behind what a sealed segment has."""
     core = log.core
     # First the index forgets how long the segment is: after a crash the file tells.
-    log.log_dir.forget_segment_index(log, [segment])
+    forget_segments_now(log, [segment.base_offset])
     file = segment.handle_or_open()
     if file.refresh() > segment.size_bytes:
         file.truncate(segment.size_bytes)  # the beginning of a lost batch

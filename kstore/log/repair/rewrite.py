@@ -17,7 +17,7 @@ from kstore.record import BatchView, InvalidBatchError, batches
 if TYPE_CHECKING:
     from kstore._fast.log.log_core import LogCore
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
     from kstore.log.segments.damage import Damage
 
 __all__ = ["damaged_parts", "misfit", "rewrite", "take_in", "whole_batches"]
@@ -25,7 +25,7 @@ __all__ = ["damaged_parts", "misfit", "rewrite", "take_in", "whole_batches"]
 _NO_LIMIT = 2**63 - 1
 
 
-def damaged_parts(log: Log) -> list[Damage]:
+def damaged_parts(log: LocalLog) -> list[Damage]:
     """The known damage that hides offsets which may be read."""
     with log.core as core:
         return [
@@ -36,7 +36,7 @@ def damaged_parts(log: Log) -> list[Damage]:
         ]
 
 
-def rewrite(log: Log, damage: Damage, data: bytes) -> str | None:
+def rewrite(log: LocalLog, damage: Damage, data: bytes) -> str | None:
     """Put batches in the place of a damaged part, on the disk when this returns. Why they can't be
     put there, and nothing has changed; None: it is done.
 
@@ -63,11 +63,11 @@ def rewrite(log: Log, damage: Damage, data: bytes) -> str | None:
             take_in(log, segment, views)
             log.changes += 1  # readers in other processes load it anew
     reindex(log, segment)
-    log.log_dir.repaired_parts += 1
+    log.directory.repaired_parts += 1
     return None
 
 
-def _segment_of(log: Log, damage: Damage) -> LogSegment | None:
+def _segment_of(log: LocalLog, damage: Damage) -> LogSegment | None:
     """The segment that has this damage. The core's lock is held."""
     if log.closed:
         return None
@@ -111,7 +111,7 @@ def _epoch_at(core: LogCore, offset: int, otherwise: int) -> int:
     return otherwise if found is None else found
 
 
-def take_in(log: Log, segment: LogSegment, views: list[BatchView]) -> None:
+def take_in(log: LocalLog, segment: LogSegment, views: list[BatchView]) -> None:
     """Know what batches say that were written into a segment again. The core's lock is held."""
     core = log.core
     _take_epochs(core, views)

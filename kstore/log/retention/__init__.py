@@ -2,5 +2,5 @@
 and Kafka's log cleaner. It never touches what lies above the high watermark, but to truncate.
 
 May import: kstore._fast.log, kstore._fast.record, kstore.log, kstore.log.local,
-    kstore.log.segments, kstore.record.
+    kstore.log.recovery, kstore.log.segments, kstore.record.
 """

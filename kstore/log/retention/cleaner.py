@@ -20,13 +20,14 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.offset_map import OffsetMap
 from kstore._fast.record.batch import find_disorder
 from kstore.log.errors import CorruptLogError, storage_error
+from kstore.log.local.checkpoint import forget_segments_now
 from kstore.log.retention.cleaned_transactions import CleanedTransactions
 from kstore.log.segments.segment_names import segment_path
 from kstore.log.segments.swap import CLEANED, decide_swap, take_place
 from kstore.record import InvalidBatchError
 
 if TYPE_CHECKING:
-    from kstore.log.log import Log
+    from kstore.log.local.local_log import LocalLog
 
 __all__ = ["CleaningReport", "Dirt", "clean", "measure"]
 
@@ -75,7 +76,7 @@ class CleaningReport:
     """Records without a key that were dropped: a compacted topic should have none."""
 
 
-def measure(log: Log, now_ms: int, checkpoint: int | None) -> Dirt:
+def measure(log: LocalLog, now_ms: int, checkpoint: int | None) -> Dirt:
     """How much of a log is dirty, given up to where it was cleaned (None: never)."""
     core = log.core
     first_dirty = core.log_start_offset if checkpoint is None else checkpoint
@@ -99,13 +100,13 @@ def measure(log: Log, now_ms: int, checkpoint: int | None) -> Dirt:
     )
 
 
-def _overdue_ms(log: Log, waiting: list[LogSegment], now_ms: int) -> int:
+def _overdue_ms(log: LocalLog, waiting: list[LogSegment], now_ms: int) -> int:
     oldest = min((s.first_timestamp for s in waiting if s.first_timestamp > 0), default=now_ms)
     return max(0, now_ms - max(log.config.max_compaction_lag_ms, 0) - oldest)
 
 
 def clean(
-    log: Log,
+    log: LocalLog,
     dirt: Dirt,
     now_ms: int,
     *,
@@ -146,7 +147,7 @@ class _Cleaning:
     """One cleaning of one log."""
 
     def __init__(
-        self, log: Log, now_ms: int, offsets: OffsetMap, is_cancelled: Callable[[], bool]
+        self, log: LocalLog, now_ms: int, offsets: OffsetMap, is_cancelled: Callable[[], bool]
     ) -> None:
         self.log = log
         self.now_ms = now_ms
@@ -263,7 +264,7 @@ class _Cleaning:
     def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
         """Write the group anew and put it in place; the bytes that are left."""
         log = self.log
-        fs = log.log_dir.env.fs
+        fs = log.env.fs
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
         file = log.opener.create(path)
@@ -286,7 +287,7 @@ class _Cleaning:
     def _replace(self, group: list[LogSegment], cleaned: LogSegment) -> None:
         log = self.log
         core = log.core
-        fs = log.log_dir.env.fs
+        fs = log.env.fs
         base_offset = group[0].base_offset
         core.scan(cleaned, 0, cleaned.handle_or_open().size_bytes, into="index")
         cleaned.sealed = True
@@ -300,7 +301,7 @@ class _Cleaning:
                     return
             decide_swap(fs, log.path, base_offset)
             with core:
-                log.log_dir.forget_segment_index(log, group)
+                forget_segments_now(log, [segment.base_offset for segment in group])
                 take_place(fs, log.path, base_offset, [s.base_offset for s in group])
                 cleaned.close()  # it is opened anew under its own name
                 cleaned.path = segment_path(log.path, base_offset)

@@ -14,19 +14,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kstore._fast.record.batch import find_batch
 from kstore.log.errors import CorruptLogError
 from kstore.record import InvalidBatchError, batches
 
-if TYPE_CHECKING:
-    from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.log import Log
-
 __all__ = [
-    "NO_LIMIT", "Bad", "Bounds", "Damage", "Good", "examine", "hidden_offsets", "judge",
-    "piece_at", "restored_header", "survey", "tell", "walk",
+    "NO_LIMIT", "Bad", "Bounds", "Damage", "Good", "hidden_offsets", "is_batch_at",
+    "judge", "piece_at", "restored_header", "survey", "walk",
 ]  # fmt: skip
 
 Read = Callable[[int, int], bytes]
@@ -201,6 +196,14 @@ def _is_whole(data: bytes | bytearray) -> bool:
         return sum(view.size_bytes for view in batches(data, verify=True)) == len(data)
     except InvalidBatchError:
         return False
+
+
+def is_batch_at(read: Read, position: int, offset: int) -> bool:
+    """Whether a whole batch with this base offset begins at this position."""
+    head = read(_HEADER_BYTES, position)
+    if len(head) < _HEADER_BYTES or int.from_bytes(head[:8], "big", signed=True) != offset:
+        return False
+    return _is_whole(read(int.from_bytes(head[_LENGTH], "big") + _PREFIX_BYTES, position))
 
 
 def restored_header(data: bytes) -> bytes | None:
@@ -425,68 +428,3 @@ def _steadiest_rising(values: dict[int, int], least: int) -> list[int]:
         found.append(key)
         key = previous[key]
     return found[::-1]
-
-
-# -- a log that is being read
-
-
-def examine(log: Log, segment: LogSegment, position: int) -> CorruptLogError:
-    """Find what is damaged near a position at which reading stopped, and have reads go round it.
-    The segment's index is in memory.
-
-    Returns the exception for who can't be helped by that.
-    """
-    core = log.core
-    with core:
-        start, end = _stretch(segment, position)
-        bounds = Bounds(start[1], end[1], epochs=core.epochs.as_list())
-        read = segment.handle_or_open().read
-        known = segment.damages or ()
-        found = [
-            damage
-            for damage in survey(segment.path, read, start[0], end[0], bounds)
-            if damage.next_offset > core.log_start_offset
-        ]
-        for damage in found:
-            if damage.position <= position < damage.end_position and damage in known:
-                return damage.error()  # it was known
-        new = [damage for damage in found if damage not in known]
-        if not new:
-            return CorruptLogError(segment.path, position, "what lies there does not fit the index")
-        kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
-        core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
-    tell(log, new)
-    return min(new, key=lambda damage: abs(damage.position - position)).error()
-
-
-def _stretch(segment: LogSegment, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(position, offset) before and behind a position that are right by index and batch."""
-    places = [(at, offset) for offset, at, _ in segment.index_entries()]
-    places += [(d.end_position, d.next_offset) for d in segment.damages or ()]
-    below = sorted(place for place in places if place[0] < position)
-    above = sorted(place for place in places if place[0] > position)
-    read = segment.handle_or_open().read
-    start = next((p for p in reversed(below) if _begins(read, p)), (0, segment.base_offset))
-    end = (segment.size_bytes, segment.next_offset)
-    return start, next((p for p in above if _begins(read, p)), end)
-
-
-def _begins(read: Read, place: tuple[int, int]) -> bool:
-    """Whether a whole batch with this offset begins at this position."""
-    position, offset = place
-    head = read(_HEADER_BYTES, position)
-    if len(head) < _HEADER_BYTES or int.from_bytes(head[:8], "big", signed=True) != offset:
-        return False
-    return _is_whole(read(int.from_bytes(head[_LENGTH], "big") + _PREFIX_BYTES, position))
-
-
-def tell(log: Log, damages: Sequence[Damage]) -> None:
-    """Log damage that became known, and count it. A reader beside the writer leaves that to it."""
-    if log.read_only or not damages:
-        return
-    import logging
-
-    log.log_dir.damages += len(damages)
-    for damage in damages:
-        logging.getLogger("kstore.log").error("%s: %s", log.topic_partition, damage)
-    log.log_dir.note_damage(log)

@@ -12,7 +12,6 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.log.recovery.recovery import begin_segment
 from kstore.protocol.logs.fetch import (
     FetchPartition,
     FetchRequest,
@@ -100,7 +99,7 @@ def test_a_follower_has_all_where_the_leader_goes_on_behind_lost_records(leader:
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)
     log = leader.led.log
-    begin_segment(log, 20)
+    log.local.begin_segment(20)
     log.core.set_offsets(0, 20, 5)
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)

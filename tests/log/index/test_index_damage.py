@@ -21,6 +21,8 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore.log import Log, LogDir
 from kstore.log.index.index_store import ENVIRONMENT_NAME, LogState
 from kstore.log.index.lmdb_check import find_damage, move_aside
+from kstore.log.local import checkpoint
+from kstore.log.local.local_log import LocalLog
 from kstore.log.local.start_offset import START_OFFSET_NAME
 from kstore.log.offline.verify import verify
 from kstore.log.recovery import segment_index
@@ -225,7 +227,7 @@ def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = segment_index.reindex
 
-    def reindex(log: Log, segment: LogSegment) -> None:
+    def reindex(log: LocalLog, segment: LogSegment) -> None:
         found.append(segment.path)
         original(log, segment)
 
@@ -253,7 +255,7 @@ def test_an_entry_that_points_to_another_batch_is_not_believed(
             for size in (100, 700):
                 data = log.read_batches(offset, size)
                 assert list(decode(data))[-1].offset >= offset  # whole batches
-        assert log_dir.wrong_indexes > 0
+        assert log_dir.state.wrong_indexes > 0
     assert "points to another batch" in caplog.text
 
 
@@ -358,7 +360,7 @@ def test_the_maintenance_makes_the_index_anew_without_any_read(
         log = indexed_log(log_dir)
         expected = {s.base_offset: s.persisted for s in log.segments}
         damage_running(log_dir, lmdb.CorruptedError)
-        log.note_dirty()
+        log.local.note_dirty()
         for _ in range(3):
             log_dir.maintenance.tick()
         assert {s.base_offset: s.persisted for s in log.segments} == expected
@@ -443,7 +445,7 @@ def test_pages_of_processes_that_were_killed_do_not_overlap(tmp_path: Path, seed
                         log.append(b"%d" % count)
                         count += 1
                 elif act == "checkpoint":
-                    log_dir.checkpoint(log)
+                    checkpoint.write_now(log.local)
                 for _ in range(20 if act == "read" and count else 0):
                     offset = choice.randrange(count)
                     record = next(iter(log.read(offset, choice.choice([1, 100, 300, 3000]))))

@@ -45,7 +45,7 @@ def abandon(log: Log) -> None:
     log.log_dir.maintenance.stop()
     log.log_dir.index.close()  # type: ignore[union-attr]
     log.log_dir._give_lock_back()
-    log.log_dir.closed = True
+    log.log_dir.state.closed = True
 
 
 # -- power cuts

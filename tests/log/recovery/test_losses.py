@@ -13,7 +13,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, open_log_dir
-from kstore.log.recovery.recovery import Loss, leave_out, skip_lost
+from kstore.log.local.recovery_report import Loss
 
 
 def make(path: Path, *, close: bool = True) -> tuple[list[Path], list[int]]:
@@ -127,10 +127,10 @@ def test_a_replica_reports_its_real_end_and_leaves_out_what_it_lost_when_it_lead
         log = directory.log("t")
         assert log.recovery.losses == [Loss(str(file), 6, 10)]
         assert log.log_end_offset == 6  # its leader has the rest
-        skip_lost(log)
+        log.skip_lost()
         assert log.log_end_offset == 10
         assert log.append(b"next") == 10
-        skip_lost(log)
+        log.skip_lost()
         assert log.log_end_offset == 11
 
 
@@ -145,7 +145,7 @@ def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -
         log = directory.log("t")
         assert log.log_end_offset == 0
         log.append_many([b"x"] * 10)
-        skip_lost(log)
+        log.skip_lost()
         assert (log.log_end_offset, len(log.segments)) == (10, 1)
 
 
@@ -161,7 +161,7 @@ def test_what_is_left_out_is_gone_and_its_offsets_are_not_given_again(
                 log.roll()
             log.append(b"value %03d" % number)
         log.core.set_high_watermark(4)
-        leave_out(log, 6)
+        log.leave_out(6)
         assert (log.log_end_offset, log.high_watermark, directory.lost_offsets) == (10, 4, 4)
         assert log.append(b"value 010") == 10
         log.core.set_high_watermark(11)
@@ -187,7 +187,7 @@ def test_segments_that_were_deleted_are_no_loss_where_the_last_checkpoint_fails(
     log.append_many([b"old"] * 5)
     log.roll()
     log.append_many([b"new"] * 5)
-    log.log_dir.maintenance.save([log])
+    log.log_dir.maintenance.save([log.local])
 
     def fail(*args: object, **named: object) -> None:
         raise OSError(errno.EIO, "no")

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.log.local.recovery_report import Loss
 from kstore.log.offline.verify import verify
-from kstore.log.recovery.recovery import Loss, skip_lost
-from kstore.log.repair.refill import lost_parts, refill
 from tests.log.recovery.test_losses import cut, make, numbers
 
 
 def place(log: kstore.Log) -> list[tuple[str, int, int]]:
     """What is lost: file names and offsets."""
-    return [(Path(p.segment).name, p.first_offset, p.next_offset) for p in lost_parts(log)]
+    return [(Path(p.segment).name, p.first_offset, p.next_offset) for p in log.lost_parts()]
 
 
 @pytest.fixture
@@ -37,13 +36,13 @@ def test_the_end_of_a_sealed_segment_is_put_back(
     files, size, data = whole
     cut(files[1], left * size + extra)
     with kstore.open_log(tmp_path / "log") as log:
-        [loss] = lost_parts(log)
+        [loss] = log.lost_parts()
         assert loss == Loss(str(files[1]), 10 + left, 20)
-        assert refill(log, loss, data[left * size :]) is None
-        assert lost_parts(log) == []
+        assert log.refill(loss, data[left * size :]) is None
+        assert log.lost_parts() == []
         assert numbers(log) == list(range(30))
         assert [next(iter(log.read(n))).offset for n in range(30)] == list(range(30))
-        assert "not lost" in str(refill(log, loss, data[left * size :]))
+        assert "not lost" in str(log.refill(loss, data[left * size :]))
         log.append(b"value 030")
     assert files[1].read_bytes() == data
     assert verify(tmp_path / "log").problem_count == 0
@@ -60,8 +59,8 @@ def test_it_is_put_back_piece_by_piece(
     with kstore.open_log(tmp_path / "log") as log:
         for number in range(2, 10, 2):
             assert place(log) == [(files[1].name, 10 + number, 20)]
-            [loss] = lost_parts(log)
-            assert refill(log, loss, data[number * size : (number + 2) * size]) is None
+            [loss] = log.lost_parts()
+            assert log.refill(loss, data[number * size : (number + 2) * size]) is None
         assert place(log) == []
         assert numbers(log) == list(range(30))
     assert files[1].read_bytes() == data
@@ -73,8 +72,8 @@ def test_a_segment_that_is_gone_is_made_again(
     files, _, data = whole
     files[1].unlink()
     with kstore.open_log(tmp_path / "log") as log:
-        [loss] = lost_parts(log)
-        assert refill(log, loss, data) is None
+        [loss] = log.lost_parts()
+        assert log.refill(loss, data) is None
         assert numbers(log) == list(range(30))
     with kstore.open_log(tmp_path / "log") as log:
         assert numbers(log) == list(range(30))
@@ -88,9 +87,9 @@ def test_what_the_other_replica_does_not_have_is_lost_no_more(
     files, size, _ = whole
     cut(files[1], 4 * size)
     with kstore.open_log(tmp_path / "log") as log:
-        [loss] = lost_parts(log)
-        assert refill(log, loss, b"") is None  # compacted away there
-        assert lost_parts(log) == []
+        [loss] = log.lost_parts()
+        assert log.refill(loss, b"") is None  # compacted away there
+        assert log.lost_parts() == []
         assert numbers(log) == [*range(14), *range(20, 30)]
 
 
@@ -100,16 +99,16 @@ def test_what_does_not_fit_changes_nothing(
     files, size, data = whole
     cut(files[1], 6 * size)
     with kstore.open_log(tmp_path / "log") as log:
-        [loss] = lost_parts(log)
+        [loss] = log.lost_parts()
         for wrong, why in [
             (data[5 * size :], "offsets 15 to 15 do not fit in 16 to 19"),
             (data[6 * size : -1], "not whole, valid batches"),
             (data[6 * size : -1] + b"!", "not whole, valid batches"),
             (data[7 * size :] + data[6 * size : 7 * size], "do not fit in"),
         ]:
-            assert why in str(refill(log, loss, wrong))
+            assert why in str(log.refill(loss, wrong))
             assert files[1].read_bytes() == data[: 6 * size]
-            assert lost_parts(log) == [loss]
+            assert log.lost_parts() == [loss]
 
 
 def test_a_kill_in_the_middle_loses_nothing_that_was_there(
@@ -118,9 +117,9 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_there(
     files, size, data = whole
     cut(files[1], 6 * size)
     with kstore.open_log(tmp_path / "log") as log:
-        [loss] = lost_parts(log)
+        [loss] = log.lost_parts()
         log.log_dir.maintenance.stop()  # no checkpoint comes any more
-        assert refill(log, loss, data[6 * size :]) is None
+        assert log.refill(loss, data[6 * size :]) is None
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
     for length, kept in [(10 * size, 20), (8 * size, 18), (8 * size + 20, 18), (6 * size, 16)]:
         copy = tmp_path / f"killed {length}"
@@ -147,21 +146,21 @@ def test_the_end_of_the_log_is_left_to_copying_unless_it_leads(
         with kstore.open_log_dir(path) as directory:
             directory.replicated = True
             log = directory.log("log")
-            assert (lost_parts(log), len(log.lost)) == ([], len(gone))
-            assert "not lost" in str(refill(log, expected[0], b""))
+            assert (log.lost_parts(), len(log.lost)) == ([], len(gone))
+            assert "not lost" in str(log.refill(expected[0], b""))
             for number in range(first, first + copied):
                 log.append(b"value %03d" % number)
             log.roll()
-            assert lost_parts(log) == []
+            assert log.lost_parts() == []
             assert bool(log.lost) == (first + copied < 30)
-            skip_lost(log)
+            log.skip_lost()
             assert log.log_end_offset == 30
             lost = [
-                n for part in lost_parts(log) for n in range(part.first_offset, part.next_offset)
+                n for part in log.lost_parts() for n in range(part.first_offset, part.next_offset)
             ]
             assert lost == [*range(first + copied, 30)]
             if copied == 0:
-                for loss, number in zip(lost_parts(log), sorted(gone), strict=True):
-                    assert refill(log, loss, data[number]) is None
+                for loss, number in zip(log.lost_parts(), sorted(gone), strict=True):
+                    assert log.refill(loss, data[number]) is None
                 log.core.set_high_watermark(30)
                 assert numbers(log) == list(range(30))

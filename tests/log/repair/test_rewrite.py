@@ -8,7 +8,6 @@ import pytest
 
 import kstore
 from kstore.log import CorruptLogError, Log
-from kstore.log.repair.rewrite import damaged_parts, rewrite
 from kstore.record import build_batch
 from tests.log.segments.test_damage import COUNT, flip, make, read_all, remove_index
 
@@ -40,14 +39,14 @@ def test_the_same_batches_take_the_place_of_damage(
     with kstore.open_log(path) as log:
         if indexed:
             meet(log, number * 2)
-        [damage] = damaged_parts(log)
-        assert rewrite(log, damage, whole[start:end]) is None
+        [damage] = log.damaged_parts()
+        assert log.rewrite(damage, whole[start:end]) is None
         assert file.read_bytes()[: len(whole)] == whole
-        assert damaged_parts(log) == []
+        assert log.damaged_parts() == []
         assert log.log_dir.repaired_parts == 1
         assert log.core.epochs.as_list() == epochs
         assert read_all(log) == (EVERY, [])
-        assert "not in the log" in str(rewrite(log, damage, whole[start:end]))
+        assert "not in the log" in str(log.rewrite(damage, whole[start:end]))
         log.append(b"goes on")
     with kstore.open_log(path) as log:
         assert read_all(log) == ({**EVERY, COUNT * 2: b"goes on"}, [])
@@ -68,7 +67,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> Non
 
     with kstore.open_log(path) as log:
         meet(log, 10)
-        [damage] = damaged_parts(log)
+        [damage] = log.damaged_parts()
         for data, why in [
             (b"", "0 bytes of batches"),
             (batch + batch, f"{2 * len(batch)} bytes of batches"),
@@ -80,9 +79,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> Non
             (changed(12, (4).to_bytes(4, "big")), "leader epoch 4 does not fit in 5 to 5"),
             (changed(12, (6).to_bytes(4, "big")), "leader epoch 6 does not fit in 5 to 5"),
         ]:
-            assert why in str(rewrite(log, damage, data))
+            assert why in str(log.rewrite(damage, data))
             assert file.read_bytes() == damaged
-            assert damaged_parts(log) == [damage]
+            assert log.damaged_parts() == [damage]
         assert log.log_dir.repaired_parts == 0
 
 
@@ -99,7 +98,7 @@ def test_a_producer_whose_batch_was_hidden_is_known_again(tmp_path: Path) -> Non
     flip(file, start + RECORDS, 3)
     remove_index(path)
     with kstore.open_log(path) as log:
-        [damage] = damaged_parts(log)
-        assert rewrite(log, damage, whole[damage.position : damage.end_position]) is None
+        [damage] = log.damaged_parts()
+        assert log.rewrite(damage, whole[damage.position : damage.end_position]) is None
         again = log.append_batches(bytearray(data))
         assert (again.base_offset, log.log_end_offset) == (1, 3)  # a duplicate

@@ -96,9 +96,9 @@ def test_young_records_stay_for_min_compaction_lag(tmp_path: Path) -> None:
         for timestamp in (10_000, 10_400, 20_000):
             log.append(b"x", b"k", timestamp)
             log.roll()
-        assert measure(log, 10_900, None).first_uncleanable_offset == 0
-        assert measure(log, 11_100, None).first_uncleanable_offset == 1
-        assert measure(log, 11_500, None).first_uncleanable_offset == 2
+        assert measure(log.local, 10_900, None).first_uncleanable_offset == 0
+        assert measure(log.local, 11_100, None).first_uncleanable_offset == 1
+        assert measure(log.local, 11_500, None).first_uncleanable_offset == 2
         log.compact(11_500)
         assert [offset for offset, _, _ in rows(log)] == [1, 2]
 
@@ -107,20 +107,20 @@ def test_what_is_overdue_by_max_compaction_lag_is_told(tmp_path: Path) -> None:
     with compacted(tmp_path, max_compaction_lag_ms=500) as log:
         log.append(b"x", b"k", 10_000)
         log.roll()
-        assert measure(log, 10_400, None).overdue_ms == 0
-        assert measure(log, 10_700, None).overdue_ms == 200
-        assert measure(log, 10_700, 1).overdue_ms == 0
+        assert measure(log.local, 10_400, None).overdue_ms == 0
+        assert measure(log.local, 10_700, None).overdue_ms == 200
+        assert measure(log.local, 10_700, 1).overdue_ms == 0
 
 
 def test_the_dirty_ratio_counts_what_was_not_cleaned(tmp_path: Path) -> None:
     with compacted(tmp_path) as log:
         fill(log, 100, keys=100)
-        assert measure(log, 0, None).ratio == 1.0
+        assert measure(log.local, 0, None).ratio == 1.0
         end = log.compact().end_offset
-        assert measure(log, 0, end).ratio == 0.0
+        assert measure(log.local, 0, end).ratio == 0.0
         fill(log, 100, keys=100)
-        assert 0.3 < measure(log, 0, end).ratio < 0.7
-        assert measure(log, 0, log.log_end_offset + 5).first_dirty_offset == 0
+        assert 0.3 < measure(log.local, 0, end).ratio < 0.7
+        assert measure(log.local, 0, log.log_end_offset + 5).first_dirty_offset == 0
 
 
 def test_a_small_map_cleans_in_several_rounds(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_a_small_map_cleans_in_several_rounds(tmp_path: Path) -> None:
         ends = []
         done: int | None = None
         while done is None or done < log.segments[-1].base_offset:
-            dirt = measure(log, 0, done)
-            done = clean(log, dirt, 0, dedupe_buffer_bytes=24 * 45).end_offset
+            dirt = measure(log.local, 0, done)
+            done = clean(log.local, dirt, 0, dedupe_buffer_bytes=24 * 45).end_offset
             ends.append(done)
             assert {key: value for _, key, value in rows(log)} == expected
         assert len(ends) > 3

@@ -16,7 +16,6 @@ from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
 from kstore.broker.runtime.replication.replica_manager import Hosted, ReplicaManager
 from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
-from kstore.log.repair.rewrite import damaged_parts
 from kstore.record import batches
 from kstore.types import TopicPartition
 from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
@@ -43,7 +42,7 @@ class Leader(Node):
         self.replica_manager = ReplicaManager(self.as_broker)
         self.replica_manager.hosted[PLACE] = Hosted(self.node_id, epoch, replicas, isr, version)
         self.repairs = SegmentRepairs(self.as_broker)
-        self.dir.on_damage = lambda log: self.repairs.note(log.topic_partition)
+        self.dir.when_damaged(self.repairs.note)
         self.replica_manager.on_leadership.append(lambda place, *_: self.repairs.note_role(place))
 
     def damage(self, number: int) -> None:
@@ -136,9 +135,9 @@ def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
         b.follow(1, 0)
         await blocked(leader, b)
         await looked(leader, 2)
-        assert damaged_parts(partition.log), "the third may have got it before it was damaged"
+        assert partition.log.damaged_parts(), "the third may have got it before it was damaged"
         c.follow(1, 0)
-        await until(lambda: not damaged_parts(partition.log))
+        await until(lambda: not partition.log.damaged_parts())
         # Who waits for what is gone is told; the partition is led as before.
         await until(lambda: answers)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -169,10 +168,10 @@ def test_damage_that_a_follower_has_whole_stays_until_that_is_committed(tmp_path
         c.follow(1, 0)
         await blocked(leader, c)
         await looked(leader, 2)
-        assert len(damaged_parts(partition.log)) == 1
+        assert len(partition.log.damaged_parts()) == 1
         partition.isr_applied((1, 2), 2, 0)
         await until(lambda: partition.high_watermark == END)
-        await until(lambda: not damaged_parts(partition.log))
+        await until(lambda: not partition.log.damaged_parts())
         await until(lambda: c.partition().log_end_offset == END)
         assert leader.contents() == c.contents() == whole
 
@@ -189,13 +188,13 @@ def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
         await blocked(leader, b)
         await blocked(leader, c)
         await looked(leader, 2)
-        [committed] = damaged_parts(partition.log)
+        [committed] = partition.log.damaged_parts()
         assert partition.log_end_offset == END
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
         leader.append(b"not committed")
         leader.damage(END)
         await until(lambda: leader.dir.lost_offsets == 2)
-        assert damaged_parts(partition.log) == [committed]
+        assert partition.log.damaged_parts() == [committed]
 
     run_leader(story, tmp_path)
 
@@ -235,7 +234,7 @@ def test_followers_copy_on_behind_committed_damage_that_nobody_has(
             assert [view.base_offset for view in found] == [*range(END)]
             assert [view.base_offset for view in found if not view.records_count] == [number]
         # The leader keeps what is left of it, and with as many replicas as it takes it goes on.
-        [kept] = damaged_parts(partition.log)
+        [kept] = partition.log.damaged_parts()
         assert (kept.first_offset, kept.next_offset) == (number, number + 1)
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=3)
         partition.isr_applied(REPLICAS, 2, 0)
@@ -293,10 +292,10 @@ def test_nothing_is_dropped_while_an_isr_is_asked_for(tmp_path: Path) -> None:
         await blocked(leader, b)
         await blocked(leader, c)
         await looked(leader, 2)
-        assert len(damaged_parts(partition.log)) == 1
+        assert len(partition.log.damaged_parts()) == 1
         leader.table.on_isr_change = None
         partition.isr_refused()
-        await until(lambda: not damaged_parts(partition.log))
+        await until(lambda: not partition.log.damaged_parts())
 
     run_leader(story, tmp_path)
 

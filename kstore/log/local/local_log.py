@@ -1,0 +1,239 @@
+"""One log as its parts see it, as Kafka's LocalLog is: what retention, checkpoints, recovery, the
+syncs and the cleaner see and change of a log is this, and nothing else. ``kstore.log.Log`` is the
+facade that puts these parts together for its users.
+
+By itself it only begins segments. It neither reads records nor removes files.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from kstore._fast.log.log_core import LogCore
+from kstore._fast.log.log_segment import LogSegment
+from kstore._fast.log.sync_group import SyncGroup
+from kstore.errors.codes import ErrorCode
+from kstore.log import errors
+from kstore.log.local.log_dir_state import LogDirState
+from kstore.log.local.recovery_report import Loss, RecoveryReport
+from kstore.log.segments.segment_names import SegmentOpener, new_segment
+from kstore.log.settings import FlushPolicy, LogConfig
+from kstore.types import TopicPartition
+
+__all__ = ["Fallbacks", "LocalLog", "Upkeep", "Waiters"]
+
+
+class Upkeep(Protocol):
+    """What a log leaves to be done later; ``maintenance.py`` does it."""
+
+    def note_dirty(self, log: LocalLog) -> None:
+        """Something in the log has to get into the index environment, or to the disk."""
+
+    def unlink_later(self, path: str, delay_ms: int) -> None:
+        """Remove a file after a while: readers may still want to open it."""
+
+
+class Waiters(Protocol):
+    """Who waits for the log to grow; ``tail.py`` has them."""
+
+    def wake(self) -> None:
+        """Let every waiter look again."""
+
+    def close(self) -> None:
+        """Wake all waiters for good."""
+
+
+class Fallbacks(NamedTuple):
+    """What the core does where what is in memory does not do for a read; recovery has both."""
+
+    load_index: Callable[[LocalLog, LogSegment, int, bool], None]
+    """Bring the index entries around an offset into memory; anew, where one was wrong."""
+    corrupt: Callable[[LocalLog, LogSegment, int], errors.CorruptLogError]
+    """Find what is damaged near a position, and the exception for it."""
+
+
+class LocalLog:
+    """The state of one log. Where a field belongs to one part, its comment names that part; the
+    segments, offsets, epochs and producers are the core's, and changed with its lock held.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirState,
+        upkeep: Upkeep,
+        fallbacks: Fallbacks,
+        topic_partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        topic_id: uuid.UUID | None,
+    ) -> None:
+        self.directory = directory
+        self.upkeep = upkeep
+        self._fallbacks = fallbacks
+        self.topic_partition = topic_partition
+        self.path = path
+        self.name = os.path.basename(path)
+        self.topic_id = topic_id
+        self.env = directory.env
+        self.read_only = directory.read_only
+        self.closed = False
+        self.deleted = False
+        always = directory.flush_policy is FlushPolicy.ALWAYS
+        self.opener = SegmentOpener(
+            directory.env.fs, writable=not self.read_only, zeros_ahead=always
+        )
+        # -- locks
+        self.cleaning = threading.Lock()
+        """Held by the cleaner, and by who writes a lost part again."""
+        self.swapping = threading.Lock()
+        """Which segments there are, apart from rolling. It is taken before the core's lock, and may
+        be held while the disk is waited for; the core's may not, since appends wait for it.
+        """
+        # -- recovery
+        self.recovery = RecoveryReport()
+        self.lost_until = 0
+        """Before this offset a replica has lost records that were in its log; 0: none."""
+        self.lost: list[Loss] = []
+        """What was lost and is not back yet; refill.lost_parts keeps it."""
+        self.listed_ns = 0
+        """The directory's time stamp when a reader last looked at its names."""
+        # -- durability
+        self.durable = (0, 0, 0)
+        """Up to where the disk has everything: segment, position in it, offset."""
+        self.durable_timestamp = -1
+        """With flush="always": the largest timestamp of what is on the disk."""
+        self.unsynced_names = True
+        """The names of new segments may not be on the disk yet."""
+        self.sync_group = SyncGroup()
+        self.sync_failure: OSError | None = None
+        """Nothing is synced any more after it."""
+        self.on_durable: Callable[[], object] | None = None
+        """With flush="always": called, from any thread, when more of the log may be seen."""
+        self.flushed_at = 0.0
+        # -- checkpoint
+        self.pending_snapshots: dict[int, bytes] = {}
+        self.pending_forgotten: list[int] = []
+        """Segments whose index the next checkpoint removes."""
+        self.index_generation = 0
+        """How often the index of what is written already was taken back."""
+        self.changes = 0
+        """As `index_generation`, over all openings: readers in other processes load anew."""
+        # -- cleaner
+        self.cleaned_offset = -1
+        """Below it the log is clean; -1: it was never cleaned."""
+        # -- tail
+        self.waiters: Waiters | None = None
+        self.core = LogCore(self, clock=directory.custom_clock, writable=not self.read_only)
+        self.core.shows_durable = always and not self.read_only
+        self.config = config
+        self.configure(config)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.core.segments)
+
+    def configure(self, config: LogConfig) -> None:
+        """Act by these settings from now on."""
+        self.config = config
+        self.core.configure(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms - self._jitter_ms(config),
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            max_message_bytes=config.max_message_bytes,
+            log_append_time=config.message_timestamp_type == "LogAppendTime",
+            compacted=config.compacts,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+        )
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """What of segment.jitter.ms falls to this log: by its name, so that logs differ."""
+        most = min(config.segment_jitter_ms, config.segment_ms)
+        return crc32(str(self.topic_partition).encode()) % most if most else 0
+
+    def check_writable(self) -> None:
+        """LogClosedError for a closed log, ReadOnlyLogError for one that is open for reading."""
+        if self.closed:
+            raise self.closed_error()
+        if self.read_only:
+            raise self._read_only_error()
+
+    def note_dirty(self) -> None:
+        """Something changed that has to get into the index environment."""
+        if not self.read_only:
+            self.upkeep.note_dirty(self)
+
+    def wake(self) -> None:
+        """Let who waits for the log look again."""
+        if self.waiters is not None:
+            self.waiters.wake()
+
+    # -- segments
+
+    def roll_for_append(self, base_offset: int) -> None:
+        """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
+        core = self.core
+        # First: only the newest segment may ever run ahead of its data.
+        core.active.handle_or_open().give_back()
+        segment = new_segment(self.opener, self.path, base_offset, self.env)
+        if self.config.preallocate:
+            segment.handle_or_open().preallocate(self.config.segment_bytes)
+        if core.producers.any_seen:
+            self.pending_snapshots[base_offset] = core.producers.pack()
+        self._begin(segment)
+        self.note_dirty()
+
+    def begin_segment(self, offset: int) -> None:
+        """Go on at an offset behind the end, in a segment of its own: a gap is legal."""
+        self._begin(new_segment(self.opener, self.path, offset, self.env))
+
+    def _begin(self, segment: LogSegment) -> None:
+        self.core.active.seal()
+        segment.own_position = 0
+        self.core.set_segments([*self.core.segments, segment])
+        self.unsynced_names = True
+
+    # -- what the core asks of its owner
+
+    def load_index(self, segment: LogSegment, offset: int, wrong: bool = False) -> None:
+        """Bring the index entries around ``offset`` into memory; anew, where one was ``wrong``."""
+        self._fallbacks.load_index(self, segment, offset, wrong)
+
+    def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:
+        """The exception for a batch that is damaged, or does not follow the one before it."""
+        return self._fallbacks.corrupt(self, segment, position)
+
+    def append_error(self, code: int, size_bytes: int, log_end_offset: int) -> errors.LogError:
+        """The exception for an append that was answered with an error code."""
+        if code == ErrorCode.KAFKA_STORAGE_ERROR:
+            return self._read_only_error() if self.read_only else self.closed_error()
+        return errors.append_error(
+            code,
+            str(self.topic_partition),
+            size_bytes,
+            self.core.max_message_bytes,
+            log_end_offset,
+        )
+
+    def out_of_range(self, offset: int) -> errors.OffsetOutOfRangeError:
+        """The exception for an offset outside the log."""
+        core = self.core
+        return errors.OffsetOutOfRangeError(
+            str(self.topic_partition), offset, core.log_start_offset, core.log_end_offset
+        )
+
+    def closed_error(self) -> errors.LogClosedError:
+        """The exception for who uses a closed log."""
+        return errors.closed_error(str(self.topic_partition), self.directory.opened_by)
+
+    def _read_only_error(self) -> errors.ReadOnlyLogError:
+        return errors.ReadOnlyLogError(
+            f"{self.topic_partition} is open for reading only: open it without read_only"
+        )

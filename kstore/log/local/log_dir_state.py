@@ -1,0 +1,85 @@
+"""What the logs of one log dir share: where they lie, by which rules they are flushed, the index
+environment, and what has been counted. Which logs are open is LogDir's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore.env import Clock, Env, SystemClock
+from kstore.log.settings import FlushPolicy
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.log.index.index_store import IndexStore
+
+__all__ = ["LogDirState"]
+
+
+class LogDirState:
+    """One log dir, as its logs and its maintenance see it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool,
+        flush_policy: FlushPolicy,
+        flush_interval_ms: int,
+        env: Env,
+        index: IndexStore,
+        boot: bytes,
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.flush_policy = flush_policy
+        self.flush_interval_ms = flush_interval_ms
+        self.env = env
+        self.custom_clock: Clock | None = None if type(env.clock) is SystemClock else env.clock
+        """None: the machine's, which compiled code reads by itself."""
+        self.index = index
+        self.boot = boot
+        """The machine's boot id."""
+        self.opened_by = os.getpid()
+        self.closed = False
+        self.retention_check_ms = 300_000
+        self.producer_expiration_ms = 86_400_000
+        self.damages = 0
+        self.repaired_parts = 0
+        self.lost_offsets = 0
+        self.wrong_indexes = 0
+        """How often an index entry pointed to another batch."""
+        self.on_damage: Callable[[TopicPartition], object] | None = None
+        """Called, in any thread, with the partition of which a damaged part became known."""
+        self.unsynced_names = True
+        """The names of new partitions may not be on the disk yet."""
+
+    def now_ms(self) -> int:
+        """The environment's time."""
+        return self.env.clock.now_ms()
+
+    def sync_names(self) -> None:
+        """Make the names of new partitions durable."""
+        if self.unsynced_names:
+            self.unsynced_names = False
+            try:
+                self.env.fs.fsync_dir(self.path)
+            except OSError:
+                self.unsynced_names = True
+                raise
+
+    def note_damage(self, place: TopicPartition) -> None:
+        """A damaged part of a log became known."""
+        if self.on_damage is not None:
+            self.on_damage(place)
+
+    def note_wrong_index(self, path: str) -> None:
+        """An index entry of a segment points elsewhere; its index is made anew."""
+        from logging import getLogger
+
+        self.wrong_indexes += 1
+        getLogger("kstore.log").error(
+            "the index of %s points to another batch: it is made anew from the segment", path
+        )

@@ -1,0 +1,55 @@
+"""What opening a log did and found, as values: what was scanned and cut, damaged parts, and lost
+offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.log.segments.damage import Damage
+
+__all__ = ["Loss", "RecoveryReport"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Offsets that were in the log, by what the index knows, and are gone with the end of a file,
+    or with the whole of it.
+    """
+
+    segment: str
+    first_offset: int
+    next_offset: int
+    """Lost are ``first_offset`` to before ``next_offset``."""
+
+    def __str__(self) -> str:
+        return f"offsets {self.first_offset} to {self.next_offset - 1} are lost from {self.segment}"
+
+
+@dataclass
+class RecoveryReport:
+    """What opening a log did and found."""
+
+    scanned_bytes: int = 0
+    truncated_bytes: int = 0
+    segments: int = 0
+    missing_segments: list[int] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    """Offsets that were given and are gone. They are not given again."""
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets are lost."""
+        return sum(loss.next_offset - loss.first_offset for loss in self.losses)
+
+    def __str__(self) -> str:
+        parts = [f"{self.segments} segments, {self.scanned_bytes} bytes scanned"]
+        if self.truncated_bytes:
+            parts.append(f"{self.truncated_bytes} bytes of a torn tail cut off")
+        parts += [f"the segment of offset {base} is missing" for base in self.missing_segments]
+        parts += [str(damage) for damage in self.damages]
+        parts += [str(loss) for loss in self.losses]
+        return "; ".join(parts)

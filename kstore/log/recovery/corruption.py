@@ -1,0 +1,57 @@
+"""A read met bytes that do not fit: what is damaged there, in a log that is in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.log.errors import CorruptLogError
+from kstore.log.recovery import segment_index
+from kstore.log.recovery.segment_scan import tell_damage
+from kstore.log.segments.damage import Bounds, is_batch_at, survey
+
+if TYPE_CHECKING:
+    from kstore._fast.log.log_segment import LogSegment
+    from kstore.log.local.local_log import LocalLog
+
+__all__ = ["examine"]
+
+
+def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
+    """Find what is damaged near a position at which reading stopped, and have reads go round it.
+
+    Returns the exception for who can't be helped by that.
+    """
+    segment_index.load_whole(log, segment)
+    core = log.core
+    with core:
+        start, end = _stretch(segment, position)
+        bounds = Bounds(start[1], end[1], epochs=core.epochs.as_list())
+        read = segment.handle_or_open().read
+        known = segment.damages or ()
+        found = [
+            damage
+            for damage in survey(segment.path, read, start[0], end[0], bounds)
+            if damage.next_offset > core.log_start_offset
+        ]
+        for damage in found:
+            if damage.position <= position < damage.end_position and damage in known:
+                return damage.error()  # it was known
+        new = [damage for damage in found if damage not in known]
+        if not new:
+            return CorruptLogError(segment.path, position, "what lies there does not fit the index")
+        kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
+        core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
+    tell_damage(log, new)
+    return min(new, key=lambda damage: abs(damage.position - position)).error()
+
+
+def _stretch(segment: LogSegment, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(position, offset) before and behind a position that are right by index and batch."""
+    places = [(at, offset) for offset, at, _ in segment.index_entries()]
+    places += [(d.end_position, d.next_offset) for d in segment.damages or ()]
+    below = sorted(place for place in places if place[0] < position)
+    above = sorted(place for place in places if place[0] > position)
+    read = segment.handle_or_open().read
+    start = next((p for p in reversed(below) if is_batch_at(read, *p)), (0, segment.base_offset))
+    end = (segment.size_bytes, segment.next_offset)
+    return start, next((p for p in above if is_batch_at(read, *p)), end)

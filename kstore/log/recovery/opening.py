@@ -1,0 +1,94 @@
+"""Open a log, and have one that is open for reading take in what another process has written."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kstore.log.index.index_store import STAMP_NS, LogState
+from kstore.log.local import durability
+from kstore.log.recovery.recovery import load
+from kstore.log.segments.segment_names import segment_bases
+
+if TYPE_CHECKING:
+    from kstore.log.local.local_log import LocalLog
+
+__all__ = ["open_log", "refresh"]
+
+
+def open_log(log: LocalLog, state: LogState | None) -> None:
+    """Bring a log up to what its files hold; ``state`` is what the index has of it. OSError where
+    the files can't be read (or cut).
+    """
+    log.recovery = report = load(log, state)
+    if log.read_only:
+        durability.take_published(log)
+        return
+    if report.scanned_bytes or report.truncated_bytes or report.losses:
+        log.note_dirty()
+    _tell_recovery(log)
+    durability.begin(log)
+
+
+def _tell_recovery(log: LocalLog) -> None:
+    """Log what opening a log found, and count what is lost."""
+    report = log.recovery
+    if log.read_only or not (report.scanned_bytes or report.truncated_bytes or report.losses):
+        return
+    import logging
+
+    logger = logging.getLogger("kstore.log")
+    log.directory.lost_offsets += report.lost_offsets
+    log.lost = list(report.losses)
+    for loss in report.losses:
+        logger.error(
+            "%s: %s; its log goes on at %d", log.topic_partition, loss, log.core.log_end_offset
+        )
+    if report.losses:
+        log.directory.note_damage(log.topic_partition)
+    level = logging.WARNING if report.truncated_bytes else logging.INFO
+    logger.log(level, "%s: opening it found %s", log.topic_partition, report)
+
+
+def refresh(log: LocalLog) -> bool:
+    """Take in what the writing process has added or removed; True if there was anything."""
+    with log.core as core:
+        before = (core.log_end_offset, core.high_watermark)
+        if _is_outdated(log):
+            open_log(log, log.directory.index.state(log.name))
+        else:
+            _scan_tail(log)
+            durability.take_published(log)
+        return (core.log_end_offset, core.high_watermark) != before
+
+
+def _is_outdated(log: LocalLog) -> bool:
+    """Whether segments came or went, or what was read already was changed."""
+    core = log.core
+    state = log.directory.index.state(log.name)
+    if state is not None:
+        if state.changes != log.changes:
+            return True
+        if state.log_start_offset > core.log_start_offset:
+            core.set_log_start_offset(min(state.log_start_offset, core.log_end_offset))
+    stamp = log.env.fs.modified_ns(log.path)
+    if stamp == log.listed_ns:
+        return False
+    bases = segment_bases(log.env.fs.listdir(log.path))
+    if time.time_ns() - stamp > STAMP_NS:
+        log.listed_ns = stamp
+    return bases != [segment.base_offset for segment in core.segments]
+
+
+def _scan_tail(log: LocalLog) -> None:
+    core = log.core
+    active = core.active
+    try:
+        size = active.handle_or_open().refresh()
+    except FileNotFoundError:
+        return
+    if size < active.size_bytes:
+        open_log(log, log.directory.index.state(log.name))
+    elif size > active.size_bytes:
+        core.scan(active, active.size_bytes, size)
+        core.set_offsets(core.log_start_offset, active.next_offset, active.next_offset)

@@ -1,0 +1,195 @@
+"""Take a segment's bytes in, over damaged parts: its index, and with ``into="all"`` epochs and
+producers too. Damage that becomes known is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kstore.log.local.recovery_report import Loss, RecoveryReport
+from kstore.log.segments.segment_names import only_zeros
+
+if TYPE_CHECKING:
+    from kstore._fast.log.log_core import LogCore
+    from kstore._fast.log.log_segment import LogSegment
+    from kstore.log.local.local_log import LocalLog
+    from kstore.log.segments.damage import Bounds, Damage
+
+__all__ = ["rescan", "scan_segment", "tell_damage"]
+
+_BLOCK_BYTES = 512  # what a disk writes wholly or not at all
+_UNSYNCED_BYTES = 8 << 20  # more than the zeros ahead and what can wait for one fdatasync
+_LARGEST_OFFSET_DELTA = 2**31 - 1
+_EPOCH_AT, _EPOCH_END = 12, 16  # a batch's leader epoch
+
+
+def scan_segment(
+    log: LocalLog,
+    segment: LogSegment,
+    position: int,
+    report: RecoveryReport,
+    into: str,
+    *,
+    may_be_torn: bool = False,
+    limit: int | None = None,
+) -> int:
+    """Scan a segment from ``position`` to the end of its file, over damaged parts; return the end
+    of what it holds. Damage is added to the report, and reads go round it.
+
+    ``limit``: where its offsets end, if that is known. ``may_be_torn``: the machine may have
+    stopped in the middle of a write over zeros, whose blocks reach the disk in any order. Nothing
+    from the first lost block on was acknowledged, then, and the scan ends there.
+    """
+    core = log.core
+    file = segment.handle_or_open()
+    end = file.size_bytes
+    following, epoch_after = _following(log, segment)
+    limit = following if limit is None else limit
+    mark = segment.mark()
+    known = _Known(core, into)
+    start = position
+    position, _status = core.scan(segment, position, end, into=into, limit=limit)
+    report.scanned_bytes += position - start
+    is_late = into == "all" and 0 <= epoch_after < core.epochs.latest_epoch
+    if (position >= end or only_zeros(file.read, position, end)) and not is_late:
+        return position
+    from kstore.log.segments.damage import survey  # where nothing is damaged, nobody needs it
+
+    segment.go_back(mark)
+    known.restore(core)
+    bounds = known.bounds(segment, limit, epoch_after, is_end=segment.sealed or limit != following)
+    return _scan_around(
+        log, segment, start, report, into, survey(segment.path, file.read, start, end, bounds),
+        limit=limit, may_be_torn=may_be_torn,
+    )  # fmt: skip
+
+
+def _scan_around(
+    log: LocalLog,
+    segment: LogSegment,
+    position: int,
+    report: RecoveryReport,
+    into: str,
+    damages: list[Damage],
+    *,
+    limit: int,
+    may_be_torn: bool,
+) -> int:
+    """Take in what lies between the damaged parts of [position, end of the file)."""
+    core = log.core
+    file = segment.handle_or_open()
+    end = file.size_bytes
+    found: list[Damage] = []
+    for damage in damages:
+        position, _status = core.scan(segment, position, damage.position, into=into, limit=limit)
+        is_tail = damage.end_position == end and not damage.is_whole
+        near_end = end - damage.position <= _UNSYNCED_BYTES
+        if is_tail and not segment.sealed:
+            break
+        if is_tail and (damage.is_cut or only_zeros(file.read, damage.position, end)):
+            report.losses.append(Loss(segment.path, damage.first_offset, damage.next_offset))
+            break
+        if (
+            may_be_torn
+            and near_end
+            and not damage.is_whole
+            and _has_lost_block(segment, damage.position, damage.end_position)
+        ):
+            break
+        found.append(damage)
+        core.mark_entry(segment)
+        position = segment.size_bytes = damage.end_position
+        segment.next_offset = max(segment.next_offset, damage.next_offset)
+    else:
+        position, _status = core.scan(segment, position, end, into=into, limit=limit)
+    if found:
+        report.damages += found
+        base = segment.base_offset
+        known = [d for s in core.segments if s.base_offset == base for d in s.damages or ()]
+        core.note_damages(segment, tuple(found))
+        tell_damage(log, [damage for damage in found if damage not in known])
+    return position
+
+
+def _following(log: LocalLog, segment: LogSegment) -> tuple[int, int]:
+    """Where a segment's offsets end at the latest, and the epoch of the next segment's first batch
+    (-1: not known).
+    """
+    behind = [s for s in log.core.segments if s.base_offset > segment.base_offset]
+    if not behind:
+        return segment.base_offset + _LARGEST_OFFSET_DELTA + 1, -1
+    try:
+        head = behind[0].handle_or_open().read(_EPOCH_END, 0)
+    except FileNotFoundError:
+        head = b""
+    epoch = int.from_bytes(head[_EPOCH_AT:], "big", signed=True) if len(head) == _EPOCH_END else -1
+    return behind[0].base_offset, epoch
+
+
+class _Known:
+    """Epochs and producers as of before a scan, which may have to be undone."""
+
+    def __init__(self, core: LogCore, into: str) -> None:
+        self.into = into
+        self.epochs = core.epochs.as_list()
+        keeps = into == "all" and core.producers.any_seen
+        self.producers = core.producers.pack() if keeps else None
+
+    def restore(self, core: LogCore) -> None:
+        """Undo the scan."""
+        if self.into != "all":
+            return
+        core.epochs.clear()
+        for epoch, offset in self.epochs:
+            core.epochs.assign_epoch(epoch, offset)
+        core.producers.clear()
+        if self.producers is not None:
+            core.producers.unpack(self.producers)
+
+    def bounds(self, segment: LogSegment, limit: int, epoch_after: int, *, is_end: bool) -> Bounds:
+        """What the scanned batches have to agree with."""
+        from kstore.log.segments.damage import Bounds
+
+        expected = segment.next_offset
+        if self.into != "all":
+            return Bounds(expected, limit, is_end, epochs=self.epochs)
+        before = [epoch for epoch, offset in self.epochs if offset < expected]
+        floor = before[-1] if before else -1
+        return Bounds(expected, limit, is_end, floor, epoch_after=epoch_after)
+
+
+def _has_lost_block(segment: LogSegment, start: int, end: int) -> bool:
+    """Whether a block of the disk in [start, end) is all zeros."""
+    first = -(-start // _BLOCK_BYTES) * _BLOCK_BYTES
+    data = segment.handle_or_open().read(max(end - first, 0), first)
+    whole = range(0, len(data) - _BLOCK_BYTES + 1, _BLOCK_BYTES)
+    return any(data.count(0, at, at + _BLOCK_BYTES) == _BLOCK_BYTES for at in whole)
+
+
+def rescan(log: LocalLog, segment: LogSegment, limit: int) -> None:
+    """Take a segment's last stretch in again, after it was cut to offsets below ``limit``. The
+    producers are made anew afterwards.
+    """
+    file = segment.handle_or_open()
+    kept = tuple(d for d in segment.damages or () if d.end_position <= file.size_bytes)
+    if segment.damages is not None:
+        log.core.note_damages(segment, kept)
+    if kept and kept[-1].end_position == file.size_bytes:
+        limit = kept[-1].next_offset
+    start = segment.rewind(file.size_bytes)
+    log.core.epochs.truncate_from_end(segment.next_offset + 1)
+    end = scan_segment(log, segment, start, RecoveryReport(), "all", limit=limit)
+    file.truncate(end)
+
+
+def tell_damage(log: LocalLog, damages: Sequence[Damage]) -> None:
+    """Log damage that became known, and count it. A reader beside the writer leaves that to it."""
+    if log.read_only or not damages:
+        return
+    import logging
+
+    log.directory.damages += len(damages)
+    for damage in damages:
+        logging.getLogger("kstore.log").error("%s: %s", log.topic_partition, damage)
+    log.directory.note_damage(log.topic_partition)
