@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
 
 __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"]
 
@@ -36,8 +35,9 @@ class RequestContext(NamedTuple):
     """The connection itself; None where a handler is called without one."""
 
 
-Handler = Callable[["Broker", Any, RequestContext], "Any | Awaitable[Any]"]
-"""A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it.
+Handler = Callable[[Any, Any, RequestContext], "Any | Awaitable[Any]"]
+"""A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it. Each says by a
+Protocol which parts of the broker it uses.
 
 It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the
 same connection go on being handled; only their answers wait for their turn. ``None`` as response

@@ -9,24 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kstore.broker.runtime.slices import SLICE_S, Work
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
+    from kstore.broker.runtime.slices import Turns
 
-__all__ = ["GoneError", "in_turns", "sliced", "turn"]
+__all__ = ["GoneError", "HasTurns", "in_turns", "sliced", "turn"]
 
 T = TypeVar("T")
+
+
+class HasTurns(Protocol):
+    """What a handler is given whose work is done in turns."""
+
+    @property
+    def turns(self) -> Turns:
+        """The turns of the loop, which all such work shares."""
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who holds clients to their quotas; None while there are none."""
 
 
 class GoneError(Exception):
     """The connection is closed: nobody waits for the answer."""
 
 
-async def turn(broker: Broker, ctx: RequestContext, work: Callable[[], T]) -> T:
+async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> T:
     """What the work gives, when it is its turn; its time is charged to the client. GoneError if
     the client is gone.
     """
@@ -43,7 +56,7 @@ async def turn(broker: Broker, ctx: RequestContext, work: Callable[[], T]) -> T:
         throttles.spent(connection, began)
 
 
-def sliced(broker: Broker, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
+def sliced(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
     """The result of work where it is short; else the rest of it is done in turns."""
     try:
         next(work)
@@ -53,7 +66,7 @@ def sliced(broker: Broker, ctx: RequestContext, work: Work[T]) -> T | Awaitable[
     return in_turns(broker, ctx, work)
 
 
-async def in_turns(broker: Broker, ctx: RequestContext, work: Work[T]) -> T:
+async def in_turns(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T:
     """The result of work that is done in turns of the loop, this one and as many as it takes, each
     as long as others can wait.
     """

@@ -7,7 +7,7 @@ rules mean is state/authorizer.py's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.acls import (
     CLUSTER_NAME,
@@ -19,17 +19,26 @@ from kstore.acls import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.security.authorizer import Authorizer
 
 __all__ = [
-    "allowed", "allowed_any", "allowed_cluster", "note_denied", "operations_mask", "permitted",
+    "HasAuthorizer", "allowed", "allowed_any", "allowed_cluster", "note_denied", "operations_mask",
+    "permitted",
 ]  # fmt: skip
 
 ALL_OPERATIONS = {kind: mask_of(operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 
 
+class HasAuthorizer(Protocol):
+    """What a handler is given that asks for rights."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Decides who may do what; None: everybody may do everything."""
+
+
 def allowed(
-    broker: Broker,
+    broker: HasAuthorizer,
     ctx: RequestContext,
     operation: AclOperation,
     resource_type: AclResourceType,
@@ -51,14 +60,14 @@ def allowed(
 
 
 def allowed_cluster(
-    broker: Broker, ctx: RequestContext, operation: AclOperation, *, quiet: bool = False
+    broker: HasAuthorizer, ctx: RequestContext, operation: AclOperation, *, quiet: bool = False
 ) -> bool:
     """Whether the operation on the cluster is allowed; ``quiet`` as above."""
     return allowed(broker, ctx, operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet)
 
 
 def note_denied(
-    broker: Broker,
+    broker: HasAuthorizer,
     ctx: RequestContext,
     operation: AclOperation,
     resource_type: AclResourceType,
@@ -72,7 +81,10 @@ def note_denied(
 
 
 def allowed_any(
-    broker: Broker, ctx: RequestContext, operation: AclOperation, resource_type: AclResourceType
+    broker: HasAuthorizer,
+    ctx: RequestContext,
+    operation: AclOperation,
+    resource_type: AclResourceType,
 ) -> bool:
     """Whether there can be a resource of this type on which the operation is allowed (KIP-679)."""
     authorizer = broker.authorizer
@@ -82,7 +94,7 @@ def allowed_any(
 
 
 def permitted(
-    broker: Broker,
+    broker: HasAuthorizer,
     ctx: RequestContext,
     operation: AclOperation,
     resource_type: AclResourceType,
@@ -97,7 +109,7 @@ def permitted(
 
 
 def operations_mask(
-    broker: Broker, ctx: RequestContext, resource_type: AclResourceType, name: str
+    broker: HasAuthorizer, ctx: RequestContext, resource_type: AclResourceType, name: str
 ) -> int:
     """The bit field of the operations that are allowed on the resource (KIP-430)."""
     if broker.authorizer is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -22,16 +22,17 @@ from kstore.broker.api.requests.failing import (
     rows_of,
     subject,
 )
-from kstore.broker.api.security.access import allowed, note_denied
+from kstore.broker.api.security.access import HasAuthorizer, allowed, note_denied
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.api import Handler, RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.metadata.image import MetadataImage
     from kstore.broker.state.security.authorizer import Rights
 
 __all__ = [
-    "ANYBODY", "DENIED", "PERMISSIONS", "WAIT_FOR_OTHERS", "Level", "Right", "guarded", "no_right",
+    "ANYBODY", "DENIED", "PERMISSIONS", "WAIT_FOR_OTHERS", "GuardParts", "Level", "Right",
+    "guarded", "no_right",
 ]  # fmt: skip
 
 READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
@@ -58,6 +59,14 @@ SyncGroup.
 """
 CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
 """Config resource types and whose rights they are under; all others are the cluster's."""
+
+
+class GuardParts(HasAuthorizer, Protocol):
+    """What the check before a handler is given."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics, by whose names rights are asked for."""
 
 
 class Level(Enum):
@@ -200,7 +209,7 @@ def guarded(api_key: int, handler: Handler) -> Handler:
     if api_key in WAIT_FOR_OTHERS:
         handler = _with_a_second_look(handler, rights)
 
-    def check(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    def check(broker: GuardParts, request: Any, ctx: RequestContext) -> Any:
         authorizer = broker.authorizer
         if authorizer is None:
             return handler(broker, request, ctx)
@@ -218,14 +227,14 @@ def guarded(api_key: int, handler: Handler) -> Handler:
 def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
     """The handler, whose answer is refused if the right is gone when it has come at last."""
 
-    def handle(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    def handle(broker: GuardParts, request: Any, ctx: RequestContext) -> Any:
         response = handler(broker, request, ctx)
         if isinstance(response, Awaitable):
             return look_again(broker, request, ctx, response)
         return response
 
     async def look_again(
-        broker: Broker, request: Any, ctx: RequestContext, answer: Awaitable[Any]
+        broker: GuardParts, request: Any, ctx: RequestContext, answer: Awaitable[Any]
     ) -> Any:
         response = await answer
         return _judge(broker, request, ctx, rights, lambda *_: response)
@@ -273,7 +282,7 @@ def _quick_check(
 
 
 def _judge(
-    broker: Broker, request: Any, ctx: RequestContext, rights: Sequence[Right], handler: Handler
+    broker: GuardParts, request: Any, ctx: RequestContext, rights: Sequence[Right], handler: Handler
 ) -> Any:
     """The handler's answer, or a refusal of all or of some of the request."""
     for right in rights:
@@ -288,7 +297,7 @@ def _judge(
     return handler(broker, request, ctx)
 
 
-def _has(broker: Broker, ctx: RequestContext, right: Right, name: str | None) -> bool:
+def _has(broker: GuardParts, ctx: RequestContext, right: Right, name: str | None) -> bool:
     """Whether who asks has the right on the resource, or one that does instead."""
     if name is None:
         return True
@@ -311,7 +320,7 @@ def no_right(ctx: RequestContext, code: int) -> str:
 
 
 def _row_by_row(
-    broker: Broker, request: Any, ctx: RequestContext, right: Right, handler: Handler
+    broker: GuardParts, request: Any, ctx: RequestContext, right: Right, handler: Handler
 ) -> Any:
     """The handler's answer to the rows with the right, and the refusals of the others."""
     rows = rows_of(request, ctx.api_version)
@@ -335,7 +344,7 @@ def _row_by_row(
 
 
 def _refusals(
-    broker: Broker, rows: list[Any], ctx: RequestContext, right: Right
+    broker: GuardParts, rows: list[Any], ctx: RequestContext, right: Right
 ) -> Iterator[tuple[int, int]]:
     """The numbers of the rows that are refused, with their errors."""
 
