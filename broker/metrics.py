@@ -115,7 +115,7 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
 
 def _log_counters(broker: Broker) -> dict[str, int]:
     """What was found damaged or lost in the logs of this broker since it started."""
-    dirs = broker.replicas.dirs
+    dirs = broker.log_manager.dirs
     return {
         "log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs),
         "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),

@@ -1,3 +1,3 @@
-"""What the broker does with its decisions: local replicas, topics, shards, on the loop and on the
-disk.
+"""What the broker does with its decisions: logs, replicas, topics, coordinators, on the loop and on
+the disk.
 """

@@ -19,8 +19,8 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
-from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
-from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
+from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.node import Node
@@ -97,7 +97,7 @@ class Broker:
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
         """The thread that looks into compressed batches."""
         self.descriptors = Descriptors()
-        self.replicas = LocalReplicas(config, self.node_id, self.table, report)
+        self.log_manager = LogManager(config, self.node_id, self.table, report)
         self.store: Store
         self.metadata: MetadataCache
         self.topics: Topics
@@ -136,7 +136,7 @@ class Broker:
         """TLS and SASL (runtime/security.py); None where all listeners are PLAINTEXT."""
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
-        self.commits = GroupCommit(loop, report)
+        self.commits = FsyncBatcher(loop, report)
         self.table.call_threadsafe = loop.call_soon_threadsafe
         self.table.on_unsynced = self.commits.sync
 
@@ -173,8 +173,8 @@ class Broker:
         may be called again after a StoreUnavailableError.
         """
         paths: list[str] = list(self.config["log.dirs"])
-        if not self.replicas.is_open:
-            self.replicas.open(paths)
+        if not self.log_manager.is_open:
+            self.log_manager.open(paths)
         if self.config.clustered:
             from kstore.broker.runtime.membership.start import open_in_cluster
 
@@ -191,7 +191,7 @@ class Broker:
         image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
         self.metadata = MetadataCache(image, self.plane.forget_answers)
         self.topics = Topics(
-            self.config, self.store, self.metadata, self.replicas, self.run_blocking,
+            self.config, self.store, self.metadata, self.log_manager, self.run_blocking,
             self.descriptors.refuse_logs,
         )  # fmt: skip
         self.topics.load()
@@ -257,7 +257,7 @@ class Broker:
         self.node.close()
         self.commits.close()
         self.descriptors.close()
-        self.replicas.close()
+        self.log_manager.close()
         if hasattr(self, "store"):  # not after a failed start
             self.store.close()
 

@@ -20,7 +20,7 @@ from kstore._fast.network.data_plane import DataPlane
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
-from kstore.broker.runtime.log_dirs.fsync_batch import GroupCommit
+from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.runtime.replication.fetchers import Fetchers
@@ -126,10 +126,10 @@ class Node:
             log = self.dir.log(TOPIC, index, topic_id=TOPIC_ID)
             self.table.add_partition(Partition(entry, index, log, leader_id=-1, leader_epoch=-1))
             self.partition(index).online = False
-        self.commits = GroupCommit(self.loop, self.report)
+        self.commits = FsyncBatcher(self.loop, self.report)
         self.peers = Peers(self.as_broker)
         self.configs = SimpleNamespace(cluster={}, brokers={})
-        self.replicas = SimpleNamespace(logs=self._logs)
+        self.log_manager = SimpleNamespace(logs=self._logs)
         self.fetchers = Fetchers(self.as_broker)
         protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
         self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)

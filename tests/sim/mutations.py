@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_coordinator as shards
-import kstore.broker.runtime.log_dirs.fsync_batch as group_commit
 import kstore.broker.runtime.metadata.image_updates as image_updates
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
@@ -27,6 +26,7 @@ import kstore.log.log_dir as log_dir
 import kstore.log.recovery.producer_state as producer_state
 import kstore.log.recovery.recovery as recovery
 from kstore.broker.runtime.controller.controller import Controller
+from kstore.broker.runtime.log_dirs import fsync_batch
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from tests.sim import reading
@@ -123,7 +123,7 @@ def _answer_before_sync(put: Put) -> None:
     def wait(self: Any, appended: Any, done: Any) -> None:
         self._loop.call_soon(done, True)
 
-    put(group_commit.GroupCommit, "wait", wait)
+    put(fsync_batch.FsyncBatcher, "wait", wait)
 
 
 def _forgotten_producers(put: Put) -> None:

@@ -265,6 +265,6 @@ def _let_go(life: Life) -> None:
     """
     for broker in life.made:
         with suppress(Exception):
-            broker.replicas.close()
+            broker.log_manager.close()
         with suppress(Exception):
             broker.descriptors.close()

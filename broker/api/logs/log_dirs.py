@@ -43,7 +43,7 @@ async def handle_describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     """Each log dir with those of the partitions asked for (null: all) that lie in it."""
     results: dict[int, DescribeLogDirsResult] = {}
-    for log_dir in broker.replicas.dirs:
+    for log_dir in broker.log_manager.dirs:
         results[id(log_dir)] = await _space(broker, log_dir)
 
     def describe(found: tuple[TopicPartition, Log | None]) -> None:
@@ -91,7 +91,7 @@ def _asked_for(
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
     """The partitions asked for with their logs, None for one that is not open here; each once."""
     if request.topics is None:
-        for partition, log in broker.replicas.logs():
+        for partition, log in broker.log_manager.logs():
             yield TopicPartition(partition.entry.name.decode(), partition.index), log
         return
     for topic in request.topics:
@@ -119,7 +119,7 @@ def handle_alter_replica_log_dirs(
 def _alter(
     broker: Broker, request: AlterReplicaLogDirsRequest
 ) -> Work[AlterReplicaLogDirsResponse]:
-    paths = {os.path.abspath(log_dir.path): log_dir for log_dir in broker.replicas.dirs}
+    paths = {os.path.abspath(log_dir.path): log_dir for log_dir in broker.log_manager.dirs}
     results: dict[str, dict[int, AlterReplicaLogDirPartitionResult]] = {}
 
     def begin(asked: tuple[str, str, int | None]) -> None:

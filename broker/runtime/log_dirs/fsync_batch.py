@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from kstore.log import Log
 
-__all__ = ["GroupCommit"]
+__all__ = ["FsyncBatcher"]
 
 Done = Callable[[bool], object]
 
 
-class GroupCommit:
+class FsyncBatcher:
     """Calls back, on the loop, once records are on the disk."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig
 
-__all__ = ["LocalReplicas"]
+__all__ = ["LogManager"]
 
 LOGGER = logging.getLogger("kstore.broker")
 
@@ -35,7 +35,7 @@ FUTURE_MARK = "kstore.future"
 """In the folder of a partition that is being copied from another log dir."""
 
 
-class LocalReplicas:
+class LogManager:
     """The log dirs of this broker and the partitions open in them."""
 
     def __init__(

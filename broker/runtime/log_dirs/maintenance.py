@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.config import BrokerConfig
     from kstore.log import Log
 
@@ -26,12 +26,12 @@ class Maintenance:
     def __init__(
         self,
         config: BrokerConfig,
-        replicas: LocalReplicas,
+        log_manager: LogManager,
         now_ms: Callable[[], int],
         report: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._replicas = replicas
+        self._log_manager = log_manager
         self._now_ms = now_ms
         self._report = report
         self._thread: ThreadPoolExecutor | None = None
@@ -81,7 +81,7 @@ class Maintenance:
         return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0
 
     def _logs(self) -> Iterator[Log]:
-        for partition, log in self._replicas.logs():
+        for partition, log in self._log_manager.logs():
             if not partition.deleted:
                 yield log
 

@@ -110,7 +110,7 @@ class ReplicaMoves:
     async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
         """Fill the future log to the end of the old one, which may go on growing."""
         source: Log = partition.log
-        self._broker.replicas.mark_future(move.target, move.partition)
+        self._broker.log_manager.mark_future(move.target, move.partition)
         move.future = move.target.log(
             *move.partition, create=True, config=source.config, topic_id=source.topic_id
         )
@@ -139,7 +139,7 @@ class ReplicaMoves:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
         partition.replace_log(future)
-        self._broker.replicas.moved(move.partition, move.target)
+        self._broker.log_manager.moved(move.partition, move.target)
 
     def _discard(self, move: ReplicaMove) -> None:
         try:

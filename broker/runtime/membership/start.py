@@ -91,7 +91,7 @@ def _watch_damage(broker: Broker) -> None:
         if not broker.loop.is_closed():
             broker.loop.call_soon_threadsafe(note, place)
 
-    for log_dir in broker.replicas.dirs:
+    for log_dir in broker.log_manager.dirs:
         log_dir.when_damaged(from_any_thread)
     broker.replica_manager.on_leadership.append(note_role)
 

@@ -36,7 +36,7 @@ class LeaderThrottle:
         self._rate = rate_set(self._broker, SIDE)
         throttled = set()
         if self._rate != NO_RATE:
-            for partition, _ in self._broker.replicas.logs():
+            for partition, _ in self._broker.log_manager.logs():
                 topic = partition.entry.name.decode()
                 if named_replica(self._broker, SIDE, topic, partition.index):
                     throttled.add(partition)

@@ -189,7 +189,7 @@ class ReplicaManager:
         entry = self.entry(topic.topic_name, topic.topic_id)
         entry.partition_count = topic.partition_count
         entry.count_required = is_on(configs, COUNT_REQUIRED)
-        log_config = self._broker.replicas.log_config(configs)
+        log_config = self._broker.log_manager.log_config(configs)
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
             if not self._is_stale(request):
@@ -231,7 +231,7 @@ class ReplicaManager:
             broker.report(f"{place} can't be opened: {problem}")
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition.partition_epoch = state.partition_epoch
-        broker.replicas.configure(partition, config, len(state.replicas))
+        broker.log_manager.configure(partition, config, len(state.replicas))
         if state.leader == broker.node_id:
             self._broker.fetchers.stop(place)
             partition.lead(new.leader_epoch, new.state_version, new.replicas, new.isr)
@@ -268,7 +268,7 @@ class ReplicaManager:
         """The partition with its log, which is opened or made. The log of another topic of that
         name is put aside first.
         """
-        replicas = self._broker.replicas
+        log_manager = self._broker.log_manager
         table = self._broker.table
         partition = table.partition(entry.name, index)
         if partition is not None and partition.log is not None:
@@ -277,10 +277,10 @@ class ReplicaManager:
         why = self._broker.descriptors.refuse_logs(1)
         if why is not None:
             raise OSError(errno.EMFILE, why)
-        found = replicas.topic_id(place)
+        found = log_manager.topic_id(place)
         if found is not None and found != topic.topic_id:
-            replicas.put_aside(topic.topic_name, index)
-        opened = replicas.open_log(place, topic.topic_id, config)
+            log_manager.put_aside(topic.topic_name, index)
+        opened = log_manager.open_log(place, topic.topic_id, config)
         if partition is not None:
             partition.replace_log(opened)
             return partition
@@ -355,8 +355,8 @@ class ReplicaManager:
             and row.leader_epoch < known.leader_epoch
         ):
             return ErrorCode.FENCED_LEADER_EPOCH
-        replicas = self._broker.replicas
-        found = replicas.topic_id(place)
+        log_manager = self._broker.log_manager
+        found = log_manager.topic_id(place)
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
             return ErrorCode.NONE  # the log of another topic of that name; the one meant is gone
         self._stop(place)
@@ -370,7 +370,7 @@ class ReplicaManager:
 
     def _delete(self, place: TopicPartition) -> None:
         """Delete a log; its files go a little later, off the loop: large ones take their time."""
-        remove = self._broker.replicas.take_away(place.topic, place.partition)
+        remove = self._broker.log_manager.take_away(place.topic, place.partition)
         if remove is not None:
             removal = asyncio.ensure_future(self._broker.run_blocking(remove))
             removal.add_done_callback(lambda done: self._note_removal(place, done))
@@ -397,18 +397,18 @@ class ReplicaManager:
             for topic in request.topic_states
             for state in topic.partition_states
         }
-        strays = [place for place in broker.replicas.places() if place not in named]
+        strays = [place for place in broker.log_manager.places() if place not in named]
         if not strays:
             return
         deleted = await broker.run_blocking(lambda: read_deletions(broker.store))
         for place in strays:
             self._stop(place)
-            topic_id = broker.replicas.topic_id(place)
+            topic_id = broker.log_manager.topic_id(place)
             try:
                 if topic_id is not None and deleted.get(place.topic) == topic_id:
                     self._delete(place)
                 else:
-                    broker.replicas.put_aside(place.topic, place.partition)
+                    broker.log_manager.put_aside(place.topic, place.partition)
             except (LogError, OSError) as problem:
                 broker.report(f"the log of {place}, which is not wanted here, stays: {problem}")
             await slices.breathe()

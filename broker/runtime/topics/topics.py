@@ -32,7 +32,7 @@ from kstore.log.errors import LogError
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.config import BrokerConfig
 
@@ -84,7 +84,7 @@ class Topics:
         config: BrokerConfig,
         store: Store,
         metadata: MetadataCache,
-        replicas: LocalReplicas,
+        replicas: LogManager,
         run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
         refuse_logs: Callable[[int], str | None] = lambda count: None,
     ) -> None:

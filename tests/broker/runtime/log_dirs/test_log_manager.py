@@ -6,29 +6,29 @@ from collections import Counter
 from uuid import uuid4
 
 from kstore._fast.broker.partition_table import PartitionTable
-from kstore.broker.runtime.log_dirs.log_manager import LocalReplicas
+from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.config import BrokerConfig
 
 
 def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    replicas = _replicas()
-    replicas.open(paths)
+    log_manager = _log_manager()
+    log_manager.open(paths)
     try:
-        _open(replicas, "t", 6)
-        assert _counts(replicas) == {"a": 2, "b": 2, "c": 2}
+        _open(log_manager, "t", 6)
+        assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}
         for index in (0, 3):  # both in the first
-            replicas.delete("t", index)
-        _open(replicas, "u", 2)
-        assert _counts(replicas) == {"a": 2, "b": 2, "c": 2}
-        replicas.delete("t", 99)
-        _open(replicas, "v", 1)
-        assert sum(_counts(replicas).values()) == 7
+            log_manager.delete("t", index)
+        _open(log_manager, "u", 2)
+        assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}
+        log_manager.delete("t", 99)
+        _open(log_manager, "v", 1)
+        assert sum(_counts(log_manager).values()) == 7
     finally:
-        replicas.close()
+        log_manager.close()
 
-    again = _replicas()
+    again = _log_manager()
     again.open(paths)
     try:
         _open(again, "w", 2)
@@ -37,19 +37,21 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
         again.close()
 
 
-def _replicas() -> LocalReplicas:
+def _log_manager() -> LogManager:
     table = PartitionTable(1, lambda call: call())
-    return LocalReplicas(BrokerConfig.load(overrides={}), 1, table, print)
+    return LogManager(BrokerConfig.load(overrides={}), 1, table, print)
 
 
-def _open(replicas: LocalReplicas, name: str, partitions: int) -> None:
+def _open(log_manager: LogManager, name: str, partitions: int) -> None:
     topic = TopicImage(name, uuid4(), (PartitionImage(1, 0, (1,), (1,)),) * partitions, {})
-    entry = replicas.add_topic(topic)
+    entry = log_manager.add_topic(topic)
     for index in range(partitions):
-        replicas.open_partition(entry, topic, index, replicas.log_config({}))
+        log_manager.open_partition(entry, topic, index, log_manager.log_config({}))
 
 
-def _counts(replicas: LocalReplicas) -> dict[str, int]:
+def _counts(log_manager: LogManager) -> dict[str, int]:
     return Counter(
-        log_dir.path.rpartition("/")[2] for log_dir in replicas.dirs for _ in log_dir.partitions()
+        log_dir.path.rpartition("/")[2]
+        for log_dir in log_manager.dirs
+        for _ in log_dir.partitions()
     )

@@ -173,7 +173,7 @@ async def test_after_a_restart_only_what_is_named_is_opened(folder: Path) -> Non
         partition = broker.table.partition(b"t", 0)
         assert partition is not None
         assert partition.high_watermark == 2
-        assert broker.replicas.places() == [T0]
+        assert broker.log_manager.places() == [T0]
 
 
 @on_a_loop
