@@ -192,8 +192,8 @@ async def _serve(
         maintenance.stop()
         for acceptor in accepting:
             acceptor.close()
-        if broker.moves is not None:
-            await broker.moves.close()
+        if broker.moves.made is not None:
+            await broker.moves.made.close()
         if broker.transactions is not None:
             await broker.transactions.close()
         if broker.groups is not None:

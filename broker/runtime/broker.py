@@ -32,6 +32,7 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
@@ -128,8 +129,8 @@ class Broker:
         """Who holds clients to their quotas (runtime/client_throttles.py), while there are any."""
         self.telemetry: Any = None
         """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
-        self.moves: Any = None
-        """Moves between log dirs (runtime/replica_moves.py), once somebody has asked for one."""
+        self.moves: Lazy[ReplicaMoves] = Lazy(self._make_moves)
+        """Moves of partitions between log dirs."""
         self.scram: ScramUsers | None = None
         """The users of SCRAM, in a cluster with SASL; None: the store has them."""
         self.security: Security | None = None
@@ -221,6 +222,11 @@ class Broker:
         from kstore.broker.runtime.transactions.produce import admit_transactional
 
         return admit_transactional(self, *asked)
+
+    def _make_moves(self) -> ReplicaMoves:
+        from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
+
+        return ReplicaMoves(self.node, self.table, self.log_manager)
 
     def _make_unpacking(self) -> Unpacking:
         from kstore.broker.runtime.log_dirs.unpacking import Unpacking

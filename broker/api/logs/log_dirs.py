@@ -29,7 +29,6 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.log import Log, LogDir
 
 __all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
@@ -55,7 +54,7 @@ async def handle_describe_log_dirs(
             _topic(results[id(log.log_dir)], key.topic).partitions.append(row)
 
     await in_turns(broker, ctx, each(describe, _asked_for(broker, request)))
-    moves = list(_moves(broker).under_way())
+    moves = list(broker.moves().under_way())
     wanted = None
     if moves and request.topics is not None:
         wanted = {topic.topic: topic.partitions for topic in request.topics}
@@ -128,7 +127,7 @@ def _alter(
             return
         target, code = paths.get(path), int(ErrorCode.LOG_DIR_NOT_FOUND)
         if target is not None:
-            code = _moves(broker).begin(TopicPartition(topic, index), target)
+            code = broker.moves().begin(TopicPartition(topic, index), target)
         row = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, {})[index] = row
 
@@ -147,12 +146,3 @@ def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str
             yield asked.path, topic.name, None
             for index in topic.partitions:
                 yield asked.path, topic.name, index
-
-
-def _moves(broker: Broker) -> ReplicaMoves:
-    if broker.moves is None:
-        from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
-
-        broker.moves = ReplicaMoves(broker)
-    moves: ReplicaMoves = broker.moves
-    return moves

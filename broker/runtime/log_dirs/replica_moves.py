@@ -15,8 +15,9 @@ from kstore.errors import ErrorCode
 from kstore.log import errors
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import Partition, PartitionTable
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.node import Node
     from kstore.log import Log, LogDir
     from kstore.types import TopicPartition
 
@@ -49,8 +50,10 @@ class ReplicaMove:
 class ReplicaMoves:
     """The moves under way on one broker, at most one per partition."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, table: PartitionTable, log_manager: LogManager) -> None:
+        self._node = node
+        self._table = table
+        self._log_manager = log_manager
         self._moves: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
 
     def under_way(self) -> list[ReplicaMove]:
@@ -61,7 +64,7 @@ class ReplicaMoves:
         """Begin a move and return Kafka's error code. A move of the same partition to elsewhere is
         given up for it; to where the partition is, that is all that happens.
         """
-        partition = self._broker.table.partition(key.topic.encode(), key.partition)
+        partition = self._table.partition(key.topic.encode(), key.partition)
         if partition is None or not (partition.online or partition.follows):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self._moves.get(key)
@@ -72,7 +75,7 @@ class ReplicaMoves:
         if partition.log.log_dir is not target:
             move = ReplicaMove(key, partition, target)
             before = None if known is None else known[1]
-            task = self._broker.loop.create_task(self._run(move, partition, before))
+            task = self._node.loop.create_task(self._run(move, partition, before))
             self._moves[key] = (move, task)
         return ErrorCode.NONE
 
@@ -95,7 +98,7 @@ class ReplicaMoves:
             self._swap(move, partition)
         except (errors.LogError, OSError) as problem:
             self._discard(move)
-            self._broker.report(
+            self._node.report(
                 f"{move.partition} stays in {stays_in}, as it can't be moved to "
                 f"{move.target.path}: {problem}"
             )
@@ -110,7 +113,7 @@ class ReplicaMoves:
     async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
         """Fill the future log to the end of the old one, which may go on growing."""
         source: Log = partition.log
-        self._broker.log_manager.mark_future(move.target, move.partition)
+        self._log_manager.mark_future(move.target, move.partition)
         move.future = move.target.log(
             *move.partition, create=True, config=source.config, topic_id=source.topic_id
         )
@@ -123,7 +126,7 @@ class ReplicaMoves:
                 return
             flushed = move.future.log_end_offset
             # The old files are removed soon: what they hold must be on the disk elsewhere.
-            await self._broker.run_blocking(move.future.flush)
+            await self._node.run_blocking(move.future.flush)
 
     def _swap(self, move: ReplicaMove, partition: Partition) -> None:
         """Serve the partition from its new log; in one turn of the loop, so nothing comes
@@ -139,14 +142,14 @@ class ReplicaMoves:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
         partition.replace_log(future)
-        self._broker.log_manager.moved(move.partition, move.target)
+        self._log_manager.moved(move.partition, move.target)
 
     def _discard(self, move: ReplicaMove) -> None:
         try:
             move.target.delete(move.partition)
         except (errors.LogError, OSError) as problem:
             where = os.path.join(move.target.path, str(move.partition))
-            self._broker.report(f"{where}, an unfinished copy, can't be removed: {problem}")
+            self._node.report(f"{where}, an unfinished copy, can't be removed: {problem}")
 
 
 def _copy_slice(source: Log, future: Log) -> None:

@@ -66,7 +66,7 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     broker.cluster.on_session_lost.append(broker.replica_manager.fence)
     broker.isr = IsrChanges(broker)
     broker.isr.start()
-    give_hints(broker)
+    give_hints(config, broker.table, broker.metadata)
     watch_leadership(broker)
     _watch_damage(broker)
     broker.topics = ClusterTopics(broker)

@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.config import BrokerConfig
 
 __all__ = ["give_hints"]
 
@@ -15,19 +17,19 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The one replica.selector.class that sends consumers elsewhere."""
 
 
-def give_hints(broker: Broker) -> None:
-    """Let the broker's data plane tell them."""
+def give_hints(config: BrokerConfig, table: PartitionTable, metadata: MetadataCache) -> None:
+    """Let the data plane of this table tell them, by the image of then."""
 
     def endpoint(node_id: int, listener: str) -> bytes | None:
-        known = broker.image.brokers.get(node_id)
+        known = metadata.image.brokers.get(node_id)
         end = None if known is None else known.endpoint(listener)
         if known is None or end is None:
             return None
         where = _compact(end.host) + end.port.to_bytes(4, "big") + _compact(known.rack)
         return node_id.to_bytes(4, "big") + where + b"\0"
 
-    broker.table.node_endpoint = endpoint
-    broker.table.rack_aware = broker.config["replica.selector.class"] == RACK_AWARE
+    table.node_endpoint = endpoint
+    table.rack_aware = config["replica.selector.class"] == RACK_AWARE
 
 
 def _compact(text: str | None) -> bytes:
