@@ -33,7 +33,6 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
-    from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.membership.member import ClusterMember
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replication.fetchers import Fetchers
     from kstore.broker.runtime.replication.isr import IsrChanges
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+    from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
     from kstore.broker.runtime.security.acl_store import AclStore
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.security import Security

@@ -1,5 +1,5 @@
 """The logs of this process (Kafka's LogManager): log dirs, their owners, retention, moves between
-them, batched syncs, repairs. It never answers a request.
+them, batched syncs. It never answers a request.
 
 May import: kstore._fast.broker, kstore._fast.record, kstore.broker.runtime.broker,
     kstore.broker.runtime.replication, kstore.broker.state.metadata,

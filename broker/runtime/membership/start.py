@@ -78,7 +78,7 @@ def _watch_damage(broker: Broker) -> None:
 
     def note(place: TopicPartition) -> None:
         if broker.repairs is None:
-            from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
+            from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
 
             broker.repairs = SegmentRepairs(broker)
         broker.repairs.note(place)

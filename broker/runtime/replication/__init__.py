@@ -1,5 +1,5 @@
 """Kafka's ReplicaManager: leading and following partitions, fetchers, in-sync replicas,
-replication throttles. It never elects; the controller does.
+replication throttles, repairs from other replicas. It never elects; the controller does.
 
 May import: kstore._fast.broker, kstore._fast.replication, kstore.broker.coordination,
     kstore.broker.runtime.broker, kstore.broker.runtime.metadata, kstore.broker.runtime.peers,

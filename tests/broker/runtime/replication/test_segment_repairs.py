@@ -1,4 +1,4 @@
-"""broker/runtime/log_dirs/segment_repairs.py: a leader with damage in what nobody has committed,
+"""broker/runtime/replication/segment_repairs.py: a leader with damage in what nobody has committed,
 and real followers behind real sockets. Damage that another replica has is in conformance's tests.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.log_dirs import segment_repairs
-from kstore.broker.runtime.log_dirs.segment_repairs import SegmentRepairs
+from kstore.broker.runtime.replication import segment_repairs
 from kstore.broker.runtime.replication.replica_manager import Hosted, ReplicaManager
+from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
 from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
 from kstore.record import batches
