@@ -211,11 +211,11 @@ class Log(ReadableLog):
     @property
     def on_durable(self) -> Callable[[], object] | None:
         """With flush="always": called, from any thread, when more of the log may be seen."""
-        return self.local.on_durable
+        return self.local.disk.on_durable
 
     @on_durable.setter
     def on_durable(self, tell: Callable[[], object] | None) -> None:
-        self.local.on_durable = tell
+        self.local.disk.on_durable = tell
 
     # -- change
 
@@ -292,6 +292,14 @@ class Log(ReadableLog):
         """
         self.local.check_writable()
         truncation.leave_out(self.local, offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """All in-sync replicas have every record below ``offset``."""
+        self.core.set_high_watermark(offset)
+
+    def forget_empty_epochs(self) -> None:
+        """Forget the leader epochs of which the log has no record: they say nothing."""
+        self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
     def damaged_parts(self) -> list[Damage]:
         """The known damage that hides offsets which may be read."""

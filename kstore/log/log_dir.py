@@ -386,7 +386,7 @@ class LogDir:
                 self.maintenance.stop()
                 for log in logs:
                     log.core.close()  # no append comes after the checkpoint
-                    log.local.on_durable = None
+                    log.local.disk.on_durable = None
                 if not self.read_only:
                     unsaved = [log.local for log in logs if self._is_unsaved(log)]
                     self.maintenance.save(unsaved, closing=True)

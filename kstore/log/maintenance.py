@@ -175,10 +175,10 @@ class Maintenance:
         if config.flush_ms == _UNLIMITED:
             return False
         now = time.monotonic()
-        if now - log.flushed_at < config.flush_ms / 1000:
+        if now - log.disk.flushed_at < config.flush_ms / 1000:
             self._dirty[log] = None  # it becomes due later
             return False
-        log.flushed_at = now
+        log.disk.flushed_at = now
         return True
 
     def _unlink(self, now: float) -> None:

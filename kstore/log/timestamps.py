@@ -73,7 +73,7 @@ def largest_ms(log: LocalLog) -> int:
     """The largest timestamp of those that may be seen; below 0 without any."""
     largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
     if log.core.shows_durable and not log.read_only:
-        largest = min(largest, log.durable_timestamp)  # not of what nobody may see yet
+        largest = min(largest, log.disk.timestamp)  # not of what nobody may see yet
     return largest
 
 

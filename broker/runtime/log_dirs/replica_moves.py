@@ -137,7 +137,7 @@ class ReplicaMoves:
         if partition.deleted or source is None:
             self._discard(move)
             return
-        future.core.set_high_watermark(source.high_watermark)
+        future.set_high_watermark(source.high_watermark)
         if source.log_start_offset > future.log_start_offset:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)

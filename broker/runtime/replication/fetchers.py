@@ -317,7 +317,7 @@ class Fetchers:
             self.failed(fetcher, followed, problem)
             return
         # An epoch that left no record says nothing.
-        kept.core.epochs.truncate_from_end(kept.log_end_offset)
+        kept.forget_empty_epochs()
         if cut.restart or cut.offset < end:
             level = logging.WARNING if cut.offset < high_watermark else logging.INFO
             log.log(

@@ -51,9 +51,9 @@ def capture(log: LocalLog, *, closing: bool = False) -> Checkpoint:
             if not segment.complete and (segment.entry_count > segment.persisted or segment.sealed):
                 pages += _pages(segment)
                 persisted.append((segment, segment.entry_count, segment.persisted))
-        point = Checkpoint(log, log.index_generation, _state(log), pages, persisted)
-        point.snapshots, log.pending_snapshots = log.pending_snapshots, {}
-        point.forgotten, log.pending_forgotten = log.pending_forgotten, []
+        point = Checkpoint(log, log.unsaved.generation, _state(log), pages, persisted)
+        point.snapshots, log.unsaved.snapshots = log.unsaved.snapshots, {}
+        point.forgotten, log.unsaved.forgotten = log.unsaved.forgotten, []
         producers = core.producers
         if producers.any_seen and (closing or len(producers) <= _FEW_PRODUCERS):
             point.snapshots[core.log_end_offset] = producers.pack()
@@ -85,11 +85,11 @@ def _state(
         for s in core.segments
         if s.sealed and s.base_offset not in without and (below is None or s.base_offset < below)
     ]  # fmt: skip
-    durable_base, durable_position, durable_offset = log.durable
+    durable_base, durable_position, durable_offset = log.disk.reached
     state = LogState(
         topic_id=log.topic_id.bytes if log.topic_id else bytes(16),
         boot=log.directory.boot,
-        changes=log.changes,
+        changes=log.unsaved.changes,
         log_start_offset=core.log_start_offset,
         high_watermark=core.high_watermark,
         durable_base=durable_base,
@@ -144,7 +144,7 @@ def write(store: IndexStore, points: list[Checkpoint]) -> None:
 def _write(store: IndexStore, transaction: Any, points: list[Checkpoint]) -> list[Checkpoint]:
     written = []
     for point in points:
-        if point.generation != point.log.index_generation or point.log.deleted:
+        if point.generation != point.log.unsaved.generation or point.log.deleted:
             continue
         name = point.log.name
         for base in point.forgotten:
@@ -171,8 +171,8 @@ def forget_segments_now(log: LocalLog, bases: list[int], *, below: int | None = 
     ``below``: a truncation; nothing at this segment or behind it is known any more.
     """
     store = log.directory.index
-    log.index_generation += 1
-    log.changes += 1
+    log.unsaved.generation += 1
+    log.unsaved.changes += 1
     state = _state(log, below=below, without=frozenset(bases))
 
     def forget(transaction: Any) -> None:

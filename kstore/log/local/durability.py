@@ -36,19 +36,19 @@ def sync_until(log: LocalLog, offset: int) -> None:
     fdatasync.
     """
     core = log.core
-    while core.durable_offset < offset and log.sync_group.wait(offset):
+    while core.durable_offset < offset and log.disk.group.wait(offset):
         try:
             _sync(log)
         finally:
-            log.sync_group.done(core.durable_offset)
+            log.disk.group.done(core.durable_offset)
 
 
 def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:
     """The log was cut in the segment with this base offset, to this end."""
     log.core.durable_offset = min(log.core.durable_offset, end_offset)
-    log.sync_group.rewind(end_offset)
-    if log.durable[2] > end_offset:
-        log.durable = (base_offset, 0, base_offset)
+    log.disk.group.rewind(end_offset)
+    if log.disk.reached[2] > end_offset:
+        log.disk.reached = (base_offset, 0, base_offset)
 
 
 def _show_durable(log: LocalLog) -> None:
@@ -56,37 +56,37 @@ def _show_durable(log: LocalLog) -> None:
     if not log.core.shows_durable:
         return
     log.wake()
-    if log.on_durable is not None:
-        log.on_durable()
+    if log.disk.on_durable is not None:
+        log.disk.on_durable()
 
 
 def _sync(log: LocalLog) -> None:
     """Put everything appended so far on the disk. After a failure nothing is synced any more."""
-    if log.sync_failure is not None:
-        raise errors.lost_sync(log.sync_failure, str(log.topic_partition))
+    if log.disk.failure is not None:
+        raise errors.lost_sync(log.disk.failure, str(log.topic_partition))
     with log.core as core:
         durable = core.durable_offset
         active = core.active
         target = core.log_end_offset
         reached = (active.base_offset, active.size_bytes, target)
-        generation = log.index_generation
+        generation = log.unsaved.generation
         behind = [s for s in core.segments if s.next_offset > durable and s.size_bytes]
         files = [segment.handle_or_open() for segment in behind]
         newest = _newest(behind)
     try:
         for file in files:
             file.sync()
-        if log.unsynced_names:
+        if log.disk.unsynced_names:
             _sync_names(log)
     except OSError as error:
         # The system may have dropped what it could not write: a later fdatasync that succeeds
         # would prove nothing.
-        log.sync_failure = error
+        log.disk.failure = error
         raise errors.lost_sync(error, str(log.topic_partition)) from error
     with log.core as core:
-        if generation == log.index_generation:  # nothing was cut meanwhile
-            log.durable = reached
-            log.durable_timestamp = max(log.durable_timestamp, newest)
+        if generation == log.unsaved.generation:  # nothing was cut meanwhile
+            log.disk.reached = reached
+            log.disk.timestamp = max(log.disk.timestamp, newest)
             core.set_durable_offset(target)
             publish(log, core.durable_offset)
     log.note_dirty()
@@ -99,20 +99,20 @@ def sync_sealed(log: LocalLog) -> None:
         durable = core.durable_offset
         behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
         files = [segment.handle_or_open() for segment in behind]
-        generation = log.index_generation
-    if not files or log.sync_failure is not None:
+        generation = log.unsaved.generation
+    if not files or log.disk.failure is not None:
         return
     try:
         for file in files:
             file.sync()
     except OSError as error:
-        log.sync_failure = error
+        log.disk.failure = error
         raise
     with log.core as core:
-        if generation == log.index_generation and behind[-1].next_offset > core.durable_offset:
+        if generation == log.unsaved.generation and behind[-1].next_offset > core.durable_offset:
             last = behind[-1]
-            log.durable = (last.base_offset, last.size_bytes, last.next_offset)
-            log.durable_timestamp = max(log.durable_timestamp, _newest(behind))
+            log.disk.reached = (last.base_offset, last.size_bytes, last.next_offset)
+            log.disk.timestamp = max(log.disk.timestamp, _newest(behind))
             core.set_durable_offset(last.next_offset)
             publish(log, core.durable_offset)
     _show_durable(log)
@@ -123,12 +123,12 @@ def _newest(segments: Iterable[LogSegment]) -> int:
 
 
 def _sync_names(log: LocalLog) -> None:
-    log.unsynced_names = False
+    log.disk.unsynced_names = False
     try:
         log.env.fs.fsync_dir(log.path)
         log.directory.sync_names()
     except OSError:
-        log.unsynced_names = True
+        log.disk.unsynced_names = True
         raise
 
 
@@ -147,7 +147,7 @@ def begin(log: LocalLog) -> None:
         return
     if log.core.durable_offset < log.core.log_end_offset:
         sync_until(log, log.core.log_end_offset)
-    log.durable_timestamp = _newest(log.core.segments)
+    log.disk.timestamp = _newest(log.core.segments)
     content = _content(log, log.core.durable_offset)
     try:
         fs.overwrite(path, content)

@@ -25,7 +25,7 @@ from kstore.log.segments.segment_names import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.types import TopicPartition
 
-__all__ = ["Fallbacks", "LocalLog", "Upkeep", "Waiters"]
+__all__ = ["DiskState", "Fallbacks", "LocalLog", "Unsaved", "Upkeep", "Waiters"]
 
 
 class Upkeep(Protocol):
@@ -57,9 +57,57 @@ class Fallbacks(NamedTuple):
     """Find what is damaged near a position, and the exception for it."""
 
 
+class DiskState:
+    """How much of a log is on the disk, and who is told of it."""
+
+    __slots__ = (
+        "failure",
+        "flushed_at",
+        "group",
+        "on_durable",
+        "reached",
+        "timestamp",
+        "unsynced_names",
+    )
+
+    def __init__(self) -> None:
+        self.reached: tuple[int, int, int] = (0, 0, 0)
+        """Up to where the disk has everything: segment, position in it, offset."""
+        self.timestamp = -1
+        """With flush="always": the largest timestamp of what is on the disk."""
+        self.unsynced_names = True
+        """The names of new segments may not be on the disk yet."""
+        self.failure: OSError | None = None
+        """Nothing is synced any more after it."""
+        self.on_durable: Callable[[], object] | None = None
+        """With flush="always": called, from any thread, when more of the log may be seen."""
+        self.flushed_at = 0.0
+        """When flush.ms was last obeyed, on the monotonic clock."""
+        self.group = SyncGroup()
+        """Those who wait for the same fdatasync."""
+
+
+class Unsaved:
+    """What of a log the next checkpoint brings to the index environment, or takes from it."""
+
+    __slots__ = ("changes", "forgotten", "generation", "snapshots")
+
+    def __init__(self) -> None:
+        self.snapshots: dict[int, bytes] = {}
+        """The producers as of these offsets."""
+        self.forgotten: list[int] = []
+        """Segments whose index goes."""
+        self.generation = 0
+        """How often the index of what is written already was taken back: a checkpoint that was
+        captured before is void.
+        """
+        self.changes = 0
+        """The same over all openings: readers in other processes load the log anew."""
+
+
 class LocalLog:
-    """The state of one log. Where a field belongs to one part, its comment names that part; the
-    segments, offsets, epochs and producers are the core's, and changed with its lock held.
+    """The state of one log. Its segments, offsets, epochs and producers are the core's, and changed
+    with the core's lock held.
     """
 
     def __init__(
@@ -87,14 +135,12 @@ class LocalLog:
         self.opener = SegmentOpener(
             directory.env.fs, writable=not self.read_only, zeros_ahead=always
         )
-        # -- locks
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""
         self.swapping = threading.Lock()
         """Which segments there are, apart from rolling. It is taken before the core's lock, and may
         be held while the disk is waited for; the core's may not, since appends wait for it.
         """
-        # -- recovery
         self.recovery = RecoveryReport()
         self.lost_until = 0
         """Before this offset a replica has lost records that were in its log; 0: none."""
@@ -102,32 +148,14 @@ class LocalLog:
         """What was lost and is not back yet; refill.lost_parts keeps it."""
         self.listed_ns = 0
         """The directory's time stamp when a reader last looked at its names."""
-        # -- durability
-        self.durable = (0, 0, 0)
-        """Up to where the disk has everything: segment, position in it, offset."""
-        self.durable_timestamp = -1
-        """With flush="always": the largest timestamp of what is on the disk."""
-        self.unsynced_names = True
-        """The names of new segments may not be on the disk yet."""
-        self.sync_group = SyncGroup()
-        self.sync_failure: OSError | None = None
-        """Nothing is synced any more after it."""
-        self.on_durable: Callable[[], object] | None = None
-        """With flush="always": called, from any thread, when more of the log may be seen."""
-        self.flushed_at = 0.0
-        # -- checkpoint
-        self.pending_snapshots: dict[int, bytes] = {}
-        self.pending_forgotten: list[int] = []
-        """Segments whose index the next checkpoint removes."""
-        self.index_generation = 0
-        """How often the index of what is written already was taken back."""
-        self.changes = 0
-        """As `index_generation`, over all openings: readers in other processes load anew."""
-        # -- cleaner
+        self.disk = DiskState()
+        """Durability's: how much of the log is on the disk."""
+        self.unsaved = Unsaved()
+        """The checkpoint's: what the index environment does not have yet."""
         self.cleaned_offset = -1
         """Below it the log is clean; -1: it was never cleaned."""
-        # -- tail
         self.waiters: Waiters | None = None
+        """Who waits for the log to grow, if anybody has."""
         self.core = LogCore(self, clock=directory.custom_clock, writable=not self.read_only)
         self.core.shows_durable = always and not self.read_only
         self.config = config
@@ -186,7 +214,7 @@ class LocalLog:
         if self.config.preallocate:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
         if core.producers.any_seen:
-            self.pending_snapshots[base_offset] = core.producers.pack()
+            self.unsaved.snapshots[base_offset] = core.producers.pack()
         self._begin(segment)
         self.note_dirty()
 
@@ -198,7 +226,7 @@ class LocalLog:
         self.core.active.seal()
         segment.own_position = 0
         self.core.set_segments([*self.core.segments, segment])
-        self.unsynced_names = True
+        self.disk.unsynced_names = True
 
     # -- what the core asks of its owner
 

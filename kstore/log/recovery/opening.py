@@ -67,7 +67,7 @@ def _is_outdated(log: LocalLog) -> bool:
     core = log.core
     state = log.directory.index.state(log.name)
     if state is not None:
-        if state.changes != log.changes:
+        if state.changes != log.unsaved.changes:
             return True
         if state.log_start_offset > core.log_start_offset:
             core.set_log_start_offset(min(state.log_start_offset, core.log_end_offset))

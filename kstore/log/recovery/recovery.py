@@ -163,7 +163,7 @@ def _of_this_log(log: LocalLog, state: LogState | None) -> LogState | None:
     mine = log.topic_id.bytes if log.topic_id else _NO_TOPIC_ID
     if state.topic_id not in {mine, _NO_TOPIC_ID}:
         return None  # of a log that had this name before
-    log.changes = state.changes
+    log.unsaved.changes = state.changes
     log.cleaned_offset = state.cleaned_offset
     return state
 
@@ -269,8 +269,12 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
         log.begin_segment(resume)
         end = resume
     if state is not None:
-        log.durable = (state.durable_base, state.durable_position, min(state.durable_offset, end))
-        core.durable_offset = log.durable[2]
+        log.disk.reached = (
+            state.durable_base,
+            state.durable_position,
+            min(state.durable_offset, end),
+        )
+        core.durable_offset = log.disk.reached[2]
     core.epochs.truncate_from_end(end + 1)
     core.epochs.truncate_from_start(min(start, end))
     unknown = end if core.follows_end else start  # of a replicated log nothing else is sure

@@ -69,7 +69,7 @@ def reindex(log: LocalLog, segment: LogSegment) -> None:
         segment.persisted = 0
         segment.complete = False
         if not log.read_only:
-            log.pending_forgotten.append(segment.base_offset)
+            log.unsaved.forgotten.append(segment.base_offset)
             log.note_dirty()
 
 

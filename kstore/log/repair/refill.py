@@ -78,7 +78,7 @@ def _make_again(log: LocalLog, loss: Loss) -> LogSegment:
         made.seal()
         made.next_offset = loss.first_offset
         core.set_segments(sorted([*core.segments, made], key=lambda segment: segment.base_offset))
-    log.unsynced_names = True
+    log.disk.unsynced_names = True
     return made
 
 

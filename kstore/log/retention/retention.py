@@ -86,7 +86,7 @@ def _remove(log: LocalLog, segments: list[LogSegment]) -> None:
     for segment in segments:
         removed = segment.path + DELETED_SUFFIX
         log.env.fs.replace(segment.path, removed)
-        log.pending_forgotten.append(segment.base_offset)
+        log.unsaved.forgotten.append(segment.base_offset)
         log.upkeep.unlink_later(removed, log.config.file_delete_delay_ms)
 
 

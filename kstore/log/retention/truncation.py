@@ -47,7 +47,7 @@ def truncate(log: LocalLog, offset: int) -> int:
         start_before = core.log_start_offset
         start = min(start_before, end)
         core.set_offsets(start, end, min(core.high_watermark, end))
-        log.pending_snapshots = {at: s for at, s in log.pending_snapshots.items() if at <= end}
+        log.unsaved.snapshots = {at: s for at, s in log.unsaved.snapshots.items() if at <= end}
         rebuild_producers(log)
         core.set_high_watermark(core.high_watermark)
         log.note_dirty()
@@ -71,9 +71,9 @@ def restart(log: LocalLog, offset: int) -> None:
             with suppress(FileNotFoundError):  # an earlier attempt came so far
                 log.env.fs.unlink(segment.path)
         core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
-        log.unsynced_names = True
-        log.pending_snapshots = {}
-        log.durable = (offset, 0, offset)
+        log.disk.unsynced_names = True
+        log.unsaved.snapshots = {}
+        log.disk.reached = (offset, 0, offset)
         core.durable_offset = offset
         forget_durable(log, offset, offset)
         core.epochs.clear()
