@@ -21,9 +21,9 @@ from bench.measure import Settings, memory_mb, percentile, progress
 from bench.report import Goal, Row
 from kstore.broker.api import API_TABLE
 from kstore.protocol.registry import APIS, encode_request
-from tests.broker.wide_requests import FIXED, array_paths, elements, wide_request
-from tests.broker.wide_requests import Path as Fields
-from tests.broker.wide_world import AUTHORIZER, World, feed
+from tests.broker.api.requests.large_request import FIXED, array_paths, elements, wide_request
+from tests.broker.api.requests.large_request import Path as Fields
+from tests.broker.api.requests.world import AUTHORIZER, World, feed
 from tests.conformance.kstore_broker import KstoreBroker
 
 __all__ = ["rows"]

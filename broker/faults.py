@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.requests.failing import (
+from kstore.broker.api.requests.error_responses import (
     PATCHED,
     TOPIC_APIS,
     failed,

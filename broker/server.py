@@ -30,7 +30,7 @@ from kstore.protocol.schema import Message
 if TYPE_CHECKING:
     from kstore._fast.broker.slots import Slot
     from kstore._fast.network.connection import Connection
-    from kstore.broker.api.requests.wide import WideRequests
+    from kstore.broker.api.requests.large_requests import LargeRequests
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
@@ -67,7 +67,7 @@ class Server:
         self._loop = loop
         self._lines = LogLimit(loop, self._tell_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES)
         self._handlers: dict[int, tuple[Handler, Any, int]] = {}
-        self._wide: WideRequests
+        self._large: LargeRequests
         self._limits: ConnectionLimits
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -158,10 +158,10 @@ class Server:
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
         ctx = self.context(connection, api_key, version, correlation_id, client_id)
         if len(body) > AT_ONCE_BYTES and connection.authentication is None:
-            return Later(self._wide.begin(handler, ctx, body), version, connection)
+            return Later(self._large.begin(handler, ctx, body), version, connection)
         request = api.request.decode(body, version, allow_trailing=True, max_elements=most)
-        if len(body) > NARROW_BYTES and self._wide.is_divided(request, version):
-            return Later(self._wide.begin(handler, ctx, body, request), version, connection)
+        if len(body) > NARROW_BYTES and self._large.is_divided(request, version):
+            return Later(self._large.begin(handler, ctx, body, request), version, connection)
         response = handler(self.broker, request, ctx)
         if response is None:
             return None
@@ -240,10 +240,10 @@ class Server:
         slot.close_large()
 
     def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
-        from kstore.broker.api.requests.wide import WideRequests, max_elements
+        from kstore.broker.api.requests.large_requests import LargeRequests, max_elements
 
         if not self._handlers:
-            self._wide = WideRequests(self.broker)
+            self._large = LargeRequests(self.broker)
         row = API_TABLE[api_key]
         if row.handler == FAST:
             raise AssertionError(f"API key {api_key} is answered by the data plane")
@@ -258,7 +258,7 @@ class Server:
             handler = between_brokers(handler)
         if self.broker.config.clustered:
             handler = self._in_cluster(api_key, row, handler)
-        most = max_elements(self.broker, api_key)
+        most = max_elements(self.broker.config, api_key)
         found = self._handlers[api_key] = (handler, APIS[api_key], most)
         return found
 

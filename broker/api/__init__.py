@@ -65,6 +65,8 @@ class ApiRow(NamedTuple):
     """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
     shared_configs: bool = False
     """The same, but for what is one broker's own."""
+    waits_for_members: bool = False
+    """Its answer may wait for other members for as long as a client likes."""
 
 
 FAST = "fast"
@@ -81,10 +83,10 @@ API_TABLE: dict[int, ApiRow] = {
     8: ApiRow("groups.offsets:handle_offset_commit", 2, 10),
     9: ApiRow("groups.offsets:handle_offset_fetch", 1, 10),
     10: ApiRow("groups.find_coordinator:handle_find_coordinator", 0, 6),
-    11: ApiRow("groups.classic:handle_join_group", 0, 9),
+    11: ApiRow("groups.classic:handle_join_group", 0, 9, waits_for_members=True),
     12: ApiRow("groups.classic:handle_heartbeat", 0, 4),
     13: ApiRow("groups.classic:handle_leave_group", 0, 5),
-    14: ApiRow("groups.classic:handle_sync_group", 0, 5),
+    14: ApiRow("groups.classic:handle_sync_group", 0, 5, waits_for_members=True),
     15: ApiRow("groups.classic:handle_describe_groups", 0, 6),
     16: ApiRow("groups.classic:handle_list_groups", 0, 5),
     17: ApiRow("security.sasl:handle_sasl_handshake", 0, 1),

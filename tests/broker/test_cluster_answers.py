@@ -15,8 +15,8 @@ from kstore.broker.api.controller.forwarding import carried_out, to_controller
 from kstore.broker.api.logs.leader_epochs import handle_offset_for_leader_epoch
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
 from kstore.broker.api.metadata.metadata import handle_describe_topic_partitions, handle_metadata
-from kstore.broker.api.requests.failing import failed
-from kstore.broker.api.requests.pieces import PIECES
+from kstore.broker.api.requests.error_responses import failed
+from kstore.broker.api.requests.splitting import PIECES
 from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.api.transactions.admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
-from kstore.broker.api.requests.failing import failed
+from kstore.broker.api.requests.error_responses import failed
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.registry import APIS
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kstore.broker.api import API_TABLE, RequestContext, resolve_handler
 from kstore.broker.api.controller.between_brokers import REFUSED, may_name
 from kstore.broker.api.controller.forwarding import carried_out
-from kstore.broker.api.requests.wide import WideRequests, max_elements
+from kstore.broker.api.requests.large_requests import LargeRequests, max_elements
 from kstore.broker.api.security.permissions import guarded
 from kstore.broker.coordination.store import StoreError
 from kstore.errors import ErrorCode, KafkaError, ProtocolError
@@ -131,7 +131,7 @@ def handle_broker_heartbeat(
 
 def _limit(broker: Broker, api_key: int) -> int:
     """How many elements a request that is handed on may have; of one that is not served, none."""
-    return max_elements(broker, api_key) if api_key in API_TABLE else 0
+    return max_elements(broker.config, api_key) if api_key in API_TABLE else 0
 
 
 async def handle_envelope(
@@ -168,7 +168,7 @@ async def handle_envelope(
     )
     try:
         handler = guarded(key, resolve_handler(row))
-        wide = WideRequests(broker)
+        wide = LargeRequests(broker)
         response = await wide.answer(carried_out(handler), message, asked)
     except KafkaError as problem:
         return EnvelopeResponse(error_code=problem.code)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import Handler, RequestContext
 from kstore.broker.api.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kstore.broker.api.requests.failing import failed
+from kstore.broker.api.requests.error_responses import failed
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.membership.config_watch import TOPICS, reload
 from kstore.broker.runtime.metadata.features import FEATURE_NODE

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.failing import copy_row
+from kstore.broker.api.requests.error_responses import copy_row
 from kstore.broker.api.requests.turns import in_turns
 from kstore.broker.runtime.slices import each
 from kstore.broker.state.metadata.config_rules import ConfigRefusedError, broker_row

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
 
 __all__ = [
-    "JoinedMetadata",
     "cluster_operations",
     "handle_describe_topic_partitions",
     "handle_metadata",
@@ -95,29 +94,17 @@ class EncodedMetadata(NamedTuple):
         )
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
 
-
-class JoinedMetadata:
-    """The answers to the pieces of a wide request, as one; what it tells beside topics is the first
-    one's, which knows the least.
-    """
-
-    def __init__(self) -> None:
-        self.response: EncodedMetadata | None = None
-
-    def add(self, answer: EncodedMetadata) -> bool:
-        """Put the next answer's topics behind the others."""
-        first = self.response
-        if first is None:
-            self.response = answer
-            return True
-        operations = first.operations
+    def joined_with(self, answer: EncodedMetadata) -> EncodedMetadata:
+        """This answer to a piece of a large request and the next piece's, as one; what it tells
+        beside topics is that of the first, which knows the least.
+        """
+        operations = self.operations
         if isinstance(operations, list) and isinstance(answer.operations, list):
             operations += answer.operations
-        self.response = first._replace(
-            topics=[*first.topics, *answer.topics],
-            errors=[*(first.errors or ()), *(answer.errors or ())],
+        return self._replace(
+            topics=[*self.topics, *answer.topics],
+            errors=[*(self.errors or ()), *(answer.errors or ())],
         )
-        return True
 
 
 def handle_metadata(

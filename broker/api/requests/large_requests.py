@@ -1,6 +1,7 @@
 """Requests that are too large for one turn of the event loop: decoded in steps, carried out piece
-by piece (pieces.py) and their answers encoded in steps, while the connections of others have their
-turns. The connection that sent one waits with its next request, as with every request in Kafka.
+by piece (splitting.py) and their answers encoded in steps, while the connections of others have
+their turns. The connection that sent one waits with its next request, as with every request in
+Kafka.
 
 How large a request may become in memory is limited before: by the elements of its arrays.
 """
@@ -9,25 +10,23 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.protocol.codec import Decoding
 from kstore._fast.protocol.encoder import Encoding
 from kstore.broker.api import API_TABLE, Handler, RequestContext
-from kstore.broker.api.metadata.metadata import JoinedMetadata
-from kstore.broker.api.requests.failing import Rows
-from kstore.broker.api.requests.pieces import Joined, is_wide, pieces_of, rows_for
-from kstore.broker.api.requests.turns import GoneError, turn
-from kstore.broker.api.security.permissions import WAIT_FOR_OTHERS
+from kstore.broker.api.requests.error_responses import Rows
+from kstore.broker.api.requests.splitting import Joined, JoinedWhole, is_wide, pieces_of, rows_for
+from kstore.broker.api.requests.turns import GoneError, HasTurns, turn
 from kstore.broker.runtime.slices import Room
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.config import BrokerConfig
 
-__all__ = ["WideRequests", "max_elements"]
+__all__ = ["LargeRequestParts", "LargeRequests", "max_elements"]
 
 STEP_ELEMENTS = 2000
 """Decoded, or encoded, in one turn."""
@@ -48,18 +47,27 @@ METADATA = 3
 END = object()
 
 
-def max_elements(broker: Broker, api_key: int) -> int:
+class LargeRequestParts(HasTurns, Protocol):
+    """What large requests are carried out with."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings."""
+
+
+def max_elements(config: BrokerConfig, api_key: int) -> int:
     """How many elements the arrays of a request may have together."""
-    limit: int = broker.config["kstore.request.max.elements"]
+    limit: int = config["kstore.request.max.elements"]
     if API_TABLE[api_key].internal:
         return max(limit, PEER_ELEMENTS)
     return limit
 
 
-class WideRequests:
+class LargeRequests:
     """All wide requests of a broker, which share the turns that there are for such."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: LargeRequestParts) -> None:
+        """``broker`` is what handlers are given, too."""
         self._broker = broker
         self._large, self._small = Room(MOST_BYTES), Room(MOST_BYTES)
 
@@ -115,7 +123,7 @@ class WideRequests:
     async def _decode(self, ctx: RequestContext, body: bytes) -> Any:
         """The request, in steps; ProtocolError where it is malformed, or has too many elements."""
         plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
-        decoding = Decoding(plan, body, max_elements(self._broker, ctx.api_key))
+        decoding = Decoding(plan, body, max_elements(self._broker.config, ctx.api_key))
         while not await turn(self._broker, ctx, lambda: decoding.step(STEP_ELEMENTS)):
             pass
         return decoding.message
@@ -132,7 +140,7 @@ class WideRequests:
     async def _whole(self, handler: Handler, request: Any, ctx: RequestContext, held: _Held) -> Any:
         response = await turn(self._broker, ctx, lambda: handler(self._broker, request, ctx))
         if isinstance(response, Awaitable):
-            if ctx.api_key in WAIT_FOR_OTHERS:
+            if API_TABLE[ctx.api_key].waits_for_members:
                 held.release()  # what is behind it goes on
             response = await response
         return response
@@ -140,7 +148,7 @@ class WideRequests:
     async def _by_pieces(
         self, handler: Handler, request: Any, rows: Rows, ctx: RequestContext
     ) -> Any:
-        joined = JoinedMetadata() if ctx.api_key == METADATA else Joined(rows, ctx.api_version)
+        joined = JoinedWhole() if ctx.api_key == METADATA else Joined(rows, ctx.api_version)
         pieces = pieces_of(request, rows, ctx.api_version)
 
         def answer_next() -> Any:

@@ -2,19 +2,21 @@
 several with few, which its handler answers one after the other, and their answers become one.
 
 Only for APIs each of whose rows is answered by itself. Who gives others their turn between the
-pieces is wide.py.
+pieces is large_requests.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from kstore.broker.api.requests.failing import ROWS, Rows, copy_row, field_exists, row_key
+from kstore.broker.api.requests.error_responses import ROWS, Rows, copy_row, field_exists, row_key
 from kstore.protocol.schema import Struct
 
-__all__ = ["PIECES", "Joined", "Pieces", "is_wide", "pieces_of", "rows_for"]
+__all__ = [
+    "PIECES", "Joinable", "Joined", "JoinedWhole", "Pieces", "is_wide", "pieces_of", "rows_for",
+]  # fmt: skip
 
 
 class Pieces(NamedTuple):
@@ -176,6 +178,25 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
             kept.append(_with(same[0][0], rows.inner, [chain[1:] for chain in same]))
     setattr(piece, rows.asked, kept)
     return piece
+
+
+class Joinable(Protocol):
+    """An answer that knows by itself how to go on with the next piece's."""
+
+    def joined_with(self, answer: Any, /) -> Any:
+        """Both as one."""
+
+
+class JoinedWhole:
+    """The answers to the pieces of an API whose answers join themselves (Metadata)."""
+
+    def __init__(self) -> None:
+        self.response: Joinable | None = None
+
+    def add(self, answer: Joinable) -> bool:
+        """Join the next one."""
+        self.response = answer if self.response is None else self.response.joined_with(answer)
+        return True
 
 
 class Joined:

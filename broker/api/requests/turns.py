@@ -1,7 +1,7 @@
 """Work of a handler that would hold the event loop for long, in pieces with turns for others
 between them.
 
-Where an answer can't be made row by row (pieces.py), because all of a request is judged before
+Where an answer can't be made row by row (splitting.py), because all of a request is judged before
 anything is done, its handler's work is a generator: it yields where others may have their turn.
 """
 

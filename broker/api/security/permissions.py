@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.api.requests.failing import (
+from kstore.broker.api import API_TABLE
+from kstore.broker.api.requests.error_responses import (
     failed,
     keep_rows,
     put_in,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.security.authorizer import Rights
 
 __all__ = [
-    "ANYBODY", "DENIED", "PERMISSIONS", "WAIT_FOR_OTHERS", "GuardParts", "Level", "Right",
+    "ANYBODY", "DENIED", "PERMISSIONS", "GuardParts", "Level", "Right",
     "guarded", "no_right",
 ]  # fmt: skip
 
@@ -53,10 +54,6 @@ DENIED: dict[AclResourceType, int] = {
 """The error of who lacks a right, by the type of the resource."""
 KIND_OF = {code: kind.name.lower().replace("_", " ") for kind, code in DENIED.items()}
 """The word for what such an error is about."""
-WAIT_FOR_OTHERS = frozenset({11, 14})
-"""APIs whose answers may wait for other members for as long as a client likes: JoinGroup and
-SyncGroup.
-"""
 CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
 """Config resource types and whose rights they are under; all others are the cluster's."""
 
@@ -206,7 +203,7 @@ def guarded(api_key: int, handler: Handler) -> Handler:
         return handler
     checks: dict[int, Callable[[Rights, Any], bool]] = {}
 
-    if api_key in WAIT_FOR_OTHERS:
+    if API_TABLE[api_key].waits_for_members:
         handler = _with_a_second_look(handler, rights)
 
     def check(broker: GuardParts, request: Any, ctx: RequestContext) -> Any:

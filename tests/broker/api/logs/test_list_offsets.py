@@ -20,7 +20,7 @@ from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.record import build_batch
 from kstore.types import TopicPartition
-from tests.broker.wide_world import World, feed, in_world
+from tests.broker.api.requests.world import World, feed, in_world
 
 ZSTD = 4
 PLACE = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.requests.failing import TOPIC_APIS, failed, places, put_in, split
+from kstore.broker.api.requests.error_responses import TOPIC_APIS, failed, places, put_in, split
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,

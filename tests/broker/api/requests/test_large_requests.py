@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from kstore.broker.api import API_TABLE, FAST
-from kstore.broker.api.requests import wide
-from kstore.broker.api.requests.pieces import PIECES, rows_for
-from kstore.broker.api.requests.wide import max_elements
+from kstore.broker.api.requests import large_requests
+from kstore.broker.api.requests.large_requests import max_elements
+from kstore.broker.api.requests.splitting import PIECES, rows_for
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Turns
 from kstore.protocol.groups.classic import HeartbeatRequest
 from kstore.protocol.groups.group_admin import DescribeGroupsRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, encode_request
-from tests.broker.wide_requests import FIXED, array_paths, elements, wide_request
-from tests.broker.wide_requests import Path as Fields
-from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
+from tests.broker.api.requests.large_request import FIXED, array_paths, elements, wide_request
+from tests.broker.api.requests.large_request import Path as Fields
+from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
 
 SIZE = 128 * 1024
 MOST_ELEMENTS = 100_000
@@ -48,13 +48,13 @@ def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: i
         connection, transport = world.connect()
         feed(connection, encode_request(request, version, 1, "me"))
         answers = await asyncio.wait_for(world.answers(transport, 1), 60)
-        most = max_elements(world.broker, key)
+        most = max_elements(world.broker.config, key)
         if count > most:
             assert transport.closed
             assert not world.handled, "it was refused before"
             return
         assert len(answers) == 1
-        assert world.turns >= count // wide.STEP_ELEMENTS
+        assert world.turns >= count // large_requests.STEP_ELEMENTS
         if key not in PIECES:
             assert [elements(seen) for seen in world.handled] == [count]
             return
@@ -73,7 +73,7 @@ def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: i
 def test_a_wide_request_gives_others_their_turns(
     tmp_path: Path, key: int, path: Fields, distinct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide, "STEP_ELEMENTS", wide.STEP_ELEMENTS // PARTS)
+    monkeypatch.setattr(large_requests, "STEP_ELEMENTS", large_requests.STEP_ELEMENTS // PARTS)
     give_turns(tmp_path, key, path, distinct=distinct, parts=PARTS)
 
 
@@ -116,7 +116,7 @@ def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
         connection, transport = world.connect()
         feed(connection, encode_request(request, version, 1, "me"))
         assert len(await asyncio.wait_for(world.answers(transport, 1), 60)) == 1
-        assert world.turns >= count // wide.STEP_ELEMENTS + count // ROWS_BETWEEN
+        assert world.turns >= count // large_requests.STEP_ELEMENTS + count // ROWS_BETWEEN
 
     settings = AUTHORIZER if key in (30, 31) else {}
     in_world(tmp_path, ask, **settings)
@@ -125,7 +125,7 @@ def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
 def test_all_requests_may_have_as_many_elements_as_the_setting_says(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         limit = world.broker.config["kstore.request.max.elements"]
-        assert {max_elements(world.broker, key) for key in KEYS} == {limit}
+        assert {max_elements(world.broker.config, key) for key in KEYS} == {limit}
 
     in_world(tmp_path, ask)
 
@@ -194,15 +194,15 @@ def test_many_small_requests_of_one_client_give_others_their_turns(tmp_path: Pat
 def test_wide_requests_of_many_connections_do_not_become_objects_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide, "MOST_BYTES", 300 * 1024)
+    monkeypatch.setattr(large_requests, "MOST_BYTES", 300 * 1024)
     decoded: list[int] = []
 
-    class Counted(wide.Decoding):
+    class Counted(large_requests.Decoding):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             decoded.append(1)
 
-    monkeypatch.setattr(wide, "Decoding", Counted)
+    monkeypatch.setattr(large_requests, "Decoding", Counted)
     names = [f"group-{number:05}" for number in range(10_000)]  # 120 KB
     frame = encode_request(DescribeGroupsRequest(groups=names), 6, 1, "me")
 

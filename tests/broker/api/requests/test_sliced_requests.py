@@ -14,7 +14,7 @@ from kstore._fast.protocol.wire import AnswerBuffer
 from kstore.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
 from kstore.broker import server
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.requests import wide
+from kstore.broker.api.requests import large_requests
 from kstore.broker.runtime.security import acl_store
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata.configs import (
@@ -49,7 +49,7 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from tests.broker.wide_world import AUTHORIZER, World, feed, in_world
+from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
 
 R = TypeVar("R", bound=Message)
 MANY = 10_100
@@ -119,7 +119,7 @@ def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
                 return move(self, buffer, most)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wide, "Encoding", Counted)
+            patch.setattr(large_requests, "Encoding", Counted)
             (answer,) = await asyncio.wait_for(world.answers(transport, 1), 60)
         assert len(answer) > 2 * server.LARGE_ANSWER_BYTES
         assert len(moved) == -(-(len(answer) - 5) // server.LARGE_ANSWER_BYTES)

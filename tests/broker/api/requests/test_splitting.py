@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.api.requests.failing import failed
-from kstore.broker.api.requests.pieces import DIVIDED, PIECES, Joined, is_wide, pieces_of, rows_for
+from kstore.broker.api.requests.error_responses import failed
+from kstore.broker.api.requests.splitting import (
+    DIVIDED,
+    PIECES,
+    Joined,
+    is_wide,
+    pieces_of,
+    rows_for,
+)
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.group_admin import DescribeGroupsRequest
 from kstore.protocol.groups.offset_delete import OffsetDeleteResponse
@@ -17,7 +24,7 @@ from kstore.protocol.logs.list_offsets import (
     ListOffsetsTopic,
 )
 from kstore.protocol.registry import APIS
-from tests.broker.wide_requests import array_paths, wide_request
+from tests.broker.api.requests.large_request import array_paths, wide_request
 
 METADATA = 3
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
