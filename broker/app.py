@@ -181,7 +181,7 @@ async def _serve(
         if TRANSACTION_TOPIC in broker.image.topics:
             # Not only once somebody asks: a prepared transaction holds readers back until it is
             # completed.
-            loop.call_soon(_resume_transactions, broker)
+            loop.call_soon(broker.transactions)
         await stop.wait()
     finally:
         if broker.cluster is not None:
@@ -194,10 +194,10 @@ async def _serve(
             acceptor.close()
         if broker.moves.made is not None:
             await broker.moves.made.close()
-        if broker.transactions is not None:
-            await broker.transactions.close()
-        if broker.groups is not None:
-            await broker.groups.close()
+        if broker.transactions.made is not None:
+            await broker.transactions.made.close()
+        if broker.groups.made is not None:
+            await broker.groups.made.close()
         await server.finish(STOP_TIMEOUT_S)
 
 
@@ -213,12 +213,6 @@ async def _joined(cluster: ClusterMember, stop: asyncio.Event) -> bool:
     finally:
         joining.cancel()
         stopping.cancel()
-
-
-def _resume_transactions(broker: Broker) -> None:
-    from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
-
-    transactions_of(broker)
 
 
 async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:

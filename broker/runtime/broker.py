@@ -32,6 +32,7 @@ from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.security.acl_store import AclStore
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.transactions.admission import TransactionAdmission
+    from kstore.broker.runtime.transactions.produce import AwaitedBatches
+    from kstore.broker.runtime.transactions.producer_ids import ProducerIds
+    from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
     from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.types import TopicPartition
@@ -109,14 +114,15 @@ class Broker:
         """What the controller has this broker do (runtime/replica_manager.py); in a cluster."""
         self.isr: IsrChanges
         """Proposals of in-sync replicas to the controller (runtime/isr.py); in a cluster."""
-        self.groups: Any = None
-        """The group coordinator (runtime/shards.py), once somebody has asked for it."""
-        self.transactions: Any = None
-        """The transaction coordinator (runtime/transactions.py), once there is a transaction."""
-        self.awaited_batches: Any = None
-        """Batches that are to come again (transactional_produce.py), once one was refused."""
-        self.producer_ids: Any = None
-        """Where producer ids come from, once somebody has asked for one."""
+        self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
+        self.transactions: Lazy[TransactionCoordinator] = Lazy(
+            self._make_transactions, lambda made: made.start()
+        )
+        self.admission: Lazy[TransactionAdmission] = Lazy(self._make_admission)
+        """Who asks the coordinators of transactions on behalf of writers, in a cluster."""
+        self.awaited_batches: Lazy[AwaitedBatches] = Lazy(self._make_awaited_batches)
+        """Transactional batches that were refused and are to come again."""
+        self.producer_ids: Lazy[ProducerIds] = Lazy(self._make_producer_ids)
         self.authorizer: Authorizer | None = None
         """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
         self.acls: AclStore | None = None
@@ -227,6 +233,33 @@ class Broker:
         from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
 
         return ReplicaMoves(self.node, self.table, self.log_manager)
+
+    def _make_groups(self) -> GroupCoordinator:
+        from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+
+        return GroupCoordinator(self)
+
+    def _make_transactions(self) -> TransactionCoordinator:
+        from kstore.broker.runtime.transactions.transaction_coordinator import (
+            TransactionCoordinator,
+        )
+
+        return TransactionCoordinator(self)
+
+    def _make_admission(self) -> TransactionAdmission:
+        from kstore.broker.runtime.transactions.admission import TransactionAdmission
+
+        return TransactionAdmission(self)
+
+    def _make_awaited_batches(self) -> AwaitedBatches:
+        from kstore.broker.runtime.transactions.produce import AwaitedBatches
+
+        return AwaitedBatches()
+
+    def _make_producer_ids(self) -> ProducerIds:
+        from kstore.broker.runtime.transactions.producer_ids import ProducerIds
+
+        return ProducerIds(self.store, self.node_id, self.run_blocking)
 
     def _make_unpacking(self) -> Unpacking:
         from kstore.broker.runtime.log_dirs.unpacking import Unpacking

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed, allowed_cluster, operations_mask
-from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -66,7 +65,7 @@ async def handle_join_group(
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:
-        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        answer = await broker.groups().handle(request.group_id, request, ctx)
         response = cast(JoinGroupResponse, answer)
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code)
@@ -84,9 +83,7 @@ async def handle_sync_group(
     if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not named:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return cast(
-            SyncGroupResponse, await coordinator_of(broker).handle(request.group_id, request, ctx)
-        )
+        return cast(SyncGroupResponse, await broker.groups().handle(request.group_id, request, ctx))
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
 
@@ -96,9 +93,7 @@ async def handle_heartbeat(
 ) -> HeartbeatResponse:
     """Keep a session; while its group is being loaded a member is told that all is well."""
     try:
-        return cast(
-            HeartbeatResponse, await coordinator_of(broker).handle(request.group_id, request, ctx)
-        )
+        return cast(HeartbeatResponse, await broker.groups().handle(request.group_id, request, ctx))
     except KafkaError as error:
         loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
@@ -112,7 +107,7 @@ async def handle_leave_group(
     if single:
         request.members = [MemberIdentity(member_id=request.member_id)]
     try:
-        answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+        answer = await broker.groups().handle(request.group_id, request, ctx)
         response = cast(LeaveGroupResponse, answer)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
@@ -145,9 +140,7 @@ def group_operations(broker: Broker, ctx: RequestContext, group_id: str) -> int:
 
 
 async def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
-    return await coordinator_of(broker).read(
-        group_id, lambda shard: shard.describe(group_id, api_version)
-    )
+    return await broker.groups().read(group_id, lambda shard: shard.describe(group_id, api_version))
 
 
 async def handle_list_groups(
@@ -155,7 +148,7 @@ async def handle_list_groups(
 ) -> ListGroupsResponse:
     """The groups of this broker that pass the filters, of those that who asks may describe."""
     response = ListGroupsResponse()
-    coordinator = coordinator_of(broker)
+    coordinator = broker.groups()
     await coordinator.wait_loaded()
     for partition in coordinator.partitions:
         if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -181,7 +174,7 @@ def handle_delete_groups(
         if group_id not in answers:
             single = DeleteGroupsRequest(groups_names=[group_id])
             try:
-                answers[group_id] = coordinator_of(broker).answer(group_id, single, ctx)
+                answers[group_id] = broker.groups().answer(group_id, single, ctx)
             except KafkaError as error:
                 answers[group_id] = error
     return _deleted(answers)

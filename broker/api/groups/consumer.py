@@ -12,7 +12,7 @@ from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.metadata.api_versions import finalized_features
 from kstore.broker.api.security.access import permitted
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator, coordinator_of
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.state.groups.consumer.describe import describe_consumer_group
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.heartbeat import request_problem
@@ -52,7 +52,7 @@ async def handle_consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(
             error_code=denied, error_message=no_right(ctx, denied)
         )
-    coordinator = coordinator_of(broker)
+    coordinator = broker.groups()
     assignors = coordinator.settings.consumer_assignors
     problem = request_problem(request, ctx.api_version, assignors)
     if problem is not None:
@@ -93,7 +93,7 @@ async def handle_consumer_group_describe(
             DescribedGroup(group_id=group_id, error_code=refused) for group_id in request.group_ids
         ]
         return response
-    coordinator = coordinator_of(broker)
+    coordinator = broker.groups()
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for group_id in request.group_ids:
         if not group_id:

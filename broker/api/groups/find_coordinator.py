@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed
 from kstore.broker.api.security.permissions import DENIED, no_right
-from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.find_coordinator import (
     Coordinator,
@@ -62,11 +61,9 @@ async def _find(broker: Broker, key_type: int, key: str, ctx: RequestContext) ->
         return _nowhere(key, DENIED[kind], no_right(ctx, DENIED[kind]))
     try:
         if key_type == TRANSACTION:
-            from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
-
-            node_id = await transactions_of(broker).leader_of(key)
+            node_id = await broker.transactions().leader_of(key)
         else:
-            node_id = await coordinator_of(broker).leader_of(key)
+            node_id = await broker.groups().leader_of(key)
     except KafkaError as error:
         return _nowhere(key, error.code, str(error))
     node = broker.image.brokers.get(node_id)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed
-from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.offset_delete import (
@@ -58,7 +57,7 @@ def handle_offset_commit(
     if not request.topics:
         return OffsetCommitResponse(topics=unknown)
     try:
-        answer = coordinator_of(broker).answer(request.group_id, request, ctx)
+        answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
         answer = offset_commit_failure(request, error.code)
     if isinstance(answer, OffsetCommitResponse):
@@ -191,7 +190,7 @@ async def _fetch_group(
                 known.append(topic)
         group.topics = known
     try:
-        response = await coordinator_of(broker).read(
+        response = await broker.groups().read(
             group.group_id, lambda shard: shard.fetch_offsets(group, require_stable=require_stable)
         )
     except KafkaError as error:
@@ -281,7 +280,7 @@ def handle_offset_delete(
         topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
     request.topics = [topic for topic in request.topics if topic.partitions]
     try:
-        answer = coordinator_of(broker).answer(request.group_id, request, ctx)
+        answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if isinstance(answer, OffsetDeleteResponse):

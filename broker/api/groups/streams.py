@@ -13,7 +13,7 @@ from kstore.broker.api.groups.consumer import UNSEEN, may_describe
 from kstore.broker.api.metadata.api_versions import finalized_features
 from kstore.broker.api.security.access import allowed_cluster, permitted
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator, coordinator_of
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.runtime.topics.internal_topics import InternalTopics
 from kstore.broker.state.groups.streams.describe import describe_streams_group
 from kstore.broker.state.groups.streams.group import StreamsGroup
@@ -61,7 +61,7 @@ async def handle_streams_group_heartbeat(
             return StreamsGroupHeartbeatResponse(
                 error_code=denied, error_message=no_right(ctx, denied)
             )
-        coordinator = coordinator_of(broker)
+        coordinator = broker.groups()
         answer = await coordinator.handle(request.group_id, request, ctx)
     except StreamsError as refused:
         return StreamsGroupHeartbeatResponse(error_code=refused.code, error_message=refused.message)
@@ -158,7 +158,7 @@ async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        return await coordinator_of(broker).read(
+        return await broker.groups().read(
             group_id,
             lambda shard: describe_streams_group(shard.groups.get(group_id), group_id),
         )

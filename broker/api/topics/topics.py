@@ -277,13 +277,11 @@ async def _forget_offsets(broker: Broker, name: str) -> None:
     if broker.cluster is not None:
         return
     if name == OFFSETS_TOPIC:
-        if broker.groups is not None:
-            await broker.groups.close()
-        broker.groups = None
+        if broker.groups.made is not None:
+            await broker.groups.made.close()
+            broker.groups.forget()
     elif OFFSETS_TOPIC in broker.image.topics:
-        from kstore.broker.runtime.groups.group_coordinator import coordinator_of
-
-        await coordinator_of(broker).forget_topic(name)
+        await broker.groups().forget_topic(name)
 
 
 async def handle_create_partitions(

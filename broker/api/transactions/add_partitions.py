@@ -14,10 +14,7 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.requests.turns import in_turns, sliced
 from kstore.broker.api.security.access import allowed
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, each_work
-from kstore.broker.runtime.transactions.transaction_coordinator import (
-    TransactionCoordinator,
-    transactions_of,
-)
+from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 from kstore.broker.state.transactions.state import TV_0, TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode, KafkaError
@@ -54,7 +51,7 @@ def handle_add_partitions_to_txn(
     found = sliced(broker, ctx, _decide(broker, request, ctx))
     if isinstance(found, Awaitable):
         return _added_later(broker, found, ctx)
-    if broker.cluster is None and not transactions_of(broker).durable:
+    if broker.cluster is None and not broker.transactions().durable:
         return sliced(broker, ctx, _added(found, ctx.api_version))
     return _added_settled(broker, found, ctx)
 
@@ -68,7 +65,7 @@ async def _added_later(
 async def _added_settled(
     broker: Broker, found: Found, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     for number, (asked, codes) in enumerate(found, 1):
         if ErrorCode.NONE in codes:
             try:
@@ -85,7 +82,7 @@ async def _added_settled(
 
 def _decide(broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext) -> Work[Found]:
     """Add what can be added."""
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
 
     def add(
         asked: AddPartitionsToTxnTransaction,

@@ -11,7 +11,6 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed, permitted
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.transactions.markers import commit_markers, write_marker
-from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
 from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.broker.state.transactions.coordinator_shard import TransactionFilter
 from kstore.broker.state.transactions.state import STATE_NAMES, Transaction
@@ -59,7 +58,7 @@ async def handle_describe_transactions(
     broker: Broker, request: DescribeTransactionsRequest, ctx: RequestContext
 ) -> DescribeTransactionsResponse:
     """The state of each transactional id, with the topics that who asks may describe."""
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     response = DescribeTransactionsResponse()
     for transactional_id in request.transactional_ids:
         try:
@@ -85,7 +84,7 @@ async def handle_list_transactions(
         wanted = TransactionFilter.of(request)
     except ValueError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    partitions = transactions_of(broker).partitions
+    partitions = broker.transactions().partitions
     if any(item.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for item in partitions):
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     known = set(STATE_NAMES.values())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed_any, allowed_cluster, note_denied
-from kstore.broker.runtime.transactions.producer_ids import producer_ids_of
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
@@ -41,7 +40,7 @@ async def handle_init_producer_id(
     if not _may_be_idempotent(broker, ctx):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        producer_id = await producer_ids_of(broker).next_id()
+        producer_id = await broker.producer_ids().next_id()
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
@@ -61,7 +60,6 @@ def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
 async def _init_transactional(
     broker: Broker, request: InitProducerIdRequest, api_version: int
 ) -> InitProducerIdResponse:
-    from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
     from kstore.broker.state.transactions.steps import Claim
 
     if not request.transactional_id:
@@ -70,7 +68,7 @@ async def _init_transactional(
     claim: Claim | None = None
     if request.producer_id != NO_PRODUCER_ID:
         claim = Claim(request.producer_id, request.producer_epoch)
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     try:
         decided = coordinator.with_producer_id(
             lambda: coordinator.init_producer_id(

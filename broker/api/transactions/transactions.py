@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.transactions.add_partitions import fenced_as_known
 from kstore.broker.runtime.coordinators.partitions import partition_of
-from kstore.broker.runtime.groups.group_coordinator import coordinator_of
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.produce import error_for_version, has_transaction
-from kstore.broker.runtime.transactions.transaction_coordinator import transactions_of
 from kstore.broker.state.groups.coordinator.txn_offset_commit import txn_offset_commit_failure
 from kstore.broker.state.transactions.state import TV_0, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
@@ -54,7 +52,7 @@ async def handle_add_offsets_to_txn(
     broker: Broker, request: AddOffsetsToTxnRequest, ctx: RequestContext
 ) -> AddOffsetsToTxnResponse:
     """Add the partition of __consumer_offsets that keeps the group."""
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     try:
         place = await _group_place(broker, request.group_id)
         code = coordinator.add_partitions(
@@ -71,7 +69,7 @@ async def handle_add_offsets_to_txn(
 
 
 async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
-    groups = coordinator_of(broker)
+    groups = broker.groups()
     if not groups.count:
         await groups.ensure()
     return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, groups.count))
@@ -81,7 +79,7 @@ def handle_end_txn(
     broker: Broker, request: EndTxnRequest, ctx: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Commit or abort; from version 5 on the answer has the producer's next epoch."""
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     client_version = TV_2 if ctx.api_version >= FIRST_END_WITH_NEW_EPOCH else TV_0
 
     def end() -> Decision | Awaitable[Decision]:
@@ -129,7 +127,7 @@ async def handle_txn_offset_commit(
         if request.group_id:
             code = await _admit_offsets(broker, request, ctx.api_version)
         if code == ErrorCode.NONE:
-            answer = await coordinator_of(broker).handle(request.group_id, request, ctx)
+            answer = await broker.groups().handle(request.group_id, request, ctx)
             response = cast(TxnOffsetCommitResponse, answer)
         else:
             response = txn_offset_commit_failure(request, code)
@@ -145,17 +143,16 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     it.
     """
     place = await _group_place(broker, request.group_id)
-    coordinator = transactions_of(broker)
+    coordinator = broker.transactions()
     claim = Claim(request.producer_id, request.producer_epoch)
     if has_transaction(broker, place, claim):
         return ErrorCode.NONE
     adds = version >= FIRST_COMMIT_THAT_ADDS
     verifies = broker.config["transaction.partition.verification.enable"]
     if broker.cluster is not None and (adds or verifies):
-        await coordinator_of(broker).loaded_partition(request.group_id)  # else nothing is added
-        from kstore.broker.runtime.transactions.admission import admission_of
+        await broker.groups().loaded_partition(request.group_id)  # else nothing is added
 
-        answers = await admission_of(broker).ask(
+        answers = await broker.admission().ask(
             request.transactional_id, claim, frozenset({place}), adds=adds
         )
         code = answers[place]

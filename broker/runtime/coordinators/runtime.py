@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kstore.broker.runtime.coordinators.partitions import committed, log_of, partition_of
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
@@ -263,31 +263,42 @@ class Coordinator(Generic[P]):
             LOGGER.error("%s: what was under way has failed", self._topic, exc_info=problem)
 
 
+class Elected(Protocol):
+    """Who is told that this broker has become a partition's leader, or is none."""
+
+    def note_leadership(self, index: int, *, leads: bool) -> None:
+        """Serve the partition from now on, or no more."""
+
+
+class LazyCoordinator(Protocol):
+    """A coordinator that is made once this broker leads a partition of its topic."""
+
+    @property
+    def made(self) -> Elected | None:
+        """The coordinator if it is made, else None."""
+
+    def __call__(self) -> Elected:
+        """The coordinator; the first call makes it."""
+
+
 def watch_leadership(broker: Broker) -> None:
     """In a cluster: have coordinators follow their partitions, and groups forget deleted topics."""
+    coordinators: dict[str, LazyCoordinator] = {
+        OFFSETS_TOPIC: broker.groups,
+        TRANSACTION_TOPIC: broker.transactions,
+    }
 
     def note(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
-        coordinator: Any = None
-        if place.topic == OFFSETS_TOPIC:
-            coordinator = broker.groups
-            if coordinator is None and leads:
-                from kstore.broker.runtime.groups.group_coordinator import coordinator_of
-
-                coordinator = coordinator_of(broker)
-        elif place.topic == TRANSACTION_TOPIC:
-            coordinator = broker.transactions
-            if coordinator is None and leads:
-                from kstore.broker.runtime.transactions.transaction_coordinator import (
-                    transactions_of,
-                )
-
-                coordinator = transactions_of(broker)
+        lazy = coordinators.get(place.topic)
+        if lazy is None:
+            return
+        coordinator = lazy() if leads else lazy.made
         if coordinator is not None:
             coordinator.note_leadership(place.partition, leads=leads)
 
     def forget(name: str) -> None:
-        if broker.groups is not None:
-            broker.groups.forget_soon(name)
+        if broker.groups.made is not None:
+            broker.groups.made.forget_soon(name)
 
     broker.replica_manager.on_leadership.append(note)
     broker.replica_manager.images.on_topic_deleted.append(forget)

@@ -64,7 +64,6 @@ __all__ = [
     "Asker",
     "GroupCoordinator",
     "GroupPartition",
-    "coordinator_of",
     "partition_of",
 ]
 
@@ -444,15 +443,6 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self._schedule_expiry()
         for delay, partition in enumerate(self.partitions):
             self.loop.call_later(delay * TURN_SECONDS, partition.expire_offsets)
-
-
-def coordinator_of(broker: Broker) -> GroupCoordinator:
-    """The broker's coordinator; the first call makes it and begins to load the groups."""
-    if broker.groups is None:
-        broker.groups = GroupCoordinator(broker)
-        broker.groups.start()
-    coordinator: GroupCoordinator = broker.groups
-    return coordinator
 
 
 def _answer(token: Token, response: Message) -> None:

@@ -10,10 +10,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.peers.batches import PeerBatches
-from kstore.broker.runtime.transactions.transaction_coordinator import (
-    TransactionCoordinator,
-    transactions_of,
-)
 from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode, KafkaError
@@ -28,8 +24,9 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["TransactionAdmission", "admission_of"]
+__all__ = ["TransactionAdmission"]
 
 TIMEOUT_S = 10.0
 Codes = dict[TopicPartition, int]
@@ -66,7 +63,7 @@ class TransactionAdmission:
         question = (connection, transactional_id, claim, places, adds)
         if self._known is not None and self._known[0] == question:
             return self._known[1]
-        coordinator = transactions_of(self._broker)
+        coordinator = self._broker.transactions()
 
         async def ask_and_admit() -> None:
             found = await self.ask(transactional_id, claim, places, adds=adds)
@@ -88,7 +85,7 @@ class TransactionAdmission:
         adds: bool,
     ) -> Codes:
         """An error code for each place: it is in the transaction, or (``adds``) is from now on."""
-        coordinator = transactions_of(self._broker)
+        coordinator = self._broker.transactions()
         try:
             leader = coordinator.known_leader(transactional_id)
             if leader == self._broker.node_id:
@@ -139,12 +136,3 @@ def _question(
             for name, indexes in topics.items()
         ],
     )
-
-
-def admission_of(broker: Broker) -> TransactionAdmission:
-    """The broker's questions to coordinators; the first call makes it."""
-    coordinator = transactions_of(broker)
-    if coordinator.admission is None:
-        coordinator.admission = TransactionAdmission(broker)
-    admission: TransactionAdmission = coordinator.admission
-    return admission

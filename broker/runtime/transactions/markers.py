@@ -103,8 +103,9 @@ def write_marker(
     except OSError as problem:
         LOGGER.error("%s can't be written: %s", place, problem)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC and broker.groups is not None:
-        broker.groups.transaction_ended(place.partition, producer_id, committed=committed)
+    groups = broker.groups.made
+    if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC and groups is not None:
+        groups.transaction_ended(place.partition, producer_id, committed=committed)
     return error_code
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import Partition
     from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
 __all__ = [
     "WAIT_S",
@@ -91,7 +90,7 @@ def admit_transactional(
     adds = version >= FIRST_VERSION_THAT_ADDS
     if not adds and not broker.config["transaction.partition.verification.enable"]:
         return {}
-    awaited, now = _awaited(broker), broker.loop.time()
+    awaited, now = broker.awaited_batches(), broker.loop.time()
     refused: dict[Partition, int] = {
         partition: ErrorCode.NOT_ENOUGH_REPLICAS
         for partition, base_sequence in asked
@@ -108,9 +107,7 @@ def admit_transactional(
     if broker.cluster is None:
         found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
     else:
-        from kstore.broker.runtime.transactions.admission import admission_of
-
-        answer = admission_of(broker).admit(connection, transactional_id, claim, wanted, adds=adds)
+        answer = broker.admission().admit(connection, transactional_id, claim, wanted, adds=adds)
         if answer is None:
             return None
         found = answer
@@ -137,13 +134,6 @@ def admit_transactional(
     return refused
 
 
-def _awaited(broker: Broker) -> AwaitedBatches:
-    if broker.awaited_batches is None:
-        broker.awaited_batches = AwaitedBatches()
-    found: AwaitedBatches = broker.awaited_batches
-    return found
-
-
 def _ask_here(
     broker: Broker,
     transactional_id: str,
@@ -153,7 +143,7 @@ def _ask_here(
     adds: bool,
 ) -> dict[TopicPartition, int]:
     """The answer of a broker that is alone: it is the coordinator."""
-    coordinator: TransactionCoordinator | None = broker.transactions
+    coordinator = broker.transactions.made
     if coordinator is None:
         return dict.fromkeys(wanted, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     if adds:

@@ -23,9 +23,8 @@ from kstore.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
 
-__all__ = ["ProducerIds", "producer_ids_of", "take_block"]
+__all__ = ["ProducerIds", "take_block"]
 
 LOGGER = logging.getLogger(__name__)
 NODE = "/latest_producer_id_block"
@@ -79,14 +78,6 @@ class ProducerIds:
         assert self.is_ready, "ask is_ready in the same turn of the loop"
         self._next += 1
         return self._next - 1
-
-
-def producer_ids_of(broker: Broker) -> ProducerIds:
-    """The broker's producer ids; the first call makes them."""
-    if broker.producer_ids is None:
-        broker.producer_ids = ProducerIds(broker.store, broker.node_id, broker.run_blocking)
-    ids: ProducerIds = broker.producer_ids
-    return ids
 
 
 def take_block(store: Store, broker_id: int) -> int:

@@ -29,7 +29,6 @@ from kstore.broker.runtime.transactions.markers import (
     commit_markers,
     write_markers,
 )
-from kstore.broker.runtime.transactions.producer_ids import producer_ids_of
 from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transactions.state import Transaction, TransactionRecord
 from kstore.broker.state.transactions.steps import Claim, Decision
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.transactions.marker_sender import MarkerSender
     from kstore.broker.state.metadata.topic_rules import NewTopic
 
-__all__ = ["TransactionCoordinator", "TransactionPartition", "transactions_of"]
+__all__ = ["TransactionCoordinator", "TransactionPartition"]
 
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
@@ -131,11 +130,9 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker, TRANSACTION_TOPIC, lambda place: TransactionPartition(self, place))
         self.settings = _settings(broker.config)
-        self.producer_ids = producer_ids_of(broker)
+        self.producer_ids = broker.producer_ids()
         self.durable = broker.config["kstore.flush.policy"] == "always"
         """Whether a decision counts only once it is on the disk."""
-        self.admission: Any = None
-        """Who asks coordinators on behalf of writers (transaction_admission.py), in a cluster."""
         self._sender: MarkerSender | None = None
         if broker.cluster is not None:
             from kstore.broker.runtime.transactions.marker_sender import MarkerSender
@@ -420,15 +417,6 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
                     LOGGER.exception("%s failed; it is tried again", work.__name__)
 
         self.spawn(again())
-
-
-def transactions_of(broker: Broker) -> TransactionCoordinator:
-    """The broker's coordinator; the first call makes it and begins to load what there is."""
-    if broker.transactions is None:
-        broker.transactions = TransactionCoordinator(broker)
-        broker.transactions.start()
-    coordinator: TransactionCoordinator = broker.transactions
-    return coordinator
 
 
 def _settings(config: Any) -> TransactionSettings:

@@ -74,7 +74,7 @@ class World:
 
     async def close(self) -> None:
         self._counter.cancel()
-        for coordinator in (self.broker.transactions, self.broker.groups):
+        for coordinator in (self.broker.transactions.made, self.broker.groups.made):
             if coordinator is not None:
                 await coordinator.close()
         await self.server.finish(1)

@@ -30,16 +30,16 @@ def shard(*ids: str) -> TransactionShard:
     return found
 
 
-def broker(monkeypatch: pytest.MonkeyPatch, of: TransactionShard, *seen: str) -> Any:
+def broker(of: TransactionShard, *seen: str) -> Any:
     """A broker with these transactions, of which the user may see some."""
     authorizer = Authorizer()
     kind, describe = AclResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE
     load(authorizer, (Acl(kind, name, "User:ann", describe) for name in seen))
     partitions = [SimpleNamespace(error_code=0, shard=of)]
-    monkeypatch.setattr(
-        transaction_admin, "transactions_of", lambda _: SimpleNamespace(partitions=partitions)
+    coordinator = SimpleNamespace(partitions=partitions)
+    return SimpleNamespace(
+        authorizer=authorizer, now_ms=lambda: 0, transactions=lambda: coordinator
     )
-    return SimpleNamespace(authorizer=authorizer, now_ms=lambda: 0)
 
 
 async def listed(of: Any, pattern: str) -> list[str]:
@@ -54,7 +54,7 @@ def test_a_pattern_meets_only_ids_that_who_asks_may_see(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         LinearRegex, "matches", lambda self, text: met.append(text) or matches(self, text)
     )
-    found = broker(monkeypatch, shard("mine-1", "theirs-1", "mine ü"), "mine-1", "mine ü")
+    found = broker(shard("mine-1", "theirs-1", "mine ü"), "mine-1", "mine ü")
     assert asyncio.run(listed(found, "mine .*")) == ["mine ü"]
     assert met == ["mine-1", "mine ü"]
 
@@ -69,7 +69,7 @@ def test_a_long_id_is_matched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(LinearRegex, "matches", noting)
     ids = ["ü" * 30_000, "ü" * 100]
-    found = broker(monkeypatch, shard(*ids), *ids)
+    found = broker(shard(*ids), *ids)
     assert asyncio.run(listed(found, "(ü?){200}ü*")) == ids
     assert threads[30_000] is not threading.main_thread()
     assert threads[100] is threading.main_thread()
@@ -78,7 +78,7 @@ def test_a_long_id_is_matched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
 def test_others_have_their_turn_between_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0)
     ids = [f"t{number}" for number in range(20)]
-    found = broker(monkeypatch, shard(*ids), *ids)
+    found = broker(shard(*ids), *ids)
     turns = 0
 
     async def main() -> None:

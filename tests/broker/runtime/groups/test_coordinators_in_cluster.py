@@ -20,6 +20,7 @@ import kstore
 from kstore.broker.api import RequestContext
 from kstore.broker.runtime.coordinators.runtime import watch_leadership
 from kstore.broker.runtime.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
 from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
@@ -121,9 +122,15 @@ class Host:
         self.config = SETTINGS
         self.cluster = SimpleNamespace(may_answer_alone=lambda: True)
         self.log_dir = kstore.open_log_dir(path)
-        self.groups: Any = None
-        self.transactions: Any = None
-        self.producer_ids: Any = SimpleNamespace(is_ready=True, take=lambda: 7)
+        self.groups: Lazy[GroupCoordinator] = Lazy(
+            lambda: GroupCoordinator(self),  # type: ignore[arg-type]
+            lambda made: made.start(),
+        )
+        self.transactions: Lazy[TransactionCoordinator] = Lazy(
+            lambda: TransactionCoordinator(self),  # type: ignore[arg-type]
+            lambda made: made.start(),
+        )
+        self.producer_ids: Any = Lazy(lambda: SimpleNamespace(is_ready=True, take=lambda: 7))
         self.image = MetadataImage("cluster")
         for node_id in (HERE, THERE):
             broker = BrokerImage(node_id, (Endpoint("PLAINTEXT", "h", node_id),))
@@ -220,7 +227,7 @@ def run(path: Path, story: Callable[[Host], Awaitable[None]]) -> None:
         try:
             await asyncio.wait_for(story(host), 60)
         finally:
-            for coordinator in (host.transactions, host.groups):
+            for coordinator in (host.transactions.made, host.groups.made):
                 if coordinator is not None:
                     await coordinator.close()
             host.log_dir.close()
@@ -260,7 +267,7 @@ async def served(host: Host) -> GroupCoordinator:
     """The group coordinator, once it serves."""
     host.lead(GROUPS)
     host.places[GROUPS].advance()
-    coordinator: GroupCoordinator = host.groups
+    coordinator = host.groups()
     await coordinator.wait_loaded()
     return coordinator
 
@@ -437,7 +444,7 @@ async def coordinating(host: Host) -> TransactionCoordinator:
     """The transaction coordinator, once it serves."""
     host.lead(STATE)
     host.places[STATE].advance()
-    coordinator: TransactionCoordinator = host.transactions
+    coordinator = host.transactions()
     await coordinator.wait_loaded()
     return coordinator
 

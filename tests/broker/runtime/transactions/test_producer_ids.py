@@ -13,6 +13,7 @@ from kstore.broker.api import RequestContext
 from kstore.broker.api.transactions.producer_ids import handle_init_producer_id
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import Create, Store
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.transactions.producer_ids import NODE, ProducerIds, take_block
 from kstore.errors import ErrorCode
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -28,9 +29,7 @@ class Host:
     def __init__(self, store: Store) -> None:
         self.authorizer = None
         self.store = store
-        self.node_id = 1
-        self.producer_ids: ProducerIds | None = None
-        self.run_blocking = in_a_thread
+        self.producer_ids = Lazy(lambda: ProducerIds(store, 1, in_a_thread))
 
 
 def ask(host: Host, **fields: Any) -> InitProducerIdResponse:

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from kstore.broker.runtime.transactions.produce import WAIT_S, admit_transactional
+from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.transactions.produce import (
+    WAIT_S,
+    AwaitedBatches,
+    admit_transactional,
+)
 from kstore.errors import ErrorCode
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -28,8 +33,8 @@ class Place:
         self.broker: Any = SimpleNamespace(
             cluster=None,
             config={"transaction.partition.verification.enable": True},
-            transactions=coordinator,
-            awaited_batches=None,
+            transactions=SimpleNamespace(made=coordinator),
+            awaited_batches=Lazy(AwaitedBatches),
             loop=SimpleNamespace(time=lambda: self.now),
         )
 
