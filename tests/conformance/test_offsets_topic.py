@@ -9,7 +9,8 @@ import pytest
 
 from kstore.broker.runtime.groups.group_coordinator import partition_of
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
-from kstore.broker.state.groups.result import GroupRecord, GroupSettings
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.settings import GroupSettings
 from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import decode
 from tests.conformance.kafka_broker import KafkaBroker, run_tool

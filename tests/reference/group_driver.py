@@ -12,14 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
-    Result,
-    TimerEvent,
-    TimerKey,
-)
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
+from kstore.broker.state.linear_regex import LinearRegex
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.protocol.coordinator_records.framing import (
@@ -74,30 +71,38 @@ class GroupDriver:
         self._ids = itertools.count(1)
         self._order = itertools.count()
 
-    def context(self, token: object, version: int, client_id: str, host: str) -> GroupContext:
+    def context(
+        self, token: object, version: int, client_id: str, host: str, new_id: str = ""
+    ) -> GroupContext:
         """What the runtime would say about a request."""
         return GroupContext(
             now_ms=self.now_ms,
-            new_id=lambda: str(next(self._ids)),
+            new_id=new_id,
+            configs=self._configs(),
             token=token,
             api_version=version,
             client_id=client_id,
             client_host=host,
             image=self.image,
-            group_config=self._group_config,
         )
 
-    def _group_config(self, group_id: str, name: str) -> Any:
-        if name in self.group_configs:
-            return self.group_configs[name]
-        return GROUP_CONFIGS[name].default
+    def _configs(self) -> dict[str, Any]:
+        defaults = {name: row.default for name, row in GROUP_CONFIGS.items()}
+        return defaults | self.group_configs
+
+    def _found(self, group_id: str) -> dict[str, frozenset[str]]:
+        """What a group's regular expressions match: nobody is kept from describing a topic."""
+        regexes = self.shard.subscribed_regexes(group_id)
+        return {regex: LinearRegex(regex).filter(self.image.topics) for regex in regexes}
 
     def send(self, request: Message, *, version: int = -1, client_id: str = "c") -> Any:
         """The response, or a Parked that gets it later."""
         parked = Parked()
         if version == -1:
             version = request.MAX_VERSION
-        ctx = self.context(parked, version, client_id, "/127.0.0.1")
+        wants_id = not getattr(request, "member_id", "is named")
+        new_id = str(next(self._ids)) if wants_id else ""
+        ctx = self.context(parked, version, client_id, "/127.0.0.1", new_id)
         before = snapshot(self.shard)
         result = self.shard.handle(request, ctx)
         assert snapshot(self.shard) == before, "a decision changed the state"
@@ -125,6 +130,8 @@ class GroupDriver:
             self.now_ms = when
             event = self.timers.pop(key)[2]
             ctx = self.context(None, 0, "", "")
+            if isinstance(event, RegexesDue):
+                ctx = ctx._replace(found=self._found(event.group_id))
             before = snapshot(self.shard)
             result = self.shard.expire(event, ctx)
             assert snapshot(self.shard) == before, "a decision changed the state"
@@ -142,8 +149,9 @@ class GroupDriver:
             shard.replay(through_bytes(record), record_offset=offset)
         self.shard = shard
         self.timers = {}
-        for result in shard.loaded(self.context(None, 0, "", "")):
-            self._take(result)
+        shard.check()
+        for group_id in list(shard.groups):
+            self._take(shard.resume(group_id, self.context(None, 0, "", "")))
 
     def _take(self, result: Result) -> None:
         base_offset = len(self.log)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -32,18 +32,11 @@ from kstore.broker.runtime.groups.regex_rights import RegexRights
 from kstore.broker.runtime.groups.topic_matches import TopicMatches
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, offsets_topic_configs
-from kstore.broker.state.groups.consumer.group import ConsumerGroup
-from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
-    RegexesDue,
-    Result,
-    TimerEvent,
-    TimerKey,
-    Token,
-)
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard, group_id_of
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.coordinator_records.framing import (
     RECORD_TYPES,
@@ -106,7 +99,9 @@ class GroupPartition(CoordinatorPartition):
 
     def loaded(self) -> None:
         """Start the members' sessions."""
-        for result in self.shard.loaded(self._coordinator.context()):
+        self.shard.check()
+        for group_id in list(self.shard.groups):
+            result = self.shard.resume(group_id, self._coordinator.context(group_id))
             try:
                 self._take(result)
             except KafkaError as error:
@@ -145,7 +140,11 @@ class GroupPartition(CoordinatorPartition):
         """
         self.check()
         parked: asyncio.Future[Message] = self._coordinator.loop.create_future()
-        result = self.shard.handle(request, self._coordinator.context(parked, asked))
+        group_id, new_id = group_id_of(request), ""
+        if not getattr(request, "member_id", None):
+            new_id = str(uuid4())
+        context = self._coordinator.context(group_id, parked, asked, new_id)
+        result = self.shard.handle(request, context)
         self._take(result)
         if result.response is None:
             return parked
@@ -193,10 +192,8 @@ class GroupPartition(CoordinatorPartition):
 
     def _unmatched(self, event: RegexesDue) -> set[str]:
         """A group's regular expressions that were not yet matched with the topics."""
-        group = self.shard.groups.get(event.group_id)
-        if not isinstance(group, ConsumerGroup):
-            return set()
-        return self._coordinator.topic_matches.lacks(group.subscribed_regexes())
+        regexes = self.shard.subscribed_regexes(event.group_id)
+        return self._coordinator.topic_matches.lacks(regexes)
 
     async def _match(self, key: TimerKey, event: RegexesDue) -> None:
         """Match what is new in slices, each expression once, then go on."""
@@ -208,7 +205,11 @@ class GroupPartition(CoordinatorPartition):
             self._expire(key, event)
 
     def _expire(self, key: TimerKey, event: TimerEvent) -> None:
-        result = self.shard.expire(event, self._coordinator.context())
+        context = self._coordinator.context(event.group_id)
+        if isinstance(event, RegexesDue):
+            regexes = self.shard.subscribed_regexes(event.group_id)
+            context = context._replace(found=self._coordinator.found(event.group_id, regexes))
+        result = self.shard.expire(event, context)
         try:
             self._take(result)
         except Exception:
@@ -414,26 +415,31 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """Wall time."""
         return self.broker.now_ms()
 
-    def context(self, token: Token = None, asked: Asker | None = None) -> GroupContext:
-        """What a shard may know of the world."""
+    def context(
+        self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
+    ) -> GroupContext:
+        """What a shard may know of the world, for one group."""
         return GroupContext(
             now_ms=self.now_ms(),
-            new_id=self._new_id,
+            new_id=new_id,
+            configs=self.broker.configs.group(group_id),
             token=token,
             api_version=asked.api_version if asked is not None else 0,
             client_id=(asked.client_id or "") if asked is not None else "",
             client_host=f"/{asked.client_host}" if asked is not None else "",
             image=self.broker.image,
-            group_config=self._group_config,
-            matched=self.topic_matches.matched,
-            describable=self.regex_rights.describable,
         )
 
-    def _group_config(self, group_id: str, name: str) -> Any:
-        return self.broker.configs.group(group_id)[name]
-
-    def _new_id(self) -> str:
-        return str(uuid4())
+    def found(
+        self, group_id: str, regexes: Mapping[str, frozenset[str]]
+    ) -> Mapping[str, frozenset[str]]:
+        """What a group's regular expressions find now, given what each found the last time."""
+        return {
+            regex: self.regex_rights.describable(
+                group_id, regex, self.topic_matches.matched(regex, self.broker.image), known
+            )
+            for regex, known in regexes.items()
+        }
 
     def _schedule_expiry(self) -> None:
         interval_ms = self.broker.config["offsets.retention.check.interval.ms"]

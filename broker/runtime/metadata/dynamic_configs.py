@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination import znodes
@@ -148,7 +149,7 @@ class DynamicConfigs:
                 values[row.name] = self.config[broker_name]
             else:
                 values[row.name] = row.default
-        return values
+        return MappingProxyType(values)
 
     # ---- changing ----
 

@@ -4,13 +4,13 @@ what a handler is given of the shard. No kind's rules are here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from kstore.broker.state.groups.result import GroupRecord, GroupSettings, TimerChange
-
-if TYPE_CHECKING:
-    from kstore.broker.state.groups.offsets import Offsets
+from kstore.broker.state.groups.offsets import Offsets
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import TimerChange
 
 __all__ = ["CommitClaim", "Group", "ShardState", "absence"]
 

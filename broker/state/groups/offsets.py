@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 from kstore.protocol.groups.offsets import (

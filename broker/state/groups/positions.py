@@ -8,27 +8,20 @@ the committed offset: a partition that nobody owns, or that has just moved, can'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.result import GroupContext, Report, Result
 from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from kstore.protocol.schema import ZERO_UUID
 
-__all__ = ["Positions", "Report", "committed_offset", "exchange"]
+__all__ = ["Positions", "committed_offset", "exchange"]
 
 Place = tuple[str, int]
 NO_POSITION = -1
-
-
-class Report(NamedTuple):
-    """What one member's last heartbeat said."""
-
-    needed: frozenset[Place] = frozenset()
-    positions: Mapping[Place, int] = {}
 
 
 class Positions:

@@ -13,13 +13,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kstore.broker.state.groups.contract import CommitClaim, ShardState
-from kstore.broker.state.groups.result import (
-    GroupRecord,
-    HeartbeatExpired,
-    TimerChange,
-    Token,
-    heartbeat_key,
-)
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import Token
+from kstore.broker.state.groups.timers import HeartbeatExpired, TimerChange, heartbeat_key
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,

@@ -18,7 +18,8 @@ from kstore.broker.state.groups.classic.group import (
 )
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import Group, ShardState
-from kstore.broker.state.groups.result import GroupContext, GroupSettings, Result
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.settings import GroupSettings
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
@@ -111,7 +112,7 @@ def _join_without_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse
     prefix = request.group_instance_id
     if prefix is None:
         prefix = step.ctx.client_id
-    member_id = f"{prefix}-{step.ctx.new_id()}"
+    member_id = f"{prefix}-{step.ctx.new_id}"
     if request.group_instance_id is not None:
         if request.group_instance_id in group.static_members:
             return _replace_static_member(step, request, member_id)

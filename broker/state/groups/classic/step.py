@@ -18,18 +18,16 @@ from kstore.broker.state.groups.classic.group import (
     session_timer,
 )
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import (
     InitialRebalanceExpired,
     JoinExpired,
-    Result,
     SyncExpired,
     TimerChange,
     TimerEvent,
     TimerKey,
-    Token,
     heartbeat_key,
     join_key,
     sync_key,

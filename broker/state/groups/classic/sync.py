@@ -15,12 +15,11 @@ from kstore.broker.state.groups.classic.group import (
 )
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import (
-    GroupContext,
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.timers import (
     HeartbeatExpired,
     InitialRebalanceExpired,
     JoinExpired,
-    Result,
     SyncExpired,
     TimerEvent,
     join_key,

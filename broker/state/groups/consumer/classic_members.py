@@ -31,7 +31,8 @@ from kstore.broker.state.groups.consumer.member import (
 from kstore.broker.state.groups.consumer.reconcile import Owned
 from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, timer_key
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import GroupContext, RebalanceExpired, Result
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.timers import RebalanceExpired
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -59,7 +60,7 @@ def join(
     """Join with the classic protocol: a group without members becomes a classic one."""
     if group.is_empty:
         return join_emptied_group(shard, group, request, ctx)
-    member_id = request.member_id or ctx.new_id()
+    member_id = request.member_id or ctx.new_id
     error_code = _join_error(shard, group, request, member_id)
     if error_code != ErrorCode.NONE:
         known = request.member_id if error_code != ErrorCode.GROUP_MAX_SIZE_REACHED else ""

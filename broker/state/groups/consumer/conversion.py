@@ -29,7 +29,9 @@ from kstore.broker.state.groups.consumer.records import (
     target_record,
 )
 from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
-from kstore.broker.state.groups.result import GroupContext, GroupRecord, GroupSettings, Result
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.groups.classic import JoinGroupResponse, SyncGroupResponse

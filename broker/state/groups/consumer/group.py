@@ -17,7 +17,8 @@ from kstore.broker.state.groups.consumer.member import (
     member_tombstone,
 )
 from kstore.broker.state.groups.contract import CommitClaim
-from kstore.broker.state.groups.result import GroupRecord, TimerChange
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.timers import TimerChange
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupMetadataKey,

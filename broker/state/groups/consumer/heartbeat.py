@@ -24,14 +24,8 @@ from kstore.broker.state.groups.consumer.reconcile import Owned
 from kstore.broker.state.groups.consumer.records import regex_record
 from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
 from kstore.broker.state.groups.contract import Group, ShardState, absence
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    RebalanceExpired,
-    RegexesDue,
-    Result,
-    SessionExpired,
-    Token,
-)
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.timers import RebalanceExpired, RegexesDue, SessionExpired
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -147,11 +141,10 @@ def _stay(
     changed = topics_changed or regex[0]
     updated = step.reconcile(updated, target, changed=changed, owned=owned)
     step.keep_session(updated.member_id)
-    group_id = step.group.group_id
     response = ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.epoch,
-        heartbeat_interval_ms=ctx.group_config(group_id, "consumer.heartbeat.interval.ms"),
+        heartbeat_interval_ms=ctx.configs["consumer.heartbeat.interval.ms"],
     )
     if _is_full(request) or member.assigned != updated.assigned:
         response.assignment = _assignment(updated.assigned)
@@ -198,7 +191,7 @@ def _fenced(message: str) -> Refusal:
 def _subscribe(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> Member | Refusal:
     """The member as it was before this request, or a new one; fenced if its epoch is not right."""
     joining = request.member_epoch == 0
-    member_id = request.member_id or step.ctx.new_id()
+    member_id = request.member_id or step.ctx.new_id
     if request.instance_id is None:
         member = subscribe_dynamic(step, member_id, create=joining)
     else:
@@ -380,9 +373,7 @@ def expire_member(
 def resolve_regexes(
     shard: ShardState, group: ConsumerGroup, event: RegexesDue, ctx: GroupContext
 ) -> Result:
-    """Match the group's regular expressions against the topics that there are; what is new bumps
-    the group epoch.
-    """
+    """Take over what the group's regular expressions find; what is new bumps the group epoch."""
     step = ConsumerStep(group, ctx, shard.settings)
     image = ctx.topics
     differs = False
@@ -390,7 +381,7 @@ def resolve_regexes(
     for regex in sorted(group.subscribed_regexes()):
         last = group.regexes.get(regex)
         known = last.topics if last is not None else frozenset()
-        found = ctx.describable(group.group_id, regex, ctx.matched(regex, image), known)
+        found = ctx.found[regex]
         differs = differs or found != known
         topics |= found
         resolved = Resolved(found, image.version, ctx.now_ms)

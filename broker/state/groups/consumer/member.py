@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.protocol.coordinator_records.consumer import (
     ClassicMemberMetadata,
     ClassicProtocol,

@@ -12,7 +12,7 @@ from kstore.broker.state.groups.classic.group import ClassicGroup
 from kstore.broker.state.groups.consumer.group import ConsumerGroup, Resolved, Target
 from kstore.broker.state.groups.consumer.member import Member, with_assignment, with_metadata
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

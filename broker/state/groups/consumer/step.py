@@ -32,18 +32,16 @@ from kstore.broker.state.groups.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import (
     RebalanceExpired,
     RegexesDue,
-    Result,
     SessionExpired,
     TimerChange,
     TimerEvent,
     TimerKey,
-    Token,
 )
 from kstore.broker.state.linear_regex import regex_error
 from kstore.broker.state.metadata.image import MetadataImage
@@ -128,7 +126,7 @@ class ConsumerStep:
         """Start a member's session anew; the timeout is the group's, or a classic member's own."""
         group_id = self.group.group_id
         if timeout_ms is None:
-            timeout_ms = self.ctx.group_config(group_id, "consumer.session.timeout.ms")
+            timeout_ms = self.ctx.configs["consumer.session.timeout.ms"]
         key = timer_key("session", group_id, member_id)
         self.set_timer(key, timeout_ms, SessionExpired(group_id, member_id))
 
@@ -257,7 +255,7 @@ class ConsumerStep:
     def _may_assign(self) -> bool:
         """KIP-1263: a burst of changes leads to few computations."""
         assigned_ms = self.group.assignment_timestamp_ms
-        interval_ms = self.ctx.group_config(self.group.group_id, "consumer.assignment.interval.ms")
+        interval_ms = self.ctx.configs["consumer.assignment.interval.ms"]
         return not assigned_ms or not interval_ms or self.ctx.now_ms >= assigned_ms + interval_ms
 
     def _assignor_name(self, members: list[Member]) -> str:

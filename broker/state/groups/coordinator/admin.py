@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from kstore.broker.state.groups.classic.group import DEAD, STABLE, ClassicGroup
 from kstore.broker.state.groups.contract import Group, ShardState
 from kstore.broker.state.groups.offsets import Offsets, commit_tombstone
-from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.group_admin import (
     DeletableGroupResult,

@@ -7,8 +7,10 @@ broker/runtime/groups/group_coordinator.py runs it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.ordered_expansion import as_seen_by
 from kstore.broker.state.groups.contract import Group
 from kstore.broker.state.groups.coordinator.admin import describe_group, expiry_records, list_groups
@@ -25,24 +27,28 @@ from kstore.broker.state.groups.coordinator.tables import (
 )
 from kstore.broker.state.groups.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
 from kstore.broker.state.groups.positions import Positions, exchange
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    GroupSettings,
-    Result,
-    TimerEvent,
-    Token,
-)
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import TimerEvent
 from kstore.protocol.groups.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
 from kstore.protocol.groups.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kstore.protocol.schema import Message
 
-__all__ = ["GroupShard"]
+__all__ = ["GroupShard", "group_id_of"]
 
 BEATS = frozenset(("HeartbeatRequest", "ConsumerGroupHeartbeatRequest"))
 """The requests through which positions are told."""
 GATED = BEATS | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
 """The requests that may change who is to have which partitions."""
+
+
+def group_id_of(request: Message) -> str:
+    """The group that a request is about."""
+    if isinstance(request, DeleteGroupsRequest):
+        return request.groups_names[0]
+    group_id: str = request.group_id  # type: ignore[attr-defined]
+    return group_id
 
 
 class GroupShard:
@@ -59,10 +65,7 @@ class GroupShard:
         """Decide on a request that may change a group. Changes nothing: give the result to
         `commit`.
         """
-        if isinstance(request, DeleteGroupsRequest):
-            group_id: str = request.groups_names[0]
-        else:
-            group_id = request.group_id  # type: ignore[attr-defined]
+        group_id = group_id_of(request)
         group: Group | None = self.groups.get(group_id)
         name = type(request).__name__
         if name in GATED:
@@ -95,10 +98,13 @@ class GroupShard:
                 setattr(self.groups[group_id], attribute, value)
         if result.reports is not None:
             self.positions.replace(*result.reports)
-        if self.settings.check_invariants and result.records:
-            self._check()
+        if result.records:
+            self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Assert what must hold of all groups, if ``kstore.check.invariants`` is set."""
+        if not self.settings.check_invariants:
+            return
         for group in self.groups.values():
             if group.kind in CHECKS:
                 resolve(CHECKS[group.kind])(group)
@@ -118,12 +124,24 @@ class GroupShard:
         """Take over a transaction marker of the log."""
         self.offsets.replay_transaction_end(producer_id, committed=committed)
 
-    def loaded(self, ctx: GroupContext) -> list[Result]:
-        """What to do after the log was replayed: sessions and other timers begin anew."""
-        if self.settings.check_invariants:
-            self._check()
-        groups = list(self.groups.values())
-        return [resolve(RESUME[group.kind])(self, group, ctx) for group in groups]
+    def resume(self, group_id: str, ctx: GroupContext) -> Result:
+        """What to do for a group after the log was replayed: sessions and other timers begin
+        anew.
+        """
+        group: Group = self.groups[group_id]
+        result: Result = resolve(RESUME[group.kind])(self, group, ctx)
+        return result
+
+    def subscribed_regexes(self, group_id: str) -> Mapping[str, frozenset[str]]:
+        """The regular expressions of a consumer group, and what each found the last time."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return {}
+        last = group.regexes
+        return {
+            regex: last[regex].topics if regex in last else frozenset()
+            for regex in group.subscribed_regexes()
+        }
 
     def unloaded(self) -> list[tuple[Token, Message]]:
         """The answers to everybody parked here, when this broker stops being the coordinator."""

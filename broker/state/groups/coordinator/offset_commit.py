@@ -15,7 +15,9 @@ from kstore.broker.state.groups.offsets import (
     commit_record,
     commit_tombstone,
 )
-from kstore.broker.state.groups.result import GroupContext, GroupRecord, GroupSettings, Result
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.settings import GroupSettings
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 from kstore.protocol.groups.offset_delete import (

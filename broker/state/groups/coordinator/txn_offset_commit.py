@@ -13,7 +13,8 @@ from kstore.broker.state.groups.coordinator.offset_commit import (
     offset_error,
 )
 from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
-from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.transactions.transactions import (

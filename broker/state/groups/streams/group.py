@@ -12,15 +12,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kstore.broker.state.groups.contract import CommitClaim
-from kstore.broker.state.groups.result import GroupRecord, TimerChange
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.streams.tasks import (
     NO_ASSIGNED_TASKS,
     AssignedTasks,
     TaskId,
     Tasks,
 )
+from kstore.broker.state.groups.streams.tombstones import group_tombstones
 from kstore.broker.state.groups.streams.topics import ConfiguredTopology
 from kstore.broker.state.groups.streams.topology import Topology
+from kstore.broker.state.groups.timers import TimerChange
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -262,9 +264,7 @@ class StreamsGroup:
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group."""
-        from kstore.broker.state.groups.streams.records import group_tombstones
-
-        return group_tombstones(self)
+        return group_tombstones(self.group_id, self.members)
 
 
 def _stale(claim: CommitClaim) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kstore.broker.state.groups.contract import Group, ShardState, absence
-from kstore.broker.state.groups.result import GroupContext, GroupRecord, Result, TimerChange
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.streams.describe import endpoint_partitions
 from kstore.broker.state.groups.streams.group import (
     STREAMS_KIND,
@@ -55,6 +56,7 @@ from kstore.broker.state.groups.streams.topics import (
     ConfiguredTopology,
 )
 from kstore.broker.state.groups.streams.topology import StreamsError, Topology, topology_value
+from kstore.broker.state.groups.timers import TimerChange
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.streams_groups import (
     Status,
@@ -261,7 +263,7 @@ class _Step:
         if configured.is_ready:
             validated = topology.epoch
             self._check_owned(configured)
-        configs = assignment_configs(self.ctx, group.group_id)
+        configs = assignment_configs(self.ctx)
         changed = validated != group.validated_topology_epoch
         if not (self.bumped or changed or configs != group.assignment_configs):
             return group.group_epoch, configs
@@ -294,7 +296,7 @@ class _Step:
         """The target assignment, computed anew if the epoch asks for it and the time has come."""
         group, ctx = self.group, self.ctx
         if group.is_empty and not self.soft.delay_pending:
-            delay_ms = ctx.group_config(group.group_id, "streams.initial.rebalance.delay.ms")
+            delay_ms = ctx.configs["streams.initial.rebalance.delay.ms"]
             if delay_ms > 0:
                 self.timers.append(delay_timer(group.group_id, delay_ms))
                 self.soft = self.soft._replace(delay_pending=True)
@@ -322,11 +324,11 @@ class _Step:
     def _response(
         self, before: StreamsMember, member: StreamsMember, configured: ConfiguredTopology
     ) -> StreamsGroupHeartbeatResponse:
-        request, group_id = self.request, self.group.group_id
+        request = self.request
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self.ctx.group_config(group_id, "streams.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self.ctx.configs["streams.heartbeat.interval.ms"],
         )
         changed = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
         # A member that says it has something else has not had the last answer. Kafka 4.3.1 does not

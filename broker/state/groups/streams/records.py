@@ -4,10 +4,10 @@ they are replayed. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.streams.group import MemberState, StreamsGroup, StreamsMember
 from kstore.broker.state.groups.streams.tasks import (
     NO_ASSIGNED_TASKS,
@@ -46,9 +46,7 @@ from kstore.protocol.schema import Message
 __all__ = [
     "current_record",
     "epoch_record",
-    "group_tombstones",
     "member_record",
-    "member_tombstones",
     "replay",
     "replay_into",
     "target_epoch_record",
@@ -141,32 +139,6 @@ def current_record(group_id: str, member: StreamsMember) -> GroupRecord:
     )
     key = StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
     return GroupRecord(key, value)
-
-
-def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[GroupRecord]:
-    """The records that remove members."""
-    ids = list(member_ids)
-    kinds = (
-        StreamsGroupCurrentMemberAssignmentKey,
-        StreamsGroupTargetAssignmentMemberKey,
-        StreamsGroupMemberMetadataKey,
-    )
-    return [
-        GroupRecord(key(group_id=group_id, member_id=member_id), None)
-        for key in kinds
-        for member_id in ids
-    ]
-
-
-def group_tombstones(group: StreamsGroup) -> list[GroupRecord]:
-    """The records that remove a group."""
-    group_id = group.group_id
-    return [
-        *member_tombstones(group_id, group.members),
-        GroupRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        GroupRecord(StreamsGroupMetadataKey(group_id=group_id), None),
-        GroupRecord(StreamsGroupTopologyKey(group_id=group_id), None),
-    ]
 
 
 # ---- replaying ----

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from kstore.broker.state.groups.result import GroupContext, GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext
 from kstore.broker.state.groups.streams.assignor import MemberSpec, assign_tasks
 from kstore.broker.state.groups.streams.group import StreamsGroup, StreamsMember
 from kstore.broker.state.groups.streams.records import target_epoch_record, target_record
@@ -38,14 +39,14 @@ class TargetAssignment(NamedTuple):
     records: tuple[GroupRecord, ...] = ()
 
 
-def assignment_configs(ctx: GroupContext, group_id: str) -> dict[str, str]:
+def assignment_configs(ctx: GroupContext) -> dict[str, str]:
     """The settings that the assignor obeys, as they are stored with the group's epoch."""
-    return {STANDBY_REPLICAS: str(ctx.group_config(group_id, "streams.num.standby.replicas"))}
+    return {STANDBY_REPLICAS: str(ctx.configs["streams.num.standby.replicas"])}
 
 
 def assignment_is_due(group: StreamsGroup, ctx: GroupContext) -> bool:
     """Whether enough time has passed since the target assignment was last computed."""
-    interval_ms: int = ctx.group_config(group.group_id, "streams.assignment.interval.ms")
+    interval_ms: int = ctx.configs["streams.assignment.interval.ms"]
     if group.assignment_timestamp == 0 or interval_ms == 0:
         return True
     return ctx.now_ms >= group.assignment_timestamp + interval_ms

@@ -5,24 +5,24 @@ not give up their tasks, the initial rebalance delay, and beginning again after 
 from __future__ import annotations
 
 from kstore.broker.state.groups.contract import Group, ShardState, absence
-from kstore.broker.state.groups.result import (
-    GroupContext,
-    GroupRecord,
-    RebalanceExpired,
-    Result,
-    SessionExpired,
-    StreamsDelayExpired,
-    TimerChange,
-)
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.streams.group import (
     STREAMS_KIND,
     MemberState,
     StreamsGroup,
     StreamsMember,
 )
-from kstore.broker.state.groups.streams.records import epoch_record, member_tombstones
+from kstore.broker.state.groups.streams.records import epoch_record
 from kstore.broker.state.groups.streams.target import compute_target
+from kstore.broker.state.groups.streams.tombstones import member_tombstones
 from kstore.broker.state.groups.streams.topology import StreamsError
+from kstore.broker.state.groups.timers import (
+    RebalanceExpired,
+    SessionExpired,
+    StreamsDelayExpired,
+    TimerChange,
+)
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
@@ -46,7 +46,7 @@ __all__ = [
 
 def session_timer(ctx: GroupContext, group_id: str, member_id: str) -> TimerChange:
     """A member that was heard of now may be silent for so long."""
-    timeout_ms = ctx.group_config(group_id, "streams.session.timeout.ms")
+    timeout_ms = ctx.configs["streams.session.timeout.ms"]
     key = ("streams-session", group_id, member_id)
     return TimerChange(key, timeout_ms, SessionExpired(group_id, member_id))
 

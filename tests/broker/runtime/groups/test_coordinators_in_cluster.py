@@ -143,6 +143,7 @@ class Host:
         self.answers: list[int | KafkaError] = []
         self.peers = SimpleNamespace(ask=self._ask)
         self.store = SimpleNamespace(exists=lambda _: False)
+        self.configs = SimpleNamespace(group=lambda _: {})
         watch_leadership(self)  # type: ignore[arg-type]
 
     def _replicated(self, place: TopicPartition) -> Replicated:

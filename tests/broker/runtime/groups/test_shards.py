@@ -79,6 +79,7 @@ class Host:
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Any = None
         self.cluster = None
+        self.configs = self
         self.image = self
         self.ordered: set[str] = set()
         self.topics = _Topics(self)
@@ -92,6 +93,9 @@ class Host:
         self.logs[place] = self.log_dir.log(*place, config=config)
         count = 1 + max(other.partition for other in self.logs)
         self.topics[place.topic] = Topic(place.topic, UUID(int=1), (None,) * count)
+
+    def group(self, group_id: str) -> dict[str, Any]:
+        return {}
 
     def partition(self, place: TopicPartition) -> Any:
         log = self.logs.get(place)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,

@@ -21,7 +21,7 @@ from kstore.broker.state.groups.classic.group import (
     ClassicGroup,
 )
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
-from kstore.broker.state.groups.result import GroupSettings
+from kstore.broker.state.groups.settings import GroupSettings
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,

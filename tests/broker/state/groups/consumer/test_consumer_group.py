@@ -14,7 +14,7 @@ from kstore.broker.state.groups.consumer.member import (
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
 )
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,

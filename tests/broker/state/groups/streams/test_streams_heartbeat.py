@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.state.groups.result import GroupRecord
+from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.streams.group import MemberState, StreamsGroup
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.streams import (

@@ -54,7 +54,7 @@ class Driver(GroupDriver):
             "streams.assignment.interval.ms": 500,
             "streams.initial.rebalance.delay.ms": 1_000,
         }
-        return ctx._replace(group_config=lambda group_id, name: given[name])
+        return ctx._replace(configs=given)
 
 
 class StreamsGroupMachine(RuleBasedStateMachine):
