@@ -1,4 +1,5 @@
 """Jobs that run as programs of their own beside a broker. Two need no Spark: `load` (a file in, and
-compared) and `run` (what ``make run`` does); `archive`, `restore`, `replicate`, `verify` and
-`stats` do. ``kstore pipeline`` is their command line; none is imported by a broker.
+compared) and `run` (what ``make run`` does); `archive`, `restore`, `replicate`, and `verify` and
+`stats` in the rooms below do. ``kstore pipeline`` is their command line; none is imported by a
+broker.
 """

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstore.pipeline.jobs.brokers import Brokers, Partition, Topic
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import (
     PARTITIONED_BY,
@@ -22,7 +21,8 @@ from kstore.pipeline.jobs.layout import (
     read_slices,
     write_slices,
 )
-from kstore.pipeline.jobs.scan import Range, Scan, scan, split
+from kstore.pipeline.jobs.scans.brokers import Brokers, Partition, Topic
+from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
 from kstore.pipeline.jobs.topics import set_configs
 
 if TYPE_CHECKING:

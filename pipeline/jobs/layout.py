@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from kstore.pipeline.jobs.entries import ENTRY_COLUMNS, spark_schema
 from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.entries import ENTRY_COLUMNS, spark_schema
 from kstore.pipeline.jobs.session import small_frame
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from kstore.clients.replicator.topics import TopicCopier
 from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError
 from kstore.pipeline.jobs.archive import task_count
-from kstore.pipeline.jobs.brokers import Brokers, Partition
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.offset_writer import require_given_offsets
+from kstore.pipeline.jobs.scans.brokers import Brokers, Partition
 from kstore.pipeline.jobs.topics import admin_settings
 from kstore.types import TopicPartition
 

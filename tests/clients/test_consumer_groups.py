@@ -27,7 +27,7 @@ from kstore.clients.io.handover import RebalanceListener
 from kstore.config.definition import ConfigError
 from kstore.errors import CommitFailedError, GroupMaxSizeReachedError
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.test_groups import PROTOCOLS, SETTINGS
+from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.kstore_broker import KstoreBroker
 
 PATIENCE_S = 60

@@ -26,9 +26,10 @@ from kstore.protocol.registry import APIS
 from tests.conformance import wire
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.probes import CASES, bent
+from tests.conformance.probes import CASES
 from tests.conformance.probes.accepted import ACCEPTED, UNADVERTISED
 from tests.conformance.probes.compare import Difference, together
+from tests.conformance.probes.malformed import bent
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.story import Case, run_case
 

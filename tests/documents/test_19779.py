@@ -27,7 +27,7 @@ from kstore.clients.core.consumer.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.group_driver import Poller, until
+from tests.clients.io.group_driver import Poller, until
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.documents.strict_commits import StrictBroker
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tests.sim.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.history import Place
-from tests.sim.world import Node, World
+from tests.sim.machines.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
+from tests.sim.machines.world import Node, World
 
 __all__ = ["DAMAGES", "FAULTS", "Faults"]
 

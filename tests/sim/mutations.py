@@ -29,8 +29,8 @@ from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.runtime.log_dirs import fsync_batch
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
-from tests.sim import reading
-from tests.sim.loop import current_life
+from tests.sim.machines.loop import current_life
+from tests.sim.workloads import reading
 
 __all__ = ["MUTATIONS", "Mutation"]
 

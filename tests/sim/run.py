@@ -19,19 +19,19 @@ from kstore.protocol.metadata.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.sim.churning import Administrator
-from tests.sim.client import Client, UnansweredError
-from tests.sim.committing import committed_offset
-from tests.sim.copying import SEPARATOR, TransactionalCopy
-from tests.sim.expanding import FIRST_COUNT, Grower, KeyedProducer
 from tests.sim.faults import DAMAGES, FAULTS, Faults
-from tests.sim.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.history import History, Place
-from tests.sim.owning import Owner
-from tests.sim.producing import IdempotentProducer
-from tests.sim.reading import Reader, local_batches, read_partition
-from tests.sim.recreating import Recreator, Visitor
-from tests.sim.world import World, new_world
+from tests.sim.machines.world import World, new_world
+from tests.sim.workloads.churning import Administrator
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.committing import committed_offset
+from tests.sim.workloads.copying import SEPARATOR, TransactionalCopy
+from tests.sim.workloads.expanding import FIRST_COUNT, Grower, KeyedProducer
+from tests.sim.workloads.grouping import ClassicMember, ConsumerMember, StreamsMember
+from tests.sim.workloads.owning import Owner
+from tests.sim.workloads.producing import IdempotentProducer
+from tests.sim.workloads.reading import Reader, local_batches, read_partition
+from tests.sim.workloads.recreating import Recreator, Visitor
 
 __all__ = ["Options", "Report", "simulate"]
 

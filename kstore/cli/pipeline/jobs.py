@@ -31,7 +31,7 @@ from kstore.cli.records.copy_options import (
 )
 
 if TYPE_CHECKING:
-    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
 __all__ = ["app", "load"]
 
@@ -297,7 +297,7 @@ def _sides(
     tasks: int,
 ) -> tuple[list[ClusterSide | ArchiveSide], list[str]]:
     """What is to be compared, the left first, and their names."""
-    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
     sides: list[ClusterSide | ArchiveSide] = []
     names = []
@@ -318,7 +318,7 @@ def _sides(
 
 
 def _clusters(sides: Sequence[ClusterSide | ArchiveSide]) -> list[Mapping[str, Any]]:
-    from kstore.pipeline.jobs.sides import ClusterSide
+    from kstore.pipeline.jobs.verification.sides import ClusterSide
 
     return [side.settings for side in sides if isinstance(side, ClusterSide)]
 
@@ -408,7 +408,7 @@ def stats(
 ) -> None:
     """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
     from kstore.cli.pipeline.verify import run_stats
-    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
     side: ClusterSide | ArchiveSide
     if archive:

@@ -12,8 +12,8 @@ from kstore.cli.output import Output
 
 if TYPE_CHECKING:
     from kstore.cli.pipeline.run import Running
-    from kstore.pipeline.jobs.compare import Finding
-    from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
+    from kstore.pipeline.jobs.verification.compare import Finding
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
 __all__ = ["run_stats", "run_verify"]
 
@@ -33,9 +33,9 @@ def run_verify(
     report: str | None,
 ) -> bool:
     """Verify and tell; whether nothing was found."""
-    from kstore.pipeline.jobs.key_order import numbered, same_order
-    from kstore.pipeline.jobs.report import write_verification
-    from kstore.pipeline.jobs.verify import Verification, VerifyOptions, verify
+    from kstore.pipeline.jobs.reports.report import write_verification
+    from kstore.pipeline.jobs.verification.key_order import numbered, same_order
+    from kstore.pipeline.jobs.verification.verify import Verification, VerifyOptions, verify
 
     right = sides[1] if len(sides) > 1 else None
     if match == "keys":
@@ -98,8 +98,8 @@ def run_stats(
     report: str | None,
 ) -> None:
     """Gather and tell."""
-    from kstore.pipeline.jobs.stats import gather
-    from kstore.pipeline.jobs.stats_report import show_key, topic_rows, write_stats
+    from kstore.pipeline.jobs.reports.stats import gather
+    from kstore.pipeline.jobs.reports.stats_report import show_key, topic_rows, write_stats
 
     found = gather(running.spark, side, topics, running.say, top=top)
     if report:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kstore.pipeline.jobs import pages
-from kstore.pipeline.jobs.compare import BAD, FINDING_DDL, SUMMARY_DDL
+from kstore.pipeline.jobs.reports import pages
 from kstore.pipeline.jobs.session import small_frame
+from kstore.pipeline.jobs.verification.compare import BAD, FINDING_DDL, SUMMARY_DDL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kstore.pipeline.jobs.verify import Verification
+    from kstore.pipeline.jobs.verification.verify import Verification
 
 __all__ = ["PAGE", "verification_page", "write_table", "write_text", "write_verification"]
 

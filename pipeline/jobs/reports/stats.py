@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from kstore.clients.admin import AdminClient
 from kstore.pipeline.jobs.archive import task_count
-from kstore.pipeline.jobs.entries import Chunk, key_hashes
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.scan import Range, Scan, split
-from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide, by_place
+from kstore.pipeline.jobs.scans.entries import Chunk, key_hashes
+from kstore.pipeline.jobs.scans.scan import Range, Scan, split
 from kstore.pipeline.jobs.topics import admin_settings
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide, by_place
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kstore.pipeline.jobs import pages
-from kstore.pipeline.jobs.report import PAGE, write_table, write_text
-from kstore.pipeline.jobs.stats import HOUR_MS, Stats, bucket_size
+from kstore.pipeline.jobs.reports import pages
+from kstore.pipeline.jobs.reports.report import PAGE, write_table, write_text
+from kstore.pipeline.jobs.reports.stats import HOUR_MS, Stats, bucket_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.jobs.brokers import Brokers
-from kstore.pipeline.jobs.entries import (
+from kstore.pipeline.jobs.scans.brokers import Brokers
+from kstore.pipeline.jobs.scans.entries import (
     BLOCK,
     Chunk,
     blocks_of,

@@ -21,17 +21,17 @@ import pyarrow as pa
 from kstore.clients.core.order_check import Finding as OrderFinding
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.clients.core.order_fields import field_reader, number_of
-from kstore.pipeline.jobs.compare import FINDING_DDL, Finding, Summary
-from kstore.pipeline.jobs.entries import content_hashes, key_hashes
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.scan import Range
-from kstore.pipeline.jobs.verify import Verification
+from kstore.pipeline.jobs.scans.entries import content_hashes, key_hashes
+from kstore.pipeline.jobs.scans.scan import Range
+from kstore.pipeline.jobs.verification.compare import FINDING_DDL, Finding, Summary
+from kstore.pipeline.jobs.verification.verify import Verification
 from kstore.types import Header, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kstore.pipeline.jobs.sides import Side
+    from kstore.pipeline.jobs.verification.sides import Side
 
 __all__ = ["numbered", "same_order"]
 

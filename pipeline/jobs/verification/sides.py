@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from kstore.pipeline.jobs.archive import task_count
-from kstore.pipeline.jobs.brokers import Brokers
-from kstore.pipeline.jobs.entries import (
+from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.scans.brokers import Brokers
+from kstore.pipeline.jobs.scans.entries import (
     BLOCK,
     blocks_of,
     content_hashes,
@@ -24,8 +25,7 @@ from kstore.pipeline.jobs.entries import (
     placed_hashes,
     spark_schema,
 )
-from kstore.pipeline.jobs.layout import Slice, entries, read_slices
-from kstore.pipeline.jobs.scan import Range, Scan, scan, split
+from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
 from kstore.pipeline.jobs.session import small_frame
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kstore.pipeline.jobs.compare import (
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.entries import BLOCK, content_hashes, placed_hashes
+from kstore.pipeline.jobs.verification.compare import (
     FINDING_DDL,
     Block,
     Finding,
@@ -27,9 +29,7 @@ from kstore.pipeline.jobs.compare import (
     epoch_findings,
     record_findings,
 )
-from kstore.pipeline.jobs.entries import BLOCK, content_hashes, placed_hashes
-from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.sides import ArchiveSide, Extent, Side, block_ranges
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, Extent, Side, block_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from kstore.errors import (
     UnreleasedInstanceIdError,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.group_driver import Poller, produce, until
+from tests.clients.io.group_driver import Poller, produce, until
 from tests.conformance.kstore_broker import KstoreBroker
 
 SETTINGS = {

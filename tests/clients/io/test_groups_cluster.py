@@ -11,8 +11,8 @@ import pytest
 
 from kstore.clients.io.cluster import GROUP
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.group_driver import Poller, until
-from tests.clients.test_groups import PROTOCOLS, SETTINGS
+from tests.clients.io.group_driver import Poller, until
+from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.kstore_cluster import KstoreCluster
 
 pytestmark = pytest.mark.slow

@@ -16,11 +16,11 @@ import pytest
 
 from kstore.clients import AIOAdminClient, NewTopic
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.group_driver import Poller, until
-from tests.clients.test_groups import PROTOCOLS, SETTINGS
+from tests.clients.io.group_driver import Poller, until
+from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
+from tests.conformance.java.test_java_verifiable import ASSIGNORS, Consumer
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.test_java_verifiable import ASSIGNORS, Consumer
 
 pytestmark = pytest.mark.slow
 

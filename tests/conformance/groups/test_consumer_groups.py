@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import AGAINST_KAFKA
+from tests.conformance.groups.test_groups import Confluent, all_four, fill, settle, split_evenly
+from tests.conformance.java.test_java_verifiable import await_that, consumers
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.test_groups import Confluent, all_four, fill, settle, split_evenly
-from tests.conformance.test_java_verifiable import await_that, consumers
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",

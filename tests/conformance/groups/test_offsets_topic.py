@@ -13,12 +13,12 @@ from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import decode
+from tests.conformance.groups.test_consumer_groups import Member
+from tests.conformance.groups.test_groups import settle
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.python_clients import ConfluentClient
-from tests.conformance.samples import samples
-from tests.conformance.test_consumer_groups import Member
-from tests.conformance.test_groups import settle
+from tests.conformance.libraries.python_clients import ConfluentClient
+from tests.conformance.libraries.samples import samples
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 PARTITIONS = 4

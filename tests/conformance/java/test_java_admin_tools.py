@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.conformance.java.test_java_tools import tool
 from tests.conformance.kafka_broker import tool_command
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import BASE_TIMESTAMP_MS, plain_samples
-from tests.conformance.test_java_tools import tool
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import BASE_TIMESTAMP_MS, plain_samples
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from tests.conformance.kafka_broker import run_tool
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import CODECS, plain_samples, samples
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import CODECS, plain_samples, samples
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

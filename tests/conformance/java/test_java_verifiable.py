@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import AGAINST_KAFKA
+from tests.conformance.java.test_java_tools import create, tool
 from tests.conformance.kafka_broker import KafkaBroker, run_tool, tool_command
 from tests.conformance.probes.accepted import UNADVERTISED
-from tests.conformance.test_java_tools import create, tool
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import AGAINST_KAFKA
+from tests.conformance.java.word_counts import WordCounts, lines_of, right_counts
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.word_counts import WordCounts, lines_of, right_counts
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

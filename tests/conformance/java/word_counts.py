@@ -19,7 +19,7 @@ from tests.conformance.kafka_jars import KafkaUnavailableError, java_program, st
 
 __all__ = ["WordCounts", "lines_of", "right_counts"]
 
-SOURCE = Path(__file__).parent / "java" / "WordCounts.java"
+SOURCE = Path(__file__).parent / "WordCounts.java"
 WORDS = 40
 WORDS_PER_LINE = 3
 

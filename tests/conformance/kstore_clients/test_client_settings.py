@@ -12,7 +12,7 @@ import pytest
 from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
 from tests.conformance.kafka_jars import classpath, java_program
 
-SOURCE = Path(__file__).parent / "java" / "ClientConfigs.java"
+SOURCE = Path(__file__).parents[1] / "java" / "ClientConfigs.java"
 # Where a default is another one on purpose; client_configs.py says why.
 OTHER_DEFAULTS = {
     "batch.size", "bootstrap.servers", "partition.assignment.strategy", "receive.buffer.bytes",

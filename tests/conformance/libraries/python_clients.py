@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from tests.conformance.samples import Sample
+from tests.conformance.libraries.samples import Sample
 
 __all__ = ["PYTHON_CLIENTS", "Client", "Read"]
 

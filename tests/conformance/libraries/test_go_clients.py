@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-SOURCES = Path(__file__).parent / "go"
+SOURCES = Path(__file__).parents[1] / "go"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PER_CODEC = 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parent / "node"
+SOURCES = Path(__file__).parents[1] / "node"
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import BASE_TIMESTAMP_MS, CODECS, plain_samples
-from tests.conformance.stored import stored_codecs
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import BASE_TIMESTAMP_MS, CODECS, plain_samples
+from tests.conformance.storage.stored import stored_codecs
 
 pytestmark = pytest.mark.skipif(not shutil.which("kcat"), reason="no kcat: apt-get install kcat")
 

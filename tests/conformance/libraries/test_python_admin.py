@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import samples
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import samples
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
-from tests.conformance.python_clients import PYTHON_CLIENTS, Client, Read
-from tests.conformance.samples import CODECS, Sample, samples
-from tests.conformance.stored import stored_codecs
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS, Client, Read
+from tests.conformance.libraries.samples import CODECS, Sample, samples
+from tests.conformance.storage.stored import stored_codecs
 
 
 @pytest.fixture(params=PYTHON_CLIENTS)

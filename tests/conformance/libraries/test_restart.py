@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.conformance.conftest import AGAINST_KAFKA
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import samples
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import samples
 
 
 def client_of(broker, name: str = "confluent-kafka"):

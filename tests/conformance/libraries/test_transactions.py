@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kafka_broker import run_tool, tool_command
-from tests.conformance.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.reference.transactional_producer import Producer
 
 DEADLINE_S = 40.0

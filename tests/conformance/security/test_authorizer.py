@@ -23,7 +23,7 @@ from kstore.broker.state.security.authorizer import Authorizer
 from tests.conformance.kafka_jars import classpath, java_program
 from tests.reference.acl_rules import load
 
-SOURCE = Path(__file__).parent / "java" / "Authorizations.java"
+SOURCE = Path(__file__).parents[1] / "java" / "Authorizations.java"
 RULE_SETS, QUESTIONS, SEED = 400, 40, 20261122
 KINDS = [kind for kind in AclResourceType if kind > AclResourceType.ANY]
 OPERATIONS = [each for each in AclOperation if each > AclOperation.ANY]

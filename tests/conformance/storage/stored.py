@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance.samples import CODECS
+from tests.conformance.libraries.samples import CODECS
 
 __all__ = ["StoredBatch", "stored_batches", "stored_codecs"]
 

@@ -11,7 +11,7 @@ import pytest
 import kstore
 from kstore.log.offline.dump import DumpedBatch, DumpedRecord, dump
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
-from tests.conformance.dump_log import dump_segment
+from tests.conformance.storage.dump_log import dump_segment
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -9,10 +9,16 @@ from pathlib import Path
 import crcmod.predefined
 import pytest
 
-from tests.conformance.dump_log import DumpedBatch, DumpedRecord, dump_segment
-from tests.conformance.python_clients import PYTHON_CLIENTS
-from tests.conformance.samples import BASE_TIMESTAMP_MS, CODECS, Sample, plain_samples, samples
-from tests.conformance.stored import stored_batches
+from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
+from tests.conformance.libraries.samples import (
+    BASE_TIMESTAMP_MS,
+    CODECS,
+    Sample,
+    plain_samples,
+    samples,
+)
+from tests.conformance.storage.dump_log import DumpedBatch, DumpedRecord, dump_segment
+from tests.conformance.storage.stored import stored_batches
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -17,8 +17,8 @@ from kstore.pipeline.jobs.archive import ArchiveOptions, archive
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.replicate import ReplicateOptions, replicate
 from kstore.pipeline.jobs.restore import RestoreOptions, restore
-from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
-from kstore.pipeline.jobs.verify import VerifyOptions, verify
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
+from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
 from tests.conformance.kafka_broker import KafkaBroker
 

@@ -1,7 +1,7 @@
 """A Spark application for tests to kill: one streaming query from a topic of a kstore broker to
 another, in local-cluster mode (or the master given), whose executors are processes of their own.
 
-`python -m tests.pipeline.killed_query '{"bootstrap": "..", "source": "..", ..}'`
+`python -m tests.pipeline.sink.killed_query '{"bootstrap": "..", "source": "..", ..}'`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LOCAL_CLUSTER = "local-cluster[2,1,512]"
 
 

@@ -24,7 +24,7 @@ from tests.pipeline.topic_rows import values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
-QUERY = [sys.executable, "-m", "tests.pipeline.killed_query"]
+QUERY = [sys.executable, "-m", "tests.pipeline.sink.killed_query"]
 RECORDS, ROWS = 3000, 400
 DRIVERS_KILLED = 2
 TIMEOUT_S = 900.0

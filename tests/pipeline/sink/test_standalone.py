@@ -18,7 +18,7 @@ from tests.pipeline.topic_rows import values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_query_runs_on_two_workers(broker: Broker, admin: AdminClient, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_query_runs_on_two_workers(broker: Broker, admin: AdminClient, tmp_pat
             "bootstrap": broker.bootstrap_servers, "source": source, "target": target,
             "folder": str(tmp_path), "master": cluster.url,
         }  # fmt: skip
-        command = [sys.executable, "-m", "tests.pipeline.killed_query", json.dumps(arguments)]
+        command = [sys.executable, "-m", "tests.pipeline.sink.killed_query", json.dumps(arguments)]
         with (tmp_path / "application.log").open("wb") as log:
             subprocess.run(command, check=True, cwd=ROOT, stdout=log, stderr=log, timeout=500)
     assert values_of(broker.bootstrap_servers, target) == sorted(values)

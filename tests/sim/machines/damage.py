@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.sim.history import Place
-from tests.sim.world import Node
+from tests.sim.machines.world import Node
 
 __all__ = ["INDEX_DAMAGES", "SEGMENT_DAMAGES", "flip_bit"]
 

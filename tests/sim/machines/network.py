@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.sim.loop import Life, SimLoop, current_life
+from tests.sim.machines.loop import Life, SimLoop, current_life
 
 __all__ = ["Endpoint", "Network"]
 

@@ -28,7 +28,7 @@ import kstore.log.maintenance as log_maintenance
 from kstore.broker.runtime.broker import Broker
 from kstore.env import SystemEnv
 from kstore.log.local.durability import sync_until
-from tests.sim.loop import InlineExecutor, Life, SimLoop, current_life
+from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life
 
 __all__ = ["virtual_machine"]
 

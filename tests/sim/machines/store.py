@@ -16,7 +16,7 @@ from kstore.broker.coordination.store import (
     Watch,
     WatchEvent,
 )
-from tests.sim.loop import Life, SimLoop, current_life
+from tests.sim.machines.loop import Life, SimLoop, current_life
 
 __all__ = ["SimStore", "StoreServer"]
 

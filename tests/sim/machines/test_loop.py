@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.loop import InlineExecutor, SimLoop
+from tests.sim.machines.loop import InlineExecutor, SimLoop
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.runtime.broker import Broker
 from kstore.config import BrokerConfig
 from kstore.errors import KafkaError
-from tests.sim.disk import Disk
-from tests.sim.loop import Life, SimLoop, current_life
-from tests.sim.network import Network
-from tests.sim.patches import virtual_machine
-from tests.sim.store import StoreServer
+from tests.sim.machines.disk import Disk
+from tests.sim.machines.loop import Life, SimLoop, current_life
+from tests.sim.machines.network import Network
+from tests.sim.machines.patches import virtual_machine
+from tests.sim.machines.store import StoreServer
 
 __all__ = ["Node", "World", "new_world"]
 

@@ -14,8 +14,8 @@ from kstore.protocol.metadata.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import History
+from tests.sim.workloads.client import Client, UnansweredError
 
 __all__ = ["Administrator"]
 

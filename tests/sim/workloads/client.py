@@ -15,7 +15,7 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.reference.connection import ClientConnection
-from tests.sim.world import PORT, World
+from tests.sim.machines.world import PORT, World
 
 __all__ = ["Client", "Link", "UnansweredError"]
 

@@ -11,8 +11,8 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import Place
+from tests.sim.workloads.client import Client, UnansweredError
 
 __all__ = ["commit", "committed_offset"]
 

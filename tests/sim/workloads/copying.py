@@ -16,11 +16,11 @@ from kstore.protocol.transactions.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from kstore.record import build_batch
-from tests.sim.client import Client, UnansweredError
-from tests.sim.committing import committed_offset
 from tests.sim.history import History, Place, Row
-from tests.sim.producing import init_producer
-from tests.sim.reading import fetch, rows_of
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.committing import committed_offset
+from tests.sim.workloads.producing import init_producer
+from tests.sim.workloads.reading import fetch, rows_of
 
 __all__ = ["SEPARATOR", "TransactionalCopy"]
 

@@ -14,9 +14,9 @@ from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, T
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from kstore.record import build_batch
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import KEYED, History, Place
-from tests.sim.producing import init_producer
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.producing import init_producer
 
 __all__ = ["FIRST_COUNT", "LARGEST_COUNT", "Grower", "KeyedProducer"]
 

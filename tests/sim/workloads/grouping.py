@@ -27,9 +27,9 @@ from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequestTaskIds,
     StreamsGroupHeartbeatRequestTopology,
 )
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import History, Place
-from tests.sim.owning import SESSION_S, WAITS, Owner
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.owning import SESSION_S, WAITS, Owner
 
 __all__ = ["ClassicMember", "ConsumerMember", "StreamsMember"]
 

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Collection
 
 from kstore.errors import ErrorCode
-from tests.sim.client import Client, UnansweredError
-from tests.sim.committing import commit, committed_offset
 from tests.sim.history import History, Place
-from tests.sim.reading import fetch, rows_of
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.committing import commit, committed_offset
+from tests.sim.workloads.reading import fetch, rows_of
 
 __all__ = ["HEARTBEAT_S", "SESSION_S", "WAITS", "Owner"]
 

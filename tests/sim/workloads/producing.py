@@ -10,8 +10,8 @@ from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.record import build_batch
-from tests.sim.client import Client, Link, UnansweredError
 from tests.sim.history import History, Place
+from tests.sim.workloads.client import Client, Link, UnansweredError
 
 __all__ = ["IdempotentProducer", "init_producer"]
 

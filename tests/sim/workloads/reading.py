@@ -8,9 +8,9 @@ from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log import CorruptLogError
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import History, Place, Row
-from tests.sim.world import Node
+from tests.sim.machines.world import Node
+from tests.sim.workloads.client import Client, UnansweredError
 
 __all__ = ["Reader", "fetch", "local_batches", "read_partition"]
 

@@ -27,9 +27,9 @@ from kstore.protocol.metadata.topics import (
 )
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import batches, build_batch, decode
-from tests.sim.client import Client, UnansweredError
 from tests.sim.history import STAMPED, History, Place
-from tests.sim.reading import local_batches
+from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.reading import local_batches
 
 __all__ = ["Recreator", "Visitor"]
 

@@ -15,9 +15,9 @@ from kstore.protocol.metadata.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from tests.sim.churning import Administrator
-from tests.sim.client import UnansweredError
 from tests.sim.history import History
+from tests.sim.workloads.churning import Administrator
+from tests.sim.workloads.client import UnansweredError
 
 
 class Brokers:

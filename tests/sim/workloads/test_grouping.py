@@ -8,11 +8,11 @@ import pytest
 
 from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatResponse
 from kstore.protocol.groups.streams_groups import StreamsGroupHeartbeatResponse
-from tests.sim.client import UnansweredError
-from tests.sim.grouping import ConsumerMember, StreamsMember
 from tests.sim.history import History
-from tests.sim.loop import SimLoop
-from tests.sim.owning import WAITS
+from tests.sim.machines.loop import SimLoop
+from tests.sim.workloads.client import UnansweredError
+from tests.sim.workloads.grouping import ConsumerMember, StreamsMember
+from tests.sim.workloads.owning import WAITS
 
 KINDS: list[tuple[Any, Any]] = [
     (ConsumerMember, ConsumerGroupHeartbeatResponse),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.client import UnansweredError
 from tests.sim.history import History
-from tests.sim.owning import Owner
+from tests.sim.workloads.client import UnansweredError
+from tests.sim.workloads.owning import Owner
 
 
 class Member(Owner):

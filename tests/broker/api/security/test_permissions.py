@@ -1,7 +1,7 @@
 """Every API requires what the table says: who lacks a right is refused with its error, changes
 nothing and learns nothing, and who has exactly the rights of the row is not refused.
 
-How refusals look beside Kafka's is tests/conformance/test_rights.py's.
+How refusals look beside Kafka's is tests/conformance/security/test_rights.py's.
 """
 
 from __future__ import annotations

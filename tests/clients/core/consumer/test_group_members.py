@@ -11,7 +11,7 @@ from kstore.clients.core.consumer.classic_member import ClassicState
 from kstore.clients.core.consumer.consumer_member import MemberState
 from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from kstore.types import TopicPartition
-from tests.clients.group_world import MAX_POLL_MS, SESSION_MS, User, World
+from tests.clients.core.consumer.group_world import MAX_POLL_MS, SESSION_MS, User, World
 
 KINDS = (("range",), ("sticky",), ("cooperative-sticky",), ("range", "cooperative-sticky"), ())
 

@@ -18,7 +18,13 @@ from kstore.protocol.registry import (
 )
 from tests.conformance import wire
 from tests.conformance.probes.compare import Difference, differences, plain
-from tests.conformance.probes.encoding import Part, borders, size_of, tree, unsigned_varint
+from tests.conformance.probes.malformed.encoding import (
+    Part,
+    borders,
+    size_of,
+    tree,
+    unsigned_varint,
+)
 from tests.conformance.probes.peer import CORRELATION_ID, Peer
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
 

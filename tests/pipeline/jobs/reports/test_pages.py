@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from kstore.pipeline.jobs import pages
-from kstore.pipeline.jobs.compare import BAD, Finding, Summary
-from kstore.pipeline.jobs.report import verification_page
-from kstore.pipeline.jobs.stats import KeyStats, Lag, PartitionStats, Stats, bucket_size
-from kstore.pipeline.jobs.stats_report import stats_page, topic_rows
-from kstore.pipeline.jobs.verify import Verification
+from kstore.pipeline.jobs.reports import pages
+from kstore.pipeline.jobs.reports.report import verification_page
+from kstore.pipeline.jobs.reports.stats import KeyStats, Lag, PartitionStats, Stats, bucket_size
+from kstore.pipeline.jobs.reports.stats_report import stats_page, topic_rows
+from kstore.pipeline.jobs.verification.compare import BAD, Finding, Summary
+from kstore.pipeline.jobs.verification.verify import Verification
 
 
 class Tags(HTMLParser):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kstore.pipeline.jobs.entries import (
+from kstore.pipeline.jobs.scans.entries import (
     BLOCK,
     Hole,
     blocks_of,

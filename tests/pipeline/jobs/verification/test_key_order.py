@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kstore.clients.core.order_check import OrderChecker
-from kstore.pipeline.jobs.key_order import match_key, order_findings
 from kstore.pipeline.jobs.session import sentence_of
+from kstore.pipeline.jobs.verification.key_order import match_key, order_findings
 
 
 def rows(partition: int, *contents: int) -> list[tuple[Any, ...]]:

@@ -13,10 +13,15 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.clients.replicator import ReplicationOptions
 from kstore.pipeline.jobs.archive import ArchiveOptions, archive
-from kstore.pipeline.jobs.compare import Block, Finding, block_findings, record_findings
 from kstore.pipeline.jobs.replicate import ReplicateOptions, replicate, share_out
-from kstore.pipeline.jobs.sides import ArchiveSide, ClusterSide
-from kstore.pipeline.jobs.verify import Verification, VerifyOptions, verify
+from kstore.pipeline.jobs.verification.compare import (
+    Block,
+    Finding,
+    block_findings,
+    record_findings,
+)
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
+from kstore.pipeline.jobs.verification.verify import Verification, VerifyOptions, verify
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
 
