@@ -1,6 +1,6 @@
 # The append core of one topic-partition's log: what must run in C for every batch. LogView has
-# its offsets, its segments and the look-up. Rolling, retention, recovery and everything rare is
-# kstore/log/log.py, which owns it.
+# its offsets, its segments and the look-up. Rolling is its owner's, LocalLog; retention, recovery
+# and everything rare is what kstore.log builds on that.
 
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
