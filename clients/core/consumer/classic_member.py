@@ -12,15 +12,18 @@ heartbeats go on while listeners run, and stop only while a JoinGroup is on its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 
 from kstore.clients.core.consumer.assignors import Assignor, Subscription
-from kstore.clients.core.consumer.classic_protocol import (
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
+from kstore.clients.core.consumer.classic_protocol import decode_assignment
+from kstore.clients.core.consumer.classic_requests import (
+    PROTOCOL_TYPE,
+    heartbeat_request,
+    join_request,
+    leave_request,
+    subscriptions_of,
+    sync_request,
 )
+from kstore.clients.core.consumer.classic_state import HEARTBEATING, REJOIN, ClassicState
 from kstore.clients.core.consumer.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
@@ -47,60 +50,19 @@ from kstore.errors import (
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupRequest,
     LeaveGroupResponse,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 
-__all__ = ["ClassicMember", "ClassicState"]
+__all__ = ["ClassicMember"]
 
 NO_GENERATION = -1
-PROTOCOL_TYPE = "consumer"
 JOIN_LAPSE_MS = 5_000
 """JoinGroup is answered when all have joined: after max.poll.interval.ms, and a little."""
 NOBODY: frozenset[TopicPartition] = frozenset()
-REJOIN = {
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-}
-
-
-class ClassicState(Enum):
-    """Where a member is in the protocol."""
-
-    UNJOINED = "unjoined"
-    PREPARING = "preparing"
-    """The user gives up partitions before the member joins."""
-    READY = "ready"
-    """Prepared; JoinGroup is sent as soon as it may be."""
-    JOINING = "joining"
-    ASSIGNING = "assigning"
-    """The leader waits for metadata of the group's topics."""
-    SYNCING = "syncing"
-    STABLE = "stable"
-    LEAVING = "leaving"
-    """The user gives up partitions before the member leaves."""
-    FAILED = "failed"
-    """Something that only the user can put right; a new subscription tries again."""
-
-
-HEARTBEATING = {
-    ClassicState.PREPARING,
-    ClassicState.READY,
-    ClassicState.ASSIGNING,
-    ClassicState.SYNCING,
-    ClassicState.STABLE,
-}
 
 
 class ClassicMember:
@@ -371,27 +333,17 @@ class ClassicMember:
         self._rejoin = False
         self._joined_topics = self._topics
         owned = tuple(sorted(self.owned))
-        protocols = []
-        for assignor in self._assignors.values():
-            subscription = Subscription(
+        subscriptions = {
+            assignor.name: Subscription(
                 self._topics,
                 owned,
                 self.generation,
                 assignor.user_data(self._topics),
                 rack=self._settings.rack,
             )
-            metadata = encode_subscription(subscription)
-            protocols.append(JoinGroupRequestProtocol(name=assignor.name, metadata=metadata))
-        request = JoinGroupRequest(
-            group_id=self._settings.group_id,
-            session_timeout_ms=self._settings.session_timeout_ms,
-            rebalance_timeout_ms=self._settings.max_poll_interval_ms,
-            member_id=self.member_id,
-            group_instance_id=self._settings.instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=protocols,
-            reason=self._reason[:255],
-        )
+            for assignor in self._assignors.values()
+        }
+        request = join_request(self._settings, self.member_id, subscriptions, self._reason)
         self._waiting_for = request
         # It counts from the member's longest wait, as if request.timeout.ms were not there.
         extra_ms = self._settings.max_poll_interval_ms + JOIN_LAPSE_MS
@@ -454,7 +406,7 @@ class ClassicMember:
         if not self.is_leader:
             return self._sync({})
         try:
-            self._group = _group(response.members)
+            self._group = subscriptions_of(response.members)
         except ProtocolError as problem:
             return self._fail(InconsistentGroupProtocolError(f"a member's subscription: {problem}"))
         topics = frozenset().union(*(row.topics for row in self._group.values()))
@@ -470,19 +422,8 @@ class ClassicMember:
 
     def _sync(self, given: Mapping[str, tuple[TopicPartition, ...]]) -> list[Effect]:
         self.state = ClassicState.SYNCING
-        request = SyncGroupRequest(
-            group_id=self._settings.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self._settings.instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=self._protocol,
-            assignments=[
-                SyncGroupRequestAssignment(
-                    member_id=member_id, assignment=encode_assignment(partitions)
-                )
-                for member_id, partitions in given.items()
-            ],
+        request = sync_request(
+            self._settings, self.member_id, self.generation, self._protocol, given
         )
         self._waiting_for = request
         return [Send(request)]
@@ -518,12 +459,7 @@ class ClassicMember:
         if not self._heartbeat_sent and now_ms >= self._heartbeat_ms:
             self._heartbeat_sent = True
             self._heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
-            request = HeartbeatRequest(
-                group_id=self._settings.group_id,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                group_instance_id=self._settings.instance_id,
-            )
+            request = heartbeat_request(self._settings, self.member_id, self.generation)
             effects.append(Send(request))
         return effects
 
@@ -557,16 +493,7 @@ class ClassicMember:
         """Forget the membership, and tell the coordinator of it if this is a dynamic member."""
         effects: list[Effect] = []
         if self.member_id and self._settings.instance_id is None:
-            identity = MemberIdentity(member_id=self.member_id, reason=reason[:255])
-            request = LeaveGroupRequest(group_id=self._settings.group_id, members=[identity])
-            effects.append(Send(request))
+            effects.append(Send(leave_request(self._settings, self.member_id, reason)))
         self._reset(reason, ErrorCode.UNKNOWN_MEMBER_ID)
         self._heartbeat_sent = False
         return effects
-
-
-def _group(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    return {
-        row.member_id: decode_subscription(bytes(row.metadata), row.group_instance_id)
-        for row in members
-    }

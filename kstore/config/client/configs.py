@@ -1,5 +1,6 @@
 """The settings of producers, consumers and admin clients under Kafka's names, and the mapping that
-the clients work with. Security settings, which all three share, are in client_security_configs.py.
+the clients work with. The tables are in common_client_configs.py, producer_configs.py and
+consumer_configs.py.
 
 Defaults are Kafka 4.3's but for: bootstrap.servers (localhost), batch.size, socket buffers (left
 to the operating system, which sizes them better), and assignors and partitioners, which have short
@@ -11,20 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from kstore.config.client.security_configs import SECURITY_CONFIGS
-from kstore.config.definition import (
-    MAX_INT,
-    ConfigDef,
-    ConfigError,
-    ConfigType,
-    Importance,
-    at_least,
-    between,
-    between_or,
-    matching,
-    non_empty,
-    one_of,
-)
+from kstore.config.client.common_client_configs import API_TIMEOUT, COMMON_CONFIGS, IDLE, RETRIES
+from kstore.config.client.consumer_configs import CONSUMER_CONFIGS
+from kstore.config.client.producer_configs import PRODUCER_CONFIGS
+from kstore.config.definition import ConfigDef, ConfigError, ConfigType, Importance
 
 __all__ = [
     "CLIENT_CONFIGS",
@@ -37,346 +28,20 @@ __all__ = [
 
 ClientKind = Literal["producer", "consumer", "admin"]
 
-_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
-_STRING, _LIST, _CLASS = ConfigType.STRING, ConfigType.LIST, ConfigType.CLASS
-_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-
-_COMMON = (
-    ConfigDef(
-        "bootstrap.servers", _LIST, ("localhost:9092",),
-        "Brokers to ask first, each host:port; the others are learnt from them.",
-        _HIGH, non_empty(),
-    ),
-    ConfigDef(
-        "client.id", _STRING, "",
-        "How this client names itself to the brokers, in their logs and quotas; by default"
-        " kstore-producer, kstore-consumer or kstore-admin.",
-        _MEDIUM,
-    ),
-    ConfigDef(
-        "client.dns.lookup", _STRING, "use_all_dns_ips",
-        "use_all_dns_ips tries all addresses of a name in turn;"
-        " resolve_canonical_bootstrap_servers_only also replaces each bootstrap name by the"
-        " canonical names of its addresses.",
-        _MEDIUM, one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-    ),
-    ConfigDef(
-        "metadata.max.age.ms", _LONG, 300_000,
-        "Metadata is fetched anew at this age at the latest, by up to a fifth earlier.",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "metadata.recovery.strategy", _STRING, "rebootstrap",
-        "What to do when no known broker can be reached: rebootstrap begins again from"
-        " bootstrap.servers (KIP-899), none keeps trying the known ones.",
-        _LOW, one_of("none", "rebootstrap", any_case=True),
-    ),
-    ConfigDef(
-        "metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000,
-        "After so long without metadata a client begins again from bootstrap.servers (KIP-1102).",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "request.timeout.ms", _INT, 30_000,
-        "How long an answer may take; after it the connection is closed.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "retry.backoff.ms", _LONG, 100,
-        "The pause before a failed request is tried again; it doubles with each failure.",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "retry.backoff.max.ms", _LONG, 1_000, "The longest pause between tries.", _LOW, at_least(0)
-    ),
-    ConfigDef(
-        "reconnect.backoff.ms", _LONG, 50,
-        "The pause before connecting to the same address again; it doubles with each failure.",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "reconnect.backoff.max.ms", _LONG, 1_000,
-        "The longest pause between attempts to connect.",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "socket.connection.setup.timeout.ms", _LONG, 10_000,
-        "How long connecting to an address may take; it doubles with each failure.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "socket.connection.setup.timeout.max.ms", _LONG, 30_000,
-        "The longest that connecting may take.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "send.buffer.bytes", _INT, -1,
-        "The socket's send buffer (SO_SNDBUF); -1 leaves it to the operating system.",
-        _MEDIUM, at_least(-1),
-    ),
-    ConfigDef(
-        "receive.buffer.bytes", _INT, -1,
-        "The socket's receive buffer (SO_RCVBUF); -1 leaves it to the operating system.",
-        _MEDIUM, at_least(-1),
-    ),
-    ConfigDef(
-        "kstore.kip232.enable", _BOOLEAN, True,
-        "Use partition epochs where brokers have them (KIP-232): metadata never goes back, and an"
-        " offset of a deleted topic is not taken for one of its successor.",
-    ),
-    *SECURITY_CONFIGS,
-)  # fmt: skip
-
-_IDLE = "A connection unused for so long is closed; negative: never."
-_API_TIMEOUT = ConfigDef(
-    "default.api.timeout.ms", _INT, 60_000,
-    "How long a call may take that is given no time limit of its own.",
-    _MEDIUM, at_least(0),
-)  # fmt: skip
-_RETRIES = ConfigDef(
-    "retries", _INT, MAX_INT,
-    "How often a failed request is tried again; the time limits end it, too.",
-    _HIGH, between(0, MAX_INT),
-)  # fmt: skip
-_INTERCEPTORS = ConfigDef(
-    "interceptor.classes", _LIST, (),
-    "Objects that see records on their way, in this order.",
-)  # fmt: skip
-
-_PRODUCER = (
-    ConfigDef(
-        "acks", _STRING, "all",
-        "Who must have a record before it counts as delivered: all (-1) in-sync replicas, the"
-        " leader (1), nobody (0).",
-        _LOW, one_of("all", "-1", "0", "1"),
-    ),
-    ConfigDef(
-        "enable.idempotence", _BOOLEAN, True,
-        "Each record is written once and in order, whatever is sent again. Needs acks=all; with"
-        " other acks it is off unless it is asked for.",
-        _LOW,
-    ),
-    ConfigDef(
-        "transactional.id", _STRING, None,
-        "Who this producer is over restarts; transactions need it.",
-        _LOW, non_empty(),
-    ),
-    ConfigDef(
-        "transaction.timeout.ms", _INT, 60_000,
-        "The coordinator aborts a transaction that is open for so long.",
-    ),
-    ConfigDef(
-        "batch.size", _INT, 131_072,
-        "Bytes of records, before compression, that a batch is filled up to. Kafka has 16,384,"
-        " since its producer takes a batch's memory at once; here memory grows with the records,"
-        " and a larger batch costs less per record for client and broker.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "linger.ms", _LONG, 5,
-        "How long a batch waits for more records. Where it is not set, a batch that somebody waits"
-        " for (result, await) leaves at once.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "buffer.memory", _LONG, 33_554_432,
-        "Bytes of records that may wait to be sent; beyond it, send waits.",
-        _HIGH, at_least(0),
-    ),
-    ConfigDef(
-        "max.block.ms", _LONG, 60_000,
-        "How long send may wait for metadata and for buffer.memory, and calls of transactions for"
-        " their answers.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "max.request.size", _INT, 1_048_576,
-        "The largest request in bytes, and so the largest record.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "delivery.timeout.ms", _INT, 120_000,
-        "How long after send a record may be delivered at the latest; not less than linger.ms plus"
-        " request.timeout.ms.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "max.in.flight.requests.per.connection", _INT, 5,
-        "Requests to a broker that may be unanswered; at most 5 with idempotence.",
-        _LOW, at_least(1),
-    ),
-    ConfigDef(
-        "compression.type", _STRING, "none", "How batches are compressed.",
-        _HIGH, one_of("none", "gzip", "snappy", "lz4", "zstd"),
-    ),
-    ConfigDef(
-        "compression.gzip.level", _INT, -1, "From 1 (fast) to 9 (small); -1 is gzip's default.",
-        _MEDIUM, between_or(1, 9, -1),
-    ),
-    ConfigDef(
-        "compression.lz4.level", _INT, 9, "From 1 (fast) to 17 (small).", _MEDIUM, between(1, 17)
-    ),
-    ConfigDef(
-        "compression.zstd.level", _INT, 3, "From -131072 (fast) to 22 (small).",
-        _MEDIUM, between(-131_072, 22),
-    ),
-    ConfigDef(
-        "partitioner.class", _CLASS, None,
-        "Which partition a record goes to: murmur2 (the default: by key as Java does, without key"
-        " sticky), sticky (keys are ignored), roundrobin, ordered (by key, and stable when"
-        " partitions are added, KIP-253), or a function of (topic, key, value, partition count).",
-        _MEDIUM,
-    ),
-    ConfigDef(
-        "partitioner.ignore.keys", _BOOLEAN, False, "Spread records as if they had no keys.",
-        _MEDIUM,
-    ),
-    ConfigDef(
-        "partitioner.adaptive.partitioning.enable", _BOOLEAN, True,
-        "Records without keys go more often to brokers that are faster.",
-    ),
-    ConfigDef(
-        "partitioner.availability.timeout.ms", _LONG, 0,
-        "Records without keys avoid a broker that has taken nothing for so long; 0: never.",
-        _LOW, at_least(0),
-    ),
-    ConfigDef(
-        "metadata.max.idle.ms", _LONG, 300_000,
-        "A topic that nothing was sent to for so long is forgotten until it is used again.",
-        _LOW, at_least(5_000),
-    ),
-    ConfigDef("connections.max.idle.ms", _LONG, 540_000, _IDLE, _MEDIUM),
-    ConfigDef(
-        "kstore.kip253.enable", _BOOLEAN, True,
-        "Tell the number of partitions that keys were distributed over, so that a topic that has"
-        " grown keeps the order of its keys (KIP-253).",
-    ),
-    ConfigDef(
-        "kstore.kip359.enable", _BOOLEAN, True,
-        "Tell the leader epoch, so that a leader that was replaced takes nothing (KIP-359).",
-    ),
-    _RETRIES,
-    _INTERCEPTORS,
-)  # fmt: skip
-
-_RESETS = r"earliest|latest|none|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"
-_CONSUMER = (
-    ConfigDef("group.id", _STRING, None, "The consumer group to join and commit for.", _HIGH),
-    ConfigDef(
-        "group.instance.id", _STRING, None,
-        "Makes the consumer a static member, which keeps its partitions over a restart.",
-        _MEDIUM, non_empty(),
-    ),
-    ConfigDef(
-        "group.protocol", _STRING, "classic",
-        "How the group is coordinated: classic, or consumer (KIP-848).",
-        _HIGH, one_of("classic", "consumer", any_case=True),
-    ),
-    ConfigDef(
-        "group.remote.assignor", _STRING, None,
-        "The coordinator's assignor (protocol consumer): uniform or range; by default its first.",
-        _MEDIUM,
-    ),
-    ConfigDef(
-        "partition.assignment.strategy", _LIST, ("range", "cooperative-sticky"),
-        "Assignors that this member can do (protocol classic), best first: range, roundrobin,"
-        " sticky, cooperative-sticky, or Kafka's class names.",
-        _MEDIUM, non_empty(),
-    ),
-    ConfigDef(
-        "session.timeout.ms", _INT, 45_000,
-        "A member that was not heard for so long is out (protocol classic).",
-        _HIGH,
-    ),
-    ConfigDef(
-        "heartbeat.interval.ms", _INT, 3_000, "Time between heartbeats (protocol classic).", _HIGH
-    ),
-    ConfigDef(
-        "max.poll.interval.ms", _INT, 300_000,
-        "A member that does not poll for so long leaves its group.",
-        _MEDIUM, at_least(1),
-    ),
-    ConfigDef(
-        "max.poll.records", _INT, 500, "Records that a poll returns at most.", _MEDIUM, at_least(1)
-    ),
-    ConfigDef(
-        "enable.auto.commit", _BOOLEAN, True, "Commit what was polled, in the background.", _MEDIUM
-    ),
-    ConfigDef(
-        "auto.commit.interval.ms", _INT, 5_000, "Time between such commits.", _LOW, at_least(0)
-    ),
-    ConfigDef(
-        "auto.offset.reset", _STRING, "latest",
-        "Where to read from without a usable offset: earliest, latest, none (an error), or"
-        " by_duration:P1D and the like: from so long ago.",
-        _MEDIUM, matching(_RESETS, "earliest, latest, none or by_duration:<ISO 8601 duration>"),
-    ),
-    ConfigDef(
-        "isolation.level", _STRING, "read_uncommitted",
-        "read_committed leaves out records of transactions that were not committed.",
-        _MEDIUM, one_of("read_committed", "read_uncommitted"),
-    ),
-    ConfigDef(
-        "fetch.min.bytes", _INT, 1, "Bytes that a broker waits for before it answers.",
-        _HIGH, at_least(0),
-    ),
-    ConfigDef(
-        "fetch.max.wait.ms", _INT, 500, "How long it waits for them.", _LOW, at_least(0)
-    ),
-    ConfigDef(
-        "fetch.max.bytes", _INT, 52_428_800,
-        "Bytes of an answer; a larger first batch comes all the same.",
-        _MEDIUM, at_least(0),
-    ),
-    ConfigDef(
-        "max.partition.fetch.bytes", _INT, 1_048_576,
-        "Bytes of one partition in an answer; a larger first batch comes all the same.",
-        _HIGH, at_least(0),
-    ),
-    ConfigDef(
-        "kstore.fetch.ahead.bytes", _INT, -1,
-        "Bytes that may wait, fetched ahead of poll; beyond it no more is asked for. -1: as"
-        " fetch.max.bytes.",
-        _MEDIUM, at_least(-1),
-    ),
-    ConfigDef("check.crcs", _BOOLEAN, True, "Check the checksums of batches."),
-    ConfigDef(
-        "client.rack", _STRING, "",
-        "Where this consumer stands; it reads from a replica of the same rack (KIP-392).",
-    ),
-    ConfigDef(
-        "allow.auto.create.topics", _BOOLEAN, True,
-        "Have brokers create topics that are subscribed to, if they are set to.",
-        _MEDIUM,
-    ),
-    ConfigDef(
-        "exclude.internal.topics", _BOOLEAN, True, "Patterns match no internal topics.", _MEDIUM
-    ),
-    ConfigDef(
-        "consumer.timeout.ms", _LONG, -1,
-        "Iteration ends after so long without a record; -1: never.",
-        _LOW, at_least(-1),
-    ),
-    ConfigDef("connections.max.idle.ms", _LONG, 540_000, _IDLE, _MEDIUM),
-    ConfigDef(
-        "kstore.kip253.enable", _BOOLEAN, True,
-        "Read a new partition of a topic that has grown only when what was written before it is"
-        " read (KIP-253).",
-    ),
-    _API_TIMEOUT,
-    _INTERCEPTORS,
-)  # fmt: skip
+_BOOLEAN, _LONG = ConfigType.BOOLEAN, ConfigType.LONG
+_LIST, _CLASS = ConfigType.LIST, ConfigType.CLASS
+_MEDIUM = Importance.MEDIUM
 
 _ADMIN = (
-    ConfigDef("connections.max.idle.ms", _LONG, 300_000, _IDLE, _MEDIUM),
-    _API_TIMEOUT,
-    _RETRIES,
+    ConfigDef("connections.max.idle.ms", _LONG, 300_000, IDLE, _MEDIUM),
+    API_TIMEOUT,
+    RETRIES,
 )
 
 CLIENT_CONFIGS: dict[ClientKind, dict[str, ConfigDef]] = {
-    "producer": {row.name: row for row in _COMMON + _PRODUCER},
-    "consumer": {row.name: row for row in _COMMON + _CONSUMER},
-    "admin": {row.name: row for row in _COMMON + _ADMIN},
+    "producer": {row.name: row for row in COMMON_CONFIGS + PRODUCER_CONFIGS},
+    "consumer": {row.name: row for row in COMMON_CONFIGS + CONSUMER_CONFIGS},
+    "admin": {row.name: row for row in COMMON_CONFIGS + _ADMIN},
 }
 
 # A Kafka setting that does nothing here: why, and the names.

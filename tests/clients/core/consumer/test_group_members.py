@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kstore.clients.core.consumer.classic_member import ClassicState
+from kstore.clients.core.consumer.classic_state import ClassicState
 from kstore.clients.core.consumer.consumer_member import MemberState
 from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from kstore.types import TopicPartition

@@ -1,0 +1,106 @@
+"""The requests of a member of a classic group, and what its leader reads of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kstore.clients.core.consumer.assignors import Subscription
+from kstore.clients.core.consumer.classic_protocol import (
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kstore.clients.core.consumer.group_step import MemberSettings
+from kstore.protocol.groups.classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kstore.types import TopicPartition
+
+__all__ = [
+    "PROTOCOL_TYPE",
+    "heartbeat_request",
+    "join_request",
+    "leave_request",
+    "subscriptions_of",
+    "sync_request",
+]
+
+PROTOCOL_TYPE = "consumer"
+MAX_REASON = 255
+
+
+def join_request(
+    settings: MemberSettings,
+    member_id: str,
+    subscriptions: Mapping[str, Subscription],
+    reason: str,
+) -> JoinGroupRequest:
+    """``subscriptions`` are by assignor, the preferred one first."""
+    return JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.max_poll_interval_ms,
+        member_id=member_id,
+        group_instance_id=settings.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[
+            JoinGroupRequestProtocol(name=name, metadata=encode_subscription(subscription))
+            for name, subscription in subscriptions.items()
+        ],
+        reason=reason[:MAX_REASON],
+    )
+
+
+def sync_request(
+    settings: MemberSettings,
+    member_id: str,
+    generation: int,
+    protocol: str | None,
+    given: Mapping[str, tuple[TopicPartition, ...]],
+) -> SyncGroupRequest:
+    """``given`` is what the leader gives to each member; of others it is empty."""
+    return SyncGroupRequest(
+        group_id=settings.group_id,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=settings.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=protocol,
+        assignments=[
+            SyncGroupRequestAssignment(member_id=each, assignment=encode_assignment(partitions))
+            for each, partitions in given.items()
+        ],
+    )
+
+
+def heartbeat_request(
+    settings: MemberSettings, member_id: str, generation: int
+) -> HeartbeatRequest:
+    """A sign of life, in a generation."""
+    return HeartbeatRequest(
+        group_id=settings.group_id,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=settings.instance_id,
+    )
+
+
+def leave_request(settings: MemberSettings, member_id: str, reason: str) -> LeaveGroupRequest:
+    """The end of a dynamic member."""
+    identity = MemberIdentity(member_id=member_id, reason=reason[:MAX_REASON])
+    return LeaveGroupRequest(group_id=settings.group_id, members=[identity])
+
+
+def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
+    """Member to what it wants, as the leader is told. ProtocolError for what can't be read."""
+    return {
+        row.member_id: decode_subscription(bytes(row.metadata), row.group_instance_id)
+        for row in members
+    }

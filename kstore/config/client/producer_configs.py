@@ -1,0 +1,137 @@
+"""Settings of producers under Kafka's names (ProducerConfig)."""
+
+from __future__ import annotations
+
+from kstore.config.client.common_client_configs import IDLE, INTERCEPTORS, RETRIES
+from kstore.config.definition import (
+    ConfigDef,
+    ConfigType,
+    Importance,
+    at_least,
+    between,
+    between_or,
+    non_empty,
+    one_of,
+)
+
+__all__ = ["PRODUCER_CONFIGS"]
+
+_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+_STRING, _CLASS = ConfigType.STRING, ConfigType.CLASS
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+PRODUCER_CONFIGS = (
+    ConfigDef(
+        "acks", _STRING, "all",
+        "Who must have a record before it counts as delivered: all (-1) in-sync replicas, the"
+        " leader (1), nobody (0).",
+        _LOW, one_of("all", "-1", "0", "1"),
+    ),
+    ConfigDef(
+        "enable.idempotence", _BOOLEAN, True,
+        "Each record is written once and in order, whatever is sent again. Needs acks=all; with"
+        " other acks it is off unless it is asked for.",
+        _LOW,
+    ),
+    ConfigDef(
+        "transactional.id", _STRING, None,
+        "Who this producer is over restarts; transactions need it.",
+        _LOW, non_empty(),
+    ),
+    ConfigDef(
+        "transaction.timeout.ms", _INT, 60_000,
+        "The coordinator aborts a transaction that is open for so long.",
+    ),
+    ConfigDef(
+        "batch.size", _INT, 131_072,
+        "Bytes of records, before compression, that a batch is filled up to. Kafka has 16,384,"
+        " since its producer takes a batch's memory at once; here memory grows with the records,"
+        " and a larger batch costs less per record for client and broker.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "linger.ms", _LONG, 5,
+        "How long a batch waits for more records. Where it is not set, a batch that somebody waits"
+        " for (result, await) leaves at once.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "buffer.memory", _LONG, 33_554_432,
+        "Bytes of records that may wait to be sent; beyond it, send waits.",
+        _HIGH, at_least(0),
+    ),
+    ConfigDef(
+        "max.block.ms", _LONG, 60_000,
+        "How long send may wait for metadata and for buffer.memory, and calls of transactions for"
+        " their answers.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "max.request.size", _INT, 1_048_576,
+        "The largest request in bytes, and so the largest record.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "delivery.timeout.ms", _INT, 120_000,
+        "How long after send a record may be delivered at the latest; not less than linger.ms plus"
+        " request.timeout.ms.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "max.in.flight.requests.per.connection", _INT, 5,
+        "Requests to a broker that may be unanswered; at most 5 with idempotence.",
+        _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "compression.type", _STRING, "none", "How batches are compressed.",
+        _HIGH, one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    ),
+    ConfigDef(
+        "compression.gzip.level", _INT, -1, "From 1 (fast) to 9 (small); -1 is gzip's default.",
+        _MEDIUM, between_or(1, 9, -1),
+    ),
+    ConfigDef(
+        "compression.lz4.level", _INT, 9, "From 1 (fast) to 17 (small).", _MEDIUM, between(1, 17)
+    ),
+    ConfigDef(
+        "compression.zstd.level", _INT, 3, "From -131072 (fast) to 22 (small).",
+        _MEDIUM, between(-131_072, 22),
+    ),
+    ConfigDef(
+        "partitioner.class", _CLASS, None,
+        "Which partition a record goes to: murmur2 (the default: by key as Java does, without key"
+        " sticky), sticky (keys are ignored), roundrobin, ordered (by key, and stable when"
+        " partitions are added, KIP-253), or a function of (topic, key, value, partition count).",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "partitioner.ignore.keys", _BOOLEAN, False, "Spread records as if they had no keys.",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "partitioner.adaptive.partitioning.enable", _BOOLEAN, True,
+        "Records without keys go more often to brokers that are faster.",
+    ),
+    ConfigDef(
+        "partitioner.availability.timeout.ms", _LONG, 0,
+        "Records without keys avoid a broker that has taken nothing for so long; 0: never.",
+        _LOW, at_least(0),
+    ),
+    ConfigDef(
+        "metadata.max.idle.ms", _LONG, 300_000,
+        "A topic that nothing was sent to for so long is forgotten until it is used again.",
+        _LOW, at_least(5_000),
+    ),
+    ConfigDef("connections.max.idle.ms", _LONG, 540_000, IDLE, _MEDIUM),
+    ConfigDef(
+        "kstore.kip253.enable", _BOOLEAN, True,
+        "Tell the number of partitions that keys were distributed over, so that a topic that has"
+        " grown keeps the order of its keys (KIP-253).",
+    ),
+    ConfigDef(
+        "kstore.kip359.enable", _BOOLEAN, True,
+        "Tell the leader epoch, so that a leader that was replaced takes nothing (KIP-359).",
+    ),
+    RETRIES,
+    INTERCEPTORS,
+)  # fmt: skip
