@@ -5,7 +5,7 @@ when a partition was added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.logs.list_offsets import check_leader
@@ -29,14 +29,31 @@ from kstore.protocol.logs.list_offsets import (
 )
 
 if TYPE_CHECKING:
+    from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.node import Node
 
-__all__ = ["handle_leader_epoch_for_partition", "handle_offset_for_leader_epoch"]
+__all__ = ["EpochParts", "handle_leader_epoch_for_partition", "handle_offset_for_leader_epoch"]
+
+
+class EpochParts(Protocol):
+    """What these handlers need of a broker."""
+
+    @property
+    def node(self) -> Node:
+        """The process."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that this broker knows."""
+
+    @property
+    def store(self) -> Store:
+        """The coordination store."""
 
 
 def handle_offset_for_leader_epoch(
-    broker: Broker, request: OffsetForLeaderEpochRequest, ctx: RequestContext
+    broker: EpochParts, request: OffsetForLeaderEpochRequest, ctx: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """The largest epoch not above the asked one, and its end offset (exclusive); -1 and -1 where
     none is known.
@@ -52,7 +69,7 @@ def handle_offset_for_leader_epoch(
     )
 
 
-def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.table.partition(topic.encode(), asked.partition)
     code = check_leader(partition, asked.current_leader_epoch)
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
@@ -63,17 +80,17 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
 
 
 async def handle_leader_epoch_for_partition(
-    broker: Broker, request: LeaderEpochForPartitionRequest, ctx: RequestContext
+    broker: EpochParts, request: LeaderEpochForPartitionRequest, ctx: RequestContext
 ) -> LeaderEpochForPartitionResponse:
     """The prior partitions of each, from its node in the store: what OffsetForLeaderEpoch says of
     those epochs is what a group has to have read before it reads the partition.
     """
     try:
-        answer: LeaderEpochForPartitionResponse = await broker.run_blocking(
+        answer: LeaderEpochForPartitionResponse = await broker.node.run_blocking(
             lambda: _priors(broker.store, request)
         )
     except StoreError as problem:
-        broker.report(f"the store can't say which partitions were there before: {problem}")
+        broker.node.report(f"the store can't say which partitions were there before: {problem}")
         return _unanswered(request, ErrorCode.REQUEST_TIMED_OUT)
     return answer
 

@@ -1,14 +1,14 @@
 """ListOffsets, versions 1 to 11: the first, the last, the newest record's, or a timestamp's offset.
 
-Not here: OffsetForLeaderEpoch, which is epochs.py's. Remote storage is none, so its timestamps mean
-the local log.
+Not here: OffsetForLeaderEpoch, which is leader_epochs.py's. Remote storage is none, so its
+timestamps mean the local log.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore._fast.broker.partition_table import Partition
 from kstore.broker.api import RequestContext
@@ -24,9 +24,11 @@ from kstore.protocol.logs.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.unpacking import Unpacking
 
-__all__ = ["check_leader", "handle_list_offsets"]
+__all__ = ["OffsetParts", "check_leader", "handle_list_offsets"]
 
 LATEST = -1
 EARLIEST = -2
@@ -49,6 +51,18 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 
+class OffsetParts(Protocol):
+    """What ListOffsets needs of a broker."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that this broker knows."""
+
+    @property
+    def unpacking(self) -> Lazy[Unpacking]:
+        """The thread that looks into compressed batches."""
+
+
 class Found(NamedTuple):
     """An offset, with the timestamp of its record and its epoch where they are known."""
 
@@ -58,7 +72,7 @@ class Found(NamedTuple):
 
 
 def handle_list_offsets(
-    broker: Broker, request: ListOffsetsRequest, ctx: RequestContext
+    broker: OffsetParts, request: ListOffsetsRequest, ctx: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once.
 
@@ -89,7 +103,7 @@ class _Asked(NamedTuple):
 
 
 async def _answer_later(
-    broker: Broker, response: ListOffsetsResponse, looks: list[_Asked]
+    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_Asked]
 ) -> ListOffsetsResponse:
     for row in looks:
         partition, look = row.partition, row.look
@@ -107,7 +121,7 @@ async def _answer_later(
 
 
 def _topic(
-    broker: Broker,
+    broker: OffsetParts,
     request: ListOffsetsRequest,
     topic: ListOffsetsTopic,
     counts: Counter[tuple[str, int]],

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import in_turns, sliced
+from kstore.broker.api.requests.turns import HasTurns, in_turns, sliced
 from kstore.broker.runtime.slices import Work, each
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.log_dirs import (
@@ -28,17 +28,41 @@ from kstore.protocol.logs.log_dirs import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
+    from kstore.broker.runtime.node import Node
     from kstore.log import Log, LogDir
 
-__all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
+__all__ = ["LogDirParts", "handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
 
 NO_PARTITION = (-1,)
 """A topic of which no partition is asked for takes its time as one."""
 
 
+class LogDirParts(HasTurns, Protocol):
+    """What these handlers need of a broker."""
+
+    @property
+    def node(self) -> Node:
+        """The process."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that this broker knows."""
+
+    @property
+    def log_manager(self) -> LogManager:
+        """The log dirs, and the logs in them."""
+
+    @property
+    def moves(self) -> Lazy[ReplicaMoves]:
+        """The moves between log dirs."""
+
+
 async def handle_describe_log_dirs(
-    broker: Broker, request: DescribeLogDirsRequest, ctx: RequestContext
+    broker: LogDirParts, request: DescribeLogDirsRequest, ctx: RequestContext
 ) -> DescribeLogDirsResponse:
     """Each log dir with those of the partitions asked for (null: all) that lie in it."""
     results: dict[int, DescribeLogDirsResult] = {}
@@ -71,11 +95,11 @@ async def handle_describe_log_dirs(
     return DescribeLogDirsResponse(results=list(results.values()))
 
 
-async def _space(broker: Broker, log_dir: LogDir) -> DescribeLogDirsResult:
+async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
     """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR where they can't be had."""
     path = os.path.abspath(log_dir.path)
     try:
-        volume = await broker.run_blocking(lambda: os.statvfs(path))
+        volume = await broker.node.run_blocking(lambda: os.statvfs(path))
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return DescribeLogDirsResult(
@@ -86,7 +110,7 @@ async def _space(broker: Broker, log_dir: LogDir) -> DescribeLogDirsResult:
 
 
 def _asked_for(
-    broker: Broker, request: DescribeLogDirsRequest
+    broker: LogDirParts, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
     """The partitions asked for with their logs, None for one that is not open here; each once."""
     if request.topics is None:
@@ -109,14 +133,14 @@ def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
 
 
 def handle_alter_replica_log_dirs(
-    broker: Broker, request: AlterReplicaLogDirsRequest, ctx: RequestContext
+    broker: LogDirParts, request: AlterReplicaLogDirsRequest, ctx: RequestContext
 ) -> AlterReplicaLogDirsResponse | Awaitable[AlterReplicaLogDirsResponse]:
     """Begin the moves; each partition is answered with whether its move has begun."""
     return sliced(broker, ctx, _alter(broker, request))
 
 
 def _alter(
-    broker: Broker, request: AlterReplicaLogDirsRequest
+    broker: LogDirParts, request: AlterReplicaLogDirsRequest
 ) -> Work[AlterReplicaLogDirsResponse]:
     paths = {os.path.abspath(log_dir.path): log_dir for log_dir in broker.log_manager.dirs}
     results: dict[str, dict[int, AlterReplicaLogDirPartitionResult]] = {}
