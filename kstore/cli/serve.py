@@ -101,7 +101,7 @@ def _serve(given: ServeArguments) -> int:
         print(HELP, end="")
         return 0
     if given.overrides:
-        from kstore.cli.cluster.process_list import hide_secrets
+        from kstore.cli.process_list import hide_secrets
 
         hide_secrets(given.overrides)
     config = BrokerConfig.load(given.path, given.overrides)

@@ -23,10 +23,10 @@ from kstore.cli.cluster.folder import (
     start_all,
     wait_for_end,
 )
-from kstore.cli.cluster.process_list import hide_secrets
 from kstore.cli.failure import guarded
 from kstore.cli.options import Json
 from kstore.cli.output import Output
+from kstore.cli.process_list import hide_secrets
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
