@@ -11,7 +11,7 @@ from kstore.clients.admin.routing import (
     by_topic,
     item_error,
 )
-from kstore.clients.core.consumer import offset_epoch
+from kstore.clients.core.consumer.commits import commit_row, commits_of, fetched_offset
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import KafkaError
 from kstore.protocol.groups.offset_delete import (
@@ -31,7 +31,6 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    OffsetFetchResponsePartitions,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 
@@ -87,7 +86,7 @@ class GroupOffsetsAdmin(AdminBase):
                     if error is not None:
                         errors[tp] = error
                     elif row.committed_offset >= 0:
-                        found[tp] = _committed(row)
+                        found[tp] = fetched_offset(row)
             return found
 
         route = Coordinator(self._cluster, GROUP, lambda _: group_id)
@@ -104,10 +103,11 @@ class GroupOffsetsAdmin(AdminBase):
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group that has no members."""
-        rows = {
+        given = {
             TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
             for tp, each in offsets.items()
         }
+        commits = commits_of(given)
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
@@ -120,7 +120,12 @@ class GroupOffsetsAdmin(AdminBase):
                     OffsetCommitRequestTopic(
                         name=topic,
                         partitions=[
-                            _commit(index, rows[TopicPartition(topic, index)], with_epoch)
+                            commit_row(
+                                OffsetCommitRequestPartition,
+                                index,
+                                commits[TopicPartition(topic, index)],
+                                partition_epochs=with_epoch,
+                            )
                             for index in indexes
                         ],
                     )
@@ -131,7 +136,7 @@ class GroupOffsetsAdmin(AdminBase):
             return _errors(group_id, answer.topics)
 
         route = Coordinator(self._cluster, GROUP, lambda _: group_id)
-        return await self._each(rows, route, ask, raise_errors=raise_errors)
+        return await self._each(commits, route, ask, raise_errors=raise_errors)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, raise_errors: bool = True
@@ -174,26 +179,3 @@ def _errors(
             tp = TopicPartition(topic.name, row.partition_index)
             found[tp] = item_error(f"group {group_id!r}, partition {tp}", row.error_code)
     return found
-
-
-def _committed(row: OffsetFetchResponsePartitions) -> OffsetAndMetadata:
-    epoch = None
-    if row.partition_epoch >= 0:
-        epoch = offset_epoch.encode(row.partition_epoch, row.committed_leader_epoch)
-    return OffsetAndMetadata(
-        row.committed_offset, row.metadata or "", row.committed_leader_epoch, epoch
-    )
-
-
-def _commit(
-    index: int, offset: OffsetAndMetadata, with_epoch: bool
-) -> OffsetCommitRequestPartition:
-    row = OffsetCommitRequestPartition(
-        partition_index=index,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
-    if with_epoch and offset.offset_epoch is not None:
-        row.partition_epoch = offset_epoch.decode(offset.offset_epoch).partition_epoch
-    return row

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.clients.core.consumer.inbox import Failure
-from kstore.clients.core.consumer.offset_epoch import decode
-from kstore.clients.core.consumer.positions import EARLIEST_RESET, LATEST_RESET, committable
+from kstore.clients.core.consumer.positions import (
+    EARLIEST_RESET,
+    LATEST_RESET,
+    committable,
+    committed_position,
+)
 from kstore.clients.core.consumer.subscription import (
     AssignedPartition,
     Position,
@@ -192,18 +196,13 @@ class ConsumerShell:
         `position_and_offset_epoch` didn't give (KIP-232).
         """
         row = self.row(tp)
-        leader_epoch = partition_epoch = -1
-        if isinstance(offset, tuple):
-            offset_epoch = offset.offset_epoch if offset_epoch is None else offset_epoch
-            leader_epoch, offset = offset.leader_epoch, offset.offset
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
+        given = offset if isinstance(offset, tuple) else OffsetAndMetadata(offset)
         if offset_epoch is not None:
-            inside = decode(offset_epoch)
-            if self.settings["kstore.kip232.enable"]:
-                partition_epoch = inside.partition_epoch
-            leader_epoch = max(leader_epoch, inside.leader_epoch)
-        row.seek(Position(offset, leader_epoch, partition_epoch))
+            given = given._replace(offset_epoch=offset_epoch)
+        if given.offset < 0:
+            raise ValueError(f"offset {given.offset} is negative")
+        uses = self.settings["kstore.kip232.enable"]
+        row.seek(committed_position(given, uses_partition_epochs=uses))
         self._kick_placement()
 
     def seek_by_timestamp(self, partitions: Iterable[TopicPartition], *, to_end: bool) -> None:

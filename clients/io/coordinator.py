@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstore.clients.core.consumer.assignors import Assignor
-from kstore.clients.core.consumer.commits import AutoCommit, as_commit
+from kstore.clients.core.consumer.commits import AutoCommit, Commit, commits_of
 from kstore.clients.core.consumer.expansion_gate import need_rows, position_rows
 from kstore.clients.core.consumer.group_step import (
     CommitClaim,
@@ -131,8 +131,8 @@ class GroupCoordinatorClient:
         auto = self._auto
         if auto is not None and auto.is_due(now_ms):
             auto.begin(now_ms)
-            offsets = _commits(self._subscription.consumed())
-            self._loop.call_soon_threadsafe(self._commit_automatically, offsets)
+            commits = _commits(self._subscription.consumed())
+            self._loop.call_soon_threadsafe(self._commit_automatically, commits)
         if self._needs_polls:
             self._at_poll = self._subscription.consumed()
             self._loop.call_soon_threadsafe(self._polled)
@@ -156,12 +156,12 @@ class GroupCoordinatorClient:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
     ) -> None:
-        """Commit; see GroupOffsets.commit for the errors."""
-        await self.offsets.commit(offsets, timeout_ms)
+        """Commit; see GroupOffsets.commit for the errors. ValueError for what is no offset."""
+        await self.offsets.commit(commits_of(offsets), timeout_ms)
 
     async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit without trying again, as Kafka's asynchronous commit does."""
-        await self.offsets.commit_once(offsets)
+        await self.offsets.commit_once(commits_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -383,14 +383,14 @@ class GroupCoordinatorClient:
 
     # Commits.
 
-    def _commit_automatically(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        self._spawn(self._commit_in_background(offsets))
+    def _commit_automatically(self, commits: dict[TopicPartition, Commit]) -> None:
+        self._spawn(self._commit_in_background(commits))
 
-    async def _commit_in_background(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_in_background(self, commits: dict[TopicPartition, Commit]) -> None:
         assert self._auto is not None
         retry = False
         try:
-            await self.offsets.commit_once(offsets)
+            await self.offsets.commit_once(commits)
         except KafkaError as error:
             retry = error.retriable or isinstance(error, RebalanceInProgressError)
             _log.log(
@@ -480,7 +480,5 @@ def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartitio
     return {tp: position.offset for tp, position in positions.items()}
 
 
-def _commits(
-    positions: Mapping[TopicPartition, Position],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {tp: as_commit(position) for tp, position in positions.items()}
+def _commits(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Commit]:
+    return {tp: Commit(position) for tp, position in positions.items()}

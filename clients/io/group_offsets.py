@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kstore.clients.core.consumer.commits import (
+    Commit,
     Verdict,
-    as_position,
     commit_request,
     commit_verdict,
     fetch_request,
@@ -67,31 +67,31 @@ class GroupOffsets:
         self._refused = refused
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
+        self, commits: Mapping[TopicPartition, Commit], timeout_ms: float | None = None
     ) -> None:
         """Commit, and try again while the coordinator moves or loads; default.api.timeout.ms.
 
         Raises CommitFailedError when this is no member any more, RebalanceInProgressError during a
         rebalance of a classic group, InvalidPartitionEpochError and InvalidLeaderEpochError for
-        offsets of a deleted topic or an older log (KIP-232), ValueError for what is no offset.
+        offsets of a deleted topic or an older log (KIP-232).
         """
-        if not offsets:
+        if not commits:
             return
         patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        topics = {tp.topic for tp in offsets}
-        await self._cluster.retrying(lambda: self.commit_once(offsets), patience_ms, topics)
+        topics = {tp.topic for tp in commits}
+        await self._cluster.retrying(lambda: self.commit_once(commits), patience_ms, topics)
 
-    async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit_once(self, commits: Mapping[TopicPartition, Commit]) -> None:
         """One try of `commit`."""
-        if not offsets:
+        if not commits:
             return
-        topic_ids = self._topic_ids(offsets)
+        topic_ids = self._topic_ids(commits)
         node_id, connection = await self._coordinator()
         knows_epochs = self._uses_epochs and connection.versions.has("kstore.kip232")
         # The claim is taken last, so that it is as new as can be.
         claim = self._claim()
         request = commit_request(
-            self._group_id, claim, offsets, topic_ids, partition_epochs=knows_epochs
+            self._group_id, claim, commits, topic_ids, partition_epochs=knows_epochs
         )
         version = request_version(topic_ids, topic_ids)
         try:
@@ -102,7 +102,7 @@ class GroupOffsets:
         assert isinstance(response, OffsetCommitResponse)
         verdict = commit_verdict(request, response)
         self._subscription.note_committed(
-            {tp: as_position(offsets[tp]) for tp in verdict.taken if tp in offsets}
+            {tp: commits[tp].position for tp in verdict.taken if tp in commits}
         )
         if verdict.verdict is Verdict.MOVED:
             self._forget()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
-from kstore.clients.core.consumer.offset_epoch import encode
+from kstore.clients.core.consumer.offset_epoch import encode_known
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
 from kstore.errors import KafkaError, error_for
@@ -39,10 +39,8 @@ class FoundOffset(NamedTuple):
 
     def public(self) -> OffsetAndTimestamp:
         """As users see it."""
-        offset_epoch = None
-        if self.partition_epoch >= 0:
-            offset_epoch = encode(self.partition_epoch, self.leader_epoch)
-        return OffsetAndTimestamp(self.offset, self.timestamp, self.leader_epoch, offset_epoch)
+        epochs = encode_known(self.partition_epoch, self.leader_epoch)
+        return OffsetAndTimestamp(self.offset, self.timestamp, self.leader_epoch, epochs)
 
 
 class EpochEnd(NamedTuple):

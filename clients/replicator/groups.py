@@ -9,9 +9,10 @@ has read on there keeps its place, and one that has members there is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from kstore.clients.core.consumer.commits import commit_row, commits_of
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.replicator.options import Event, ReplicationOptions, Report
 from kstore.errors import ErrorCode, KafkaError, error_for
@@ -139,7 +140,7 @@ class GroupCopier:
         }
 
     async def _commit(self, group: str, offsets: Offsets) -> None:
-        request = OffsetCommitRequest(group_id=group, topics=_rows(offsets.items()))
+        request = OffsetCommitRequest(group_id=group, topics=_rows(offsets))
         answer = cast(OffsetCommitResponse, await self._ask(self._target, group, request))
         failed = {
             TopicPartition(topic.name, row.partition_index): row.error_code
@@ -162,16 +163,12 @@ class GroupCopier:
 
 
 def _rows(
-    offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[OffsetCommitRequestTopic]:
     topics: dict[str, OffsetCommitRequestTopic] = {}
-    for tp, committed in offsets:
+    for tp, commit in commits_of(offsets).items():
         topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
         topic.partitions.append(
-            OffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=committed.offset,
-                committed_metadata=committed.metadata,
-            )
+            commit_row(OffsetCommitRequestPartition, tp.partition, commit, partition_epochs=False)
         )
     return list(topics.values())

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from kstore.clients import AIOAdminClient, AIOProducer, NewTopic
-from kstore.clients.core.consumer.commits import commit_request
+from kstore.clients.core.consumer.commits import commit_request, commits_of
 from kstore.clients.core.consumer.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
@@ -119,8 +119,8 @@ class Committer(Poller):
         return True
 
     async def _commit_as(self, tp: TopicPartition, claim: CommitClaim) -> int:
-        offsets = {tp: OffsetAndMetadata(0)}
-        request = commit_request("g", claim, offsets, {}, partition_epochs=False)
+        commits = commits_of({tp: OffsetAndMetadata(0)})
+        request = commit_request("g", claim, commits, {}, partition_epochs=False)
         node_id = await self.cluster.coordinator(GROUP, "g")
         response: Any = await self.cluster.ask(node_id, request, at_most=9)
         return int(response.topics[0].partitions[0].error_code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from kstore.clients.core.consumer.group_step import (
@@ -17,7 +17,7 @@ from kstore.clients.core.consumer.group_step import (
     COORDINATOR_MOVED,
     CommitClaim,
 )
-from kstore.clients.core.consumer.offset_epoch import decode, encode
+from kstore.clients.core.consumer.positions import committable, committed_position
 from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import (
     CommitFailedError,
@@ -37,23 +37,30 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponsePartitions,
 )
 from kstore.protocol.schema import ZERO_UUID
 from kstore.types import OffsetAndMetadata, TopicPartition
 
+if TYPE_CHECKING:
+    from kstore.protocol.transactions.transactions import TxnOffsetCommitRequestPartition
+
 __all__ = [
     "AutoCommit",
+    "Commit",
     "CommitVerdict",
     "Verdict",
-    "as_commit",
-    "as_position",
     "commit_request",
+    "commit_row",
     "commit_verdict",
+    "commits_of",
     "fetch_request",
+    "fetched_offset",
     "fetched_offsets",
     "request_version",
 ]
 
+R = TypeVar("R", OffsetCommitRequestPartition, "TxnOffsetCommitRequestPartition")
 BY_TOPIC_ID = 10
 """The version of OffsetCommit and OffsetFetch from which on topics go by id."""
 RETRIED = COORDINATOR_LOADING | {
@@ -71,21 +78,41 @@ NO_MEMBER = {
 }
 
 
-def as_commit(position: Position) -> OffsetAndMetadata:
-    """What to commit for a position."""
-    if position.partition_epoch < 0:
-        return OffsetAndMetadata(position.offset, "", position.leader_epoch)
-    epochs = encode(position.partition_epoch, position.leader_epoch)
-    return OffsetAndMetadata(position.offset, "", position.leader_epoch, epochs)
+class Commit(NamedTuple):
+    """What is committed for a partition: between what users give and what goes by the wire."""
+
+    position: Position
+    metadata: str = ""
 
 
-def as_position(committed: OffsetAndMetadata) -> Position:
-    """Where a committed offset lies; ValueError for an offset epoch that can't be read."""
-    if committed.offset_epoch is None:
-        return Position(committed.offset, committed.leader_epoch)
-    epochs = decode(committed.offset_epoch)
-    leader_epoch = max(committed.leader_epoch, epochs.leader_epoch)
-    return Position(committed.offset, leader_epoch, epochs.partition_epoch)
+def commits_of(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[TopicPartition, Commit]:
+    """Of the users' form; ValueError for an unreadable offset epoch."""
+    return {
+        tp: Commit(committed_position(given, uses_partition_epochs=True), given.metadata)
+        for tp, given in offsets.items()
+    }
+
+
+def commit_row(row: type[R], partition: int, commit: Commit, *, partition_epochs: bool) -> R:
+    """A partition's row of OffsetCommit or TxnOffsetCommit. ``partition_epochs``: the broker knows
+    KIP-232.
+    """
+    position = commit.position
+    return row(
+        partition_index=partition,
+        committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
+        committed_metadata=commit.metadata,
+        partition_epoch=position.partition_epoch if partition_epochs else -1,
+    )
+
+
+def fetched_offset(row: OffsetFetchResponsePartitions) -> OffsetAndMetadata:
+    """The users' form of what OffsetFetch says of a partition."""
+    position = Position(row.committed_offset, row.committed_leader_epoch, row.partition_epoch)
+    return committable(position, row.metadata or "")
 
 
 def request_version(names: Iterable[str], topic_ids: Mapping[str, UUID]) -> int:
@@ -99,31 +126,29 @@ def request_version(names: Iterable[str], topic_ids: Mapping[str, UUID]) -> int:
 def commit_request(
     group_id: str,
     claim: CommitClaim,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    commits: Mapping[TopicPartition, Commit],
     topic_ids: Mapping[str, UUID],
     *,
     partition_epochs: bool,
 ) -> OffsetCommitRequest:
-    """A request for all offsets; ValueError for a negative offset or an unreadable offset epoch.
-    ``partition_epochs``: the broker knows KIP-232.
+    """A request for all offsets; ValueError for a negative one. ``partition_epochs``: the broker
+    knows KIP-232.
     """
     topics: dict[str, OffsetCommitRequestTopic] = {}
-    for tp, committed in sorted(offsets.items()):
-        if committed.offset < 0:
-            raise ValueError(f"{tp}: {committed.offset} is no offset that can be committed")
-        place = as_position(committed)
+    for tp, commit in sorted(commits.items()):
+        if commit.position.offset < 0:
+            raise ValueError(f"{tp}: {commit.position.offset} is no offset that can be committed")
         row = topics.get(tp.topic)
         if row is None:
             topic_id = topic_ids.get(tp.topic, ZERO_UUID)
             row = OffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id, partitions=[])
             topics[tp.topic] = row
         row.partitions.append(
-            OffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=place.offset,
-                committed_leader_epoch=place.leader_epoch,
-                committed_metadata=committed.metadata,
-                partition_epoch=place.partition_epoch if partition_epochs else -1,
+            commit_row(
+                OffsetCommitRequestPartition,
+                tp.partition,
+                commit,
+                partition_epochs=partition_epochs,
             )
         )
     return OffsetCommitRequest(
@@ -255,15 +280,7 @@ def fetched_offsets(
             tp = TopicPartition(name, row.partition_index)
             if row.error_code != ErrorCode.NONE:
                 return error_for(row.error_code, f"committed offset of {tp}")
-            if row.committed_offset < 0:
-                found[tp] = None
-                continue
-            epochs = None
-            if row.partition_epoch >= 0:
-                epochs = encode(row.partition_epoch, row.committed_leader_epoch)
-            found[tp] = OffsetAndMetadata(
-                row.committed_offset, row.metadata or "", row.committed_leader_epoch, epochs
-            )
+            found[tp] = None if row.committed_offset < 0 else fetched_offset(row)
     return found
 
 

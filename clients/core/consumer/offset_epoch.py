@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-__all__ = ["OffsetEpoch", "decode", "encode"]
+__all__ = ["OffsetEpoch", "decode", "encode", "encode_known"]
 
 _VERSION = 0
 _LAYOUT = struct.Struct(">Bii")
@@ -27,6 +27,11 @@ def encode(partition_epoch: int, leader_epoch: int) -> bytes:
     if not (-1 <= partition_epoch < 2**31 and -1 <= leader_epoch < 2**31):
         raise ValueError(f"{partition_epoch} and {leader_epoch} are not epochs")
     return _LAYOUT.pack(_VERSION, partition_epoch, leader_epoch)
+
+
+def encode_known(partition_epoch: int, leader_epoch: int) -> bytes | None:
+    """As `encode`; None where the partition epoch is not known."""
+    return None if partition_epoch < 0 else encode(partition_epoch, leader_epoch)
 
 
 def decode(offset_epoch: bytes) -> OffsetEpoch:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kstore.clients.core.consumer.offset_epoch import decode, encode
+from kstore.clients.core.consumer.offset_epoch import decode, encode_known
 from kstore.clients.core.consumer.subscription import AssignedPartition, Position, Reset
 from kstore.clients.core.metadata import ClusterView
 from kstore.errors import ErrorCode, OffsetOutOfRangeError
@@ -101,10 +101,8 @@ def committed_position(offset: OffsetAndMetadata, *, uses_partition_epochs: bool
 
 def committable(position: Position, metadata: str = "") -> OffsetAndMetadata:
     """A position as a commit has it."""
-    offset_epoch = None
-    if position.partition_epoch >= 0:
-        offset_epoch = encode(position.partition_epoch, position.leader_epoch)
-    return OffsetAndMetadata(position.offset, metadata, position.leader_epoch, offset_epoch)
+    epochs = encode_known(position.partition_epoch, position.leader_epoch)
+    return OffsetAndMetadata(position.offset, metadata, position.leader_epoch, epochs)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from kstore.clients.core.consumer.offset_epoch import decode
+from kstore.clients.core.consumer.commits import commit_row, commits_of
 from kstore.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpochError,
@@ -147,18 +147,14 @@ def offset_rows(
     """Offsets by topic, as TxnOffsetCommit has them. Raises ValueError for an offset epoch that
     can't be read (KIP-232).
     """
+    users = {
+        tp: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+        for tp, each in offsets.items()
+    }
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for tp, given in sorted(offsets.items()):
-        commit = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        epoch = -1
-        if commit.offset_epoch is not None:
-            epoch = decode(commit.offset_epoch).partition_epoch
-        row = TxnOffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=commit.offset,
-            committed_leader_epoch=commit.leader_epoch,
-            committed_metadata=commit.metadata,
-            partition_epoch=epoch,
+    for tp, commit in sorted(commits_of(users).items()):
+        row = commit_row(
+            TxnOffsetCommitRequestPartition, tp.partition, commit, partition_epochs=True
         )
         topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic))
         topic.partitions.append(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,16 +10,17 @@ import pytest
 from kstore.clients.core.consumer.commits import (
     AutoCommit,
     Verdict,
-    as_commit,
-    as_position,
     commit_request,
+    commit_row,
     commit_verdict,
+    commits_of,
     fetch_request,
     fetched_offsets,
     request_version,
 )
 from kstore.clients.core.consumer.group_step import CommitClaim
 from kstore.clients.core.consumer.offset_epoch import encode
+from kstore.clients.core.consumer.positions import committable
 from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import (
     CommitFailedError,
@@ -34,6 +36,7 @@ from kstore.errors import (
 )
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -42,6 +45,7 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kstore.protocol.transactions.transactions import TxnOffsetCommitRequestPartition
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 ID = UUID(int=7)
@@ -55,7 +59,8 @@ def request(*, partition_epochs: bool = True) -> OffsetCommitRequest:
         T1: OffsetAndMetadata(9, "note", 2),
         T0: OffsetAndMetadata(5, offset_epoch=encode(40, 6)),
     }
-    return commit_request("g", CLAIM, offsets, {"t": ID}, partition_epochs=partition_epochs)
+    commits = commits_of(offsets)
+    return commit_request("g", CLAIM, commits, {"t": ID}, partition_epochs=partition_epochs)
 
 
 def answer(*codes: int, by_id: bool = False) -> OffsetCommitResponse:
@@ -90,7 +95,7 @@ def test_partition_epochs_go_only_to_brokers_that_know_them() -> None:
 def test_what_is_no_offset_is_refused_here() -> None:
     for bad in (OffsetAndMetadata(-1), OffsetAndMetadata(1, offset_epoch=b"?")):
         with pytest.raises(ValueError, match=r"no offset|not an offset epoch"):
-            commit_request("g", CLAIM, {T0: bad}, {}, partition_epochs=True)
+            commit_request("g", CLAIM, commits_of({T0: bad}), {}, partition_epochs=True)
 
 
 def test_topics_go_by_id_only_if_all_have_one() -> None:
@@ -98,9 +103,18 @@ def test_topics_go_by_id_only_if_all_have_one() -> None:
     assert request_version(["t", "u"], {"t": ID}) == 9
 
 
-def test_positions_and_commits_are_two_forms_of_one_thing() -> None:
+def test_a_commit_is_what_its_position_is() -> None:
     for position in (Position(5), Position(5, 2), Position(5, 2, 40), Position(0, -1, 0)):
-        assert as_position(as_commit(position)) == position
+        (commit,) = commits_of({T0: committable(position, "note")}).values()
+        assert commit == (position, "note")
+
+
+@pytest.mark.parametrize("kind", [OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition])
+def test_rows_of_a_group_and_of_a_transaction_are_made_alike(kind: Any) -> None:
+    (commit,) = commits_of({T0: OffsetAndMetadata(5, "note", 2, encode(40, 6))}).values()
+    row = commit_row(kind, 3, commit, partition_epochs=True)
+    assert (row.partition_index, row.committed_offset, row.committed_metadata) == (3, 5, "note")
+    assert (row.committed_leader_epoch, row.partition_epoch) == (6, 40)
 
 
 @pytest.mark.parametrize("by_id", [False, True])
