@@ -104,13 +104,14 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
         yield f"kstore_{name} {value}"
     if broker.security is not None:
         yield from broker.security.counts.lines()
-    if broker.telemetry is not None:
+    telemetry = broker.telemetry.made
+    if telemetry is not None:
         yield "# TYPE kstore_client_telemetry_pushes_total counter"
-        yield f"kstore_client_telemetry_pushes_total {broker.telemetry.pushes}"
+        yield f"kstore_client_telemetry_pushes_total {telemetry.pushes}"
         yield "# TYPE kstore_client_telemetry_unreadable_total counter"
-        yield f"kstore_client_telemetry_unreadable_total {broker.telemetry.unreadable}"
+        yield f"kstore_client_telemetry_unreadable_total {telemetry.unreadable}"
         if of_clients:
-            yield from broker.telemetry.lines()
+            yield from telemetry.lines()
 
 
 def _log_counters(broker: Broker) -> dict[str, int]:

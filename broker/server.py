@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.protocol.encoder import Encoding
@@ -74,11 +74,9 @@ class Server:
     def publish(self, broker: Broker) -> None:
         """Serve the table's rows on the broker's data plane."""
         self.broker = broker
-        self._limits = ConnectionLimits(broker, self._refuse)
-        if any(listener.protocol != "PLAINTEXT" for listener in broker.config.listeners):
-            from kstore.broker.runtime.security.security import Security
-
-            broker.security = Security(broker, self.dispatch)
+        self._limits = ConnectionLimits(
+            broker.node, broker.descriptors, broker.listener_settings, broker.quotas, self._refuse
+        )
         for key, row in API_TABLE.items():
             if row.internal and not broker.config.clustered:
                 continue
@@ -86,6 +84,11 @@ class Server:
             broker.plane.serve_api(
                 key, row.min_version, row.max_version, api.flexible_from, row.cached
             )
+
+    @property
+    def served_versions(self) -> Mapping[int, int]:
+        """API key to the highest version that is served."""
+        return {key: row.max_version for key, row in API_TABLE.items()}
 
     # ---- what the data plane calls ----
 
@@ -154,7 +157,7 @@ class Server:
         if version == UNSUPPORTED:
             from kstore.broker.api.metadata.api_versions import unsupported_version
 
-            return unsupported_version(self.broker)
+            return unsupported_version()
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
         ctx = self.context(connection, api_key, version, correlation_id, client_id)
         if len(body) > AT_ONCE_BYTES and connection.authentication is None:

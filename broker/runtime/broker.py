@@ -23,6 +23,7 @@ from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
 from kstore.broker.runtime.node import Node
 from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.topics.topics import Topics
@@ -37,14 +38,19 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.membership.member import ClusterMember
+    from kstore.broker.runtime.metadata.features import FinalizedFeatures
     from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
     from kstore.broker.runtime.replication.fetchers import Fetchers
     from kstore.broker.runtime.replication.isr import IsrChanges
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
     from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
+    from kstore.broker.runtime.request_server import RequestServer
     from kstore.broker.runtime.security.acl_store import AclStore
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.telemetry.client_metrics import Telemetry
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
     from kstore.broker.runtime.transactions.produce import AwaitedBatches
     from kstore.broker.runtime.transactions.producer_ids import ProducerIds
@@ -80,7 +86,7 @@ class Broker:
         self,
         config: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
-        server: Any,
+        server: RequestServer,
         report: Report,
     ) -> None:
         """``server`` is who answers what the data plane does not; ``report`` tells the operator a
@@ -93,6 +99,7 @@ class Broker:
         self.report = report
         self.now_ms = self.node.now_ms
         self.run_blocking = self.node.run_blocking
+        self._server = server
         self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
@@ -127,20 +134,17 @@ class Broker:
         """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
         self.acls: AclStore | None = None
         """Where the authorizer's rules are kept (runtime/acl_store.py)."""
-        self.features: Any = None
-        """The finalized feature levels (runtime/features.py), once somebody has asked for them."""
-        self.quotas: Any = None
-        """The quotas of clients (runtime/client_quotas.py), once somebody has asked or set one."""
-        self.throttles: Any = None
-        """Who holds clients to their quotas (runtime/client_throttles.py), while there are any."""
-        self.telemetry: Any = None
-        """What clients push (runtime/telemetry.py), once one has asked what it is to push."""
+        self.features: Lazy[FinalizedFeatures] = Lazy(self._make_features)
+        self.quotas: Lazy[ClientQuotaManager] = Lazy(self._make_quotas)
+        """The quotas of clients, and who is held to them."""
+        self.telemetry: Lazy[Telemetry] = Lazy(self._make_telemetry)
+        """What clients push."""
         self.moves: Lazy[ReplicaMoves] = Lazy(self._make_moves)
         """Moves of partitions between log dirs."""
-        self.scram: ScramUsers | None = None
-        """The users of SCRAM, in a cluster with SASL; None: the store has them."""
-        self.security: Security | None = None
-        """TLS and SASL (runtime/security.py); None where all listeners are PLAINTEXT."""
+        self.listener_settings = ListenerSettings(config, self._configs)
+        self.scram: Lazy[ScramUsers] = Lazy(self._make_scram)
+        self.security: Security | None = self._make_security(server)
+        """TLS and SASL; None where all listeners are PLAINTEXT."""
         self._peers: Peers | None = None
         self._fetchers: Fetchers | None = None
         self.commits = FsyncBatcher(loop, report)
@@ -204,20 +208,23 @@ class Broker:
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
         if any(self.store.exists(path) for path in QUOTA_FOLDERS):
-            from kstore.broker.runtime.quotas.client_throttles import quotas_of
-
-            quotas_of(self)
+            self.quotas()
 
     def check_rights(self) -> None:
         """From now on, have what clients may do checked, if authorizer.class.name asks for it.
         Blocks.
         """
         if self.config["authorizer.class.name"]:
-            from kstore.broker.runtime.security.acl_store import open_authorizer
+            from kstore.broker.runtime.security.acl_store import AclStore, open_authorizer
             from kstore.broker.runtime.security.audit_log import AuditLog
 
-            authorizer = open_authorizer(self)
+            authorizer = open_authorizer(self.config, self.store)
             authorizer.on_denied = AuditLog(self.loop, authorizer).denied
+            self.authorizer = self.plane.authorizer = authorizer
+            self.acls = AclStore(
+                self.node, self.store, self.turns, authorizer, self.plane.forget_answers,
+                shared=self.config.clustered,
+            )  # fmt: skip
 
     def partition(self, tp: TopicPartition) -> Partition | None:
         """The partition if this broker leads it and its log is open, else None."""
@@ -266,6 +273,50 @@ class Broker:
 
         return Unpacking(self.loop, self.report)
 
+    def _configs(self) -> DynamicConfigs | None:
+        """None before the store is open."""
+        return self.configs if hasattr(self, "configs") else None
+
+    def _make_features(self) -> FinalizedFeatures:
+        from kstore.broker.runtime.metadata.features import FinalizedFeatures, supported_features
+
+        supported = supported_features(
+            self._server.served_versions, tells_epochs=self.config.tells_epochs
+        )
+        return FinalizedFeatures(self.store, supported)
+
+    def _make_quotas(self) -> ClientQuotaManager:
+        from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
+
+        return ClientQuotaManager(self.node, self.store, self.plane, self.metadata, self.authorizer)
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who holds clients to their quotas; None while there are none."""
+        made = self.quotas.made
+        return None if made is None else made.throttles
+
+    def _make_telemetry(self) -> Telemetry:
+        from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+
+        return Telemetry()
+
+    def _make_scram(self) -> ScramUsers:
+        from kstore.broker.runtime.security.scram_users import ClusterScramUsers, StoredScramUsers
+
+        if not self.config.clustered:
+            return StoredScramUsers(self.store)
+        users = ClusterScramUsers(self.store)
+        users.load()
+        return users
+
+    def _make_security(self, server: RequestServer) -> Security | None:
+        if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
+            return None
+        from kstore.broker.runtime.security.security import Security
+
+        return Security(self.node, self.listener_settings, self.scram, server.dispatch)
+
     def _unpack(self, *asked: Any) -> None:
         self.unpacking().ask(*asked)
 
@@ -304,7 +355,7 @@ class Broker:
 def _plane(
     config: BrokerConfig,
     table: PartitionTable,
-    server: Any,
+    server: RequestServer,
     loop: asyncio.AbstractEventLoop,
     report: Report,
 ) -> DataPlane:

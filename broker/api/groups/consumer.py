@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.classic import group_operations
-from kstore.broker.api.metadata.api_versions import finalized_features
 from kstore.broker.api.security.access import permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
@@ -146,4 +145,4 @@ async def _describe(broker: Broker, coordinator: GroupCoordinator, group_id: str
 def _is_enabled(broker: Broker) -> bool:
     """Whether the protocol is among those of the settings, and its feature is finalized."""
     protocols = broker.config["group.coordinator.rebalance.protocols"]
-    return KIND in protocols and finalized_features(broker).levels.get(FEATURE, 0) > 0
+    return KIND in protocols and broker.features().levels.get(FEATURE, 0) > 0

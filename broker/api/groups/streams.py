@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.groups.consumer import UNSEEN, may_describe
-from kstore.broker.api.metadata.api_versions import finalized_features
 from kstore.broker.api.security.access import allowed_cluster, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
@@ -81,9 +80,7 @@ async def handle_streams_group_heartbeat(
 
 def _is_enabled(broker: Broker) -> bool:
     protocols = broker.config["group.coordinator.rebalance.protocols"]
-    return STREAMS_PROTOCOL in protocols and bool(
-        finalized_features(broker).levels.get(STREAMS_FEATURE)
-    )
+    return STREAMS_PROTOCOL in protocols and bool(broker.features().levels.get(STREAMS_FEATURE))
 
 
 async def _make_internal_topics(

@@ -8,10 +8,9 @@ the client can ask again.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import API_TABLE, RequestContext
-from kstore.broker.runtime.metadata.features import FinalizedFeatures, supported_features
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata.api_versions import (
     ApiVersion,
@@ -22,20 +21,27 @@ from kstore.protocol.metadata.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.features import FinalizedFeatures
 
-__all__ = ["finalized_features", "handle_api_versions", "unsupported_version"]
+__all__ = ["HasFeatures", "handle_api_versions", "unsupported_version"]
 
 FIRST_FEATURES = 3
 FIRST_ZERO_MINIMUM = 4
 """Older clients take a feature's minimum of 0 for an error, so Kafka does not show them those."""
-NEED_EPOCHS = ("kstore.kip232", "kstore.kip253")
-"""Features that the older inter.broker.protocol.version does not have."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
+class HasFeatures(Protocol):
+    """What a handler is given that asks for features."""
+
+    @property
+    def features(self) -> Lazy[FinalizedFeatures]:
+        """The cluster's finalized feature levels."""
+
+
 def handle_api_versions(
-    broker: Broker, request: ApiVersionsRequest, ctx: RequestContext
+    broker: HasFeatures, request: ApiVersionsRequest, ctx: RequestContext
 ) -> ApiVersionsResponse:
     """List the APIs; INVALID_REQUEST for a client software name that is none."""
     if ctx.api_version >= 3 and not (
@@ -49,20 +55,9 @@ def handle_api_versions(
     return response
 
 
-def finalized_features(broker: Broker) -> FinalizedFeatures:
-    """The cluster's feature levels, read at the first call."""
-    if broker.features is None or not broker.features.is_read:
-        served = {key: row.max_version for key, row in API_TABLE.items()}
-        supported = supported_features(served)
-        if not broker.config.tells_epochs:
-            supported = {n: each for n, each in supported.items() if n not in NEED_EPOCHS}
-        broker.features = FinalizedFeatures(broker.store, supported)
-    features: FinalizedFeatures = broker.features
-    return features
-
-
-def _add_features(response: ApiVersionsResponse, broker: Broker, version: int) -> None:
-    features = finalized_features(broker)
+def _add_features(response: ApiVersionsResponse, broker: HasFeatures, version: int) -> None:
+    features = broker.features()
+    levels = features.levels
     response.supported_features = [
         SupportedFeatureKey(
             name=feature.name, min_version=feature.min_level, max_version=feature.max_level
@@ -73,12 +68,12 @@ def _add_features(response: ApiVersionsResponse, broker: Broker, version: int) -
     response.finalized_features_epoch = features.epoch
     response.finalized_features = [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, level in features.levels.items()
+        for name, level in levels.items()
         if level
     ]
 
 
-def unsupported_version(broker: Broker) -> bytes:
+def unsupported_version() -> bytes:
     """The answer to a version that we do not know, encoded in version 0: as Kafka's, it lists
     this API alone.
     """

@@ -6,10 +6,10 @@ The rules are in state/features.py; ApiVersions tells the levels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.metadata.api_versions import finalized_features
+from kstore.broker.api.metadata.api_versions import HasFeatures
 from kstore.broker.state.metadata.features import (
     SAFE_DOWNGRADE,
     UPGRADE,
@@ -25,21 +25,34 @@ from kstore.protocol.metadata.features import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.network.data_plane import DataPlane
+    from kstore.broker.runtime.node import Node
 
-__all__ = ["handle_update_features"]
+__all__ = ["FeatureParts", "handle_update_features"]
+
+
+class FeatureParts(HasFeatures, Protocol):
+    """What this handler is given."""
+
+    @property
+    def node(self) -> Node:
+        """Who this broker is, and the thread that waits for the disk."""
+
+    @property
+    def plane(self) -> DataPlane:
+        """It keeps answers that tell the levels."""
 
 
 async def handle_update_features(
-    broker: Broker, request: UpdateFeaturesRequest, ctx: RequestContext
+    broker: FeatureParts, request: UpdateFeaturesRequest, ctx: RequestContext
 ) -> UpdateFeaturesResponse:
     """Check every update; store the levels if all are valid."""
-    features = finalized_features(broker)
+    features = broker.features()
     levels = plan_update(
         features.supported,
         features.levels,
         [_update(row, ctx.api_version) for row in request.feature_updates],
-        broker.node_id,
+        broker.node.node_id,
         validate_only=request.validate_only,
     )
     if isinstance(levels, str):
@@ -48,7 +61,7 @@ async def handle_update_features(
             error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=words + levels
         )
     if not request.validate_only and levels != features.levels:
-        await broker.run_blocking(lambda: features.store(levels))
+        await broker.node.run_blocking(lambda: features.store(levels))
         broker.plane.forget_answers()  # ApiVersions tells the levels
     results = [
         UpdatableFeatureResult(feature=row.feature, error_message="NONE")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import in_turns, sliced
+from kstore.broker.api.requests.turns import HasTurns, in_turns, sliced
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.quotas.client_throttles import quotas_of
 from kstore.broker.runtime.slices import Work, each, each_work
 from kstore.broker.state.quotas.client_quotas import (
     Alteration,
@@ -38,14 +37,28 @@ from kstore.protocol.quotas import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
     from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
 
-__all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
+__all__ = ["QuotaParts", "handle_alter_client_quotas", "handle_describe_client_quotas"]
+
+
+class QuotaParts(HasTurns, Protocol):
+    """What these handlers are given."""
+
+    @property
+    def node(self) -> Node:
+        """The thread that waits for the disk."""
+
+    @property
+    def quotas(self) -> Lazy[ClientQuotaManager]:
+        """The quotas of clients."""
 
 
 def handle_describe_client_quotas(
-    broker: Broker, request: DescribeClientQuotasRequest, ctx: RequestContext
+    broker: QuotaParts, request: DescribeClientQuotasRequest, ctx: RequestContext
 ) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
     """The quotas of the entities that the filter names."""
     components: list[Filter] = []
@@ -58,7 +71,7 @@ def handle_describe_client_quotas(
             error_code=problem.code, error_message=problem.message, entries=None
         )
     try:
-        known = quotas_of(broker).quotas
+        known = broker.quotas().stored.quotas
     except StoreError as problem:
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.REQUEST_TIMED_OUT,
@@ -90,10 +103,10 @@ def _described(
 
 
 async def handle_alter_client_quotas(
-    broker: Broker, request: AlterClientQuotasRequest, ctx: RequestContext
+    broker: QuotaParts, request: AlterClientQuotasRequest, ctx: RequestContext
 ) -> AlterClientQuotasResponse:
     """Change each entity; of one that comes twice, the first counts and both are an error."""
-    quotas = quotas_of(broker)
+    quotas = broker.quotas().stored
     results: dict[Entity, tuple[int, str | None]] = {}
 
     def alter() -> None:
@@ -106,7 +119,7 @@ async def handle_alter_client_quotas(
             changes = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]
             results[entity] = _alter(quotas, entity, changes, request.validate_only)
 
-    await broker.run_blocking(alter)
+    await broker.node.run_blocking(alter)
     quotas.tell()
 
     def named(part: tuple[str, str | None]) -> AlterClientQuotasResponseEntityData:

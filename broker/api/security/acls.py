@@ -9,7 +9,7 @@ nothing get INVALID_REQUEST.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.acls import (
     CLUSTER_NAME,
@@ -21,8 +21,8 @@ from kstore.acls import (
     AclResourceType,
 )
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import in_turns
-from kstore.broker.api.security.access import allowed_cluster
+from kstore.broker.api.requests.turns import HasTurns, in_turns
+from kstore.broker.api.security.access import HasAuthorizer, allowed_cluster
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime.security.acl_store import TooManyAclsError
 from kstore.broker.runtime.slices import Work, each, each_work
@@ -45,9 +45,9 @@ from kstore.protocol.security.acls import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.security.acl_store import AclStore
 
-__all__ = ["handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
+__all__ = ["AclParts", "handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
 
 UNKNOWN = 0
 NO_ACLS = "This broker checks no rights (authorizer.class.name is not set), so it keeps no ACLs."
@@ -55,8 +55,16 @@ MEANINGLESS = "A resource type, pattern type, operation or permission has no mea
 UNCERTAIN = "The coordination store failed, and it is not known what was done"
 
 
+class AclParts(HasAuthorizer, HasTurns, Protocol):
+    """What these handlers are given."""
+
+    @property
+    def acls(self) -> AclStore | None:
+        """Where the rules are kept; None where no rights are checked."""
+
+
 async def handle_describe_acls(
-    broker: Broker, request: DescribeAclsRequest, ctx: RequestContext
+    broker: AclParts, request: DescribeAclsRequest, ctx: RequestContext
 ) -> DescribeAclsResponse:
     """The rules that a filter means, by the resources that they are about."""
     wanted = _filter(request)
@@ -86,7 +94,7 @@ async def handle_describe_acls(
 
 
 async def handle_create_acls(
-    broker: Broker, request: CreateAclsRequest, ctx: RequestContext
+    broker: AclParts, request: CreateAclsRequest, ctx: RequestContext
 ) -> CreateAclsResponse:
     """Add rules; each gets its own error. One that is there already is as good as added."""
     problems: dict[Acl, StoreError] = {}
@@ -110,7 +118,7 @@ async def handle_create_acls(
 
 
 async def handle_delete_acls(
-    broker: Broker, request: DeleteAclsRequest, ctx: RequestContext
+    broker: AclParts, request: DeleteAclsRequest, ctx: RequestContext
 ) -> DeleteAclsResponse:
     """Remove the rules that the filters mean, and tell which they were."""
     filters = await in_turns(broker, ctx, each(_filter, request.filters))
@@ -144,7 +152,7 @@ async def handle_delete_acls(
     return DeleteAclsResponse(filter_results=results)
 
 
-def _reason(broker: Broker, ctx: RequestContext) -> tuple[int, str] | None:
+def _reason(broker: AclParts, ctx: RequestContext) -> tuple[int, str] | None:
     """Why who asks can't change rules; None if he can."""
     if broker.acls is None:
         return ErrorCode.SECURITY_DISABLED, NO_ACLS

@@ -6,7 +6,7 @@ How a new connection shows who it is is runtime/authentication.py's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
@@ -18,13 +18,21 @@ from kstore.protocol.security.sasl import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.security.security import Security
 
-__all__ = ["handle_sasl_authenticate", "handle_sasl_handshake"]
+__all__ = ["HasSecurity", "handle_sasl_authenticate", "handle_sasl_handshake"]
+
+
+class HasSecurity(Protocol):
+    """What these handlers are given."""
+
+    @property
+    def security(self) -> Security | None:
+        """TLS and SASL; None where all listeners are PLAINTEXT."""
 
 
 def handle_sasl_handshake(
-    broker: Broker, request: SaslHandshakeRequest, ctx: RequestContext
+    broker: HasSecurity, request: SaslHandshakeRequest, ctx: RequestContext
 ) -> SaslHandshakeResponse:
     """Renew a session that has an end; where none has, there is nothing to shake hands about."""
     sasl = None if broker.security is None else broker.security.sasl
@@ -38,7 +46,7 @@ def handle_sasl_handshake(
 
 
 def handle_sasl_authenticate(
-    broker: Broker, request: SaslAuthenticateRequest, ctx: RequestContext
+    broker: HasSecurity, request: SaslAuthenticateRequest, ctx: RequestContext
 ) -> SaslAuthenticateResponse:
     """After an authentication that is over, and where there is none."""
     return SaslAuthenticateResponse(

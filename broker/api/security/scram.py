@@ -7,10 +7,10 @@ authenticates with them: runtime/authentication.py.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import in_turns
+from kstore.broker.api.requests.turns import HasTurns, in_turns
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime.metadata import entity_configs
 from kstore.broker.runtime.security.scram_users import USERS, user_path
@@ -36,19 +36,46 @@ from kstore.protocol.security.scram import (
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.runtime.security.security import Security
 
-__all__ = ["handle_alter_user_scram_credentials", "handle_describe_user_scram_credentials"]
+__all__ = [
+    "ScramParts",
+    "handle_alter_user_scram_credentials",
+    "handle_describe_user_scram_credentials",
+]
+
+
+class ScramParts(HasTurns, Protocol):
+    """What these handlers are given."""
+
+    @property
+    def node(self) -> Node:
+        """The thread that waits for the disk."""
+
+    @property
+    def store(self) -> Store:
+        """Where credentials are kept."""
+
+    @property
+    def scram(self) -> Lazy[ScramUsers]:
+        """Who knows them, where somebody has logged in with one."""
+
+    @property
+    def security(self) -> Security | None:
+        """Who is logged in with one."""
 
 
 async def handle_describe_user_scram_credentials(
-    broker: Broker, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
+    broker: ScramParts, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of the named users, or of all that have a credential."""
     asked: Counter[str] = Counter()
     await in_turns(broker, ctx, each(lambda row: asked.update((row.name,)), request.users or ()))
     try:
-        found = await broker.run_blocking(lambda: _credentials(broker.store, list(asked)))
+        found = await broker.node.run_blocking(lambda: _credentials(broker.store, list(asked)))
     except StoreError as problem:
         return DescribeUserScramCredentialsResponse(
             error_code=ErrorCode.REQUEST_TIMED_OUT,
@@ -94,7 +121,7 @@ def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInf
 
 
 async def handle_alter_user_scram_credentials(
-    broker: Broker, request: AlterUserScramCredentialsRequest, ctx: RequestContext
+    broker: ScramParts, request: AlterUserScramCredentialsRequest, ctx: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Change the users of whom every row is valid; the others get their error."""
 
@@ -106,7 +133,7 @@ async def handle_alter_user_scram_credentials(
     deletions = await in_turns(broker, ctx, removed)
     upsertions = await in_turns(broker, ctx, each(upsertion, request.upsertions))
     users = [row.user for row in deletions] + [row.user for row in upsertions]
-    scram = broker.scram
+    scram = broker.scram.made
 
     def run() -> dict[str, tuple[int, str]]:
         try:
@@ -115,7 +142,7 @@ async def handle_alter_user_scram_credentials(
             if scram is not None and users:
                 scram.reload({user_path(user) for user in users})
 
-    problems = await broker.run_blocking(run)
+    problems = await broker.node.run_blocking(run)
     if broker.security is not None:
         broker.security.users_changed()
 

@@ -7,11 +7,10 @@ metrics. The rules are in state/telemetry.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID, uuid4
 
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.telemetry.client_metrics import Telemetry, telemetry_of
 from kstore.broker.state.telemetry.client_metrics import ACCEPTED_COMPRESSION, ClientInstance
 from kstore.broker.state.telemetry.otlp import OtlpError, OtlpTooLargeError
 from kstore.errors import ErrorCode, ProtocolError
@@ -24,9 +23,12 @@ from kstore.protocol.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.telemetry.client_metrics import Telemetry
 
-__all__ = ["handle_get_telemetry_subscriptions", "handle_push_telemetry"]
+__all__ = ["TelemetryParts", "handle_get_telemetry_subscriptions", "handle_push_telemetry"]
 
 NO_COMPRESSION = 0
 MAX_RATIO = 100
@@ -35,15 +37,31 @@ FREE_BYTES = 16_384
 """That a push may hold however small it is."""
 
 
+class TelemetryParts(Protocol):
+    """What these handlers are given."""
+
+    @property
+    def node(self) -> Node:
+        """The broker's settings and clock."""
+
+    @property
+    def configs(self) -> DynamicConfigs:
+        """The subscriptions."""
+
+    @property
+    def telemetry(self) -> Lazy[Telemetry]:
+        """What clients push."""
+
+
 def handle_get_telemetry_subscriptions(
-    broker: Broker, request: GetTelemetrySubscriptionsRequest, ctx: RequestContext
+    broker: TelemetryParts, request: GetTelemetrySubscriptionsRequest, ctx: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     """What this client is to push; a client without an id is given one."""
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = uuid4()
     instance = _instance(broker, instance_id, ctx)
-    if not instance.may_get(broker.now_ms()):
+    if not instance.may_get(broker.node.now_ms()):
         instance.last_error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return GetTelemetrySubscriptionsResponse(error_code=instance.last_error)
     instance.last_error = ErrorCode.NONE
@@ -52,26 +70,26 @@ def handle_get_telemetry_subscriptions(
         subscription_id=instance.subscription_id,
         accepted_compression_types=list(ACCEPTED_COMPRESSION),
         push_interval_ms=instance.interval_ms,
-        telemetry_max_bytes=broker.config["telemetry.max.bytes"],
+        telemetry_max_bytes=broker.node.config["telemetry.max.bytes"],
         delta_temporality=True,
         requested_metrics=list(instance.metrics),
     )
 
 
 async def handle_push_telemetry(
-    broker: Broker, request: PushTelemetryRequest, ctx: RequestContext
+    broker: TelemetryParts, request: PushTelemetryRequest, ctx: RequestContext
 ) -> PushTelemetryResponse:
     """Take a client's metrics in."""
     if request.client_instance_id == ZERO_UUID:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     instance = _instance(broker, request.client_instance_id, ctx)
-    max_bytes = broker.config["telemetry.max.bytes"]
+    max_bytes = broker.node.config["telemetry.max.bytes"]
     code = instance.refuse_push(
-        broker.now_ms(), request.subscription_id, request.compression_type, len(request.metrics),
-        max_bytes, terminating=request.terminating,
+        broker.node.now_ms(), request.subscription_id, request.compression_type,
+        len(request.metrics), max_bytes, terminating=request.terminating,
     )  # fmt: skip
     if code == ErrorCode.NONE and len(request.metrics):
-        code = await _take(telemetry_of(broker), request, ctx.client_id or "", max_bytes)
+        code = await _take(broker.telemetry(), request, ctx.client_id or "", max_bytes)
     instance.last_error = code
     return PushTelemetryResponse(error_code=code)
 
@@ -96,14 +114,14 @@ async def _take(
     return ErrorCode.NONE
 
 
-def _instance(broker: Broker, instance_id: UUID, ctx: RequestContext) -> ClientInstance:
+def _instance(broker: TelemetryParts, instance_id: UUID, ctx: RequestContext) -> ClientInstance:
     configs = broker.configs
-    return telemetry_of(broker).instances.instance(
+    return broker.telemetry().instances.instance(
         instance_id,
         _client(instance_id, ctx),
         configs.client_metrics,
         configs.subscriptions_version,
-        broker.now_ms(),
+        broker.node.now_ms(),
     )
 
 

@@ -74,8 +74,8 @@ async def reload(broker: Broker, paths: Set[str]) -> None:
     """Read again what lies at these paths, or below, and let what has changed act."""
     if FEATURE_NODE in paths:
         paths = paths - {FEATURE_NODE}
-        if broker.features is not None:
-            await broker.run_blocking(broker.features.reload)
+        if broker.features.made is not None:
+            await broker.run_blocking(broker.features.made.reload)
             broker.plane.forget_answers()
     acls = {path for path in paths if path.startswith(ACL_FOLDERS)}
     if acls and broker.acls is not None:
@@ -94,27 +94,20 @@ async def _reload_configs(broker: Broker, paths: Set[str]) -> None:
     # Else it is a new session: anything may have changed.
     for kind in sorted(kinds & DYNAMIC):
         await broker.configs.reload(kind)
-    if broker.scram is not None and "users" in kinds:
-        scram = broker.scram
+    scram = broker.scram.made
+    if scram is not None and "users" in kinds:
         users = {path for path in paths if path.startswith(USERS)} or {CONFIG}
         await broker.run_blocking(lambda: scram.reload(users))
     if kinds & QUOTAS:
-        quotas = broker.quotas
+        quotas = broker.quotas.made
         if quotas is None:
-            _find_quotas(broker)
+            broker.quotas()  # the first quota of the cluster: from here on they are kept
         else:
-            await broker.run_blocking(quotas.reload)
-            quotas.tell()
+            await broker.run_blocking(quotas.stored.reload)
+            quotas.stored.tell()
     if broker.security is not None and kinds & {"users", "brokers"}:
         broker.security.users_changed()
     if topics is None or topics:
         in_cluster = broker.topics
         assert isinstance(in_cluster, ClusterTopics)
         await in_cluster.reload_configs(topics)
-
-
-def _find_quotas(broker: Broker) -> None:
-    """The first quota of the cluster: from here on they are kept."""
-    from kstore.broker.runtime.quotas.client_throttles import quotas_of
-
-    quotas_of(broker)

@@ -52,10 +52,8 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     broker.configs.load()
     broker.check_rights()
     if broker.security is not None and broker.security.sasl is not None:
-        from kstore.broker.runtime.security.scram_users import ScramUsers
-
-        broker.scram = ScramUsers(store)
-        broker.scram.load()
+        broker.scram.forget()  # an earlier attempt's
+        broker.scram()
     cluster_id = _cluster_id(store)
     claim_log_dirs(config["log.dirs"], cluster_id, broker.node_id)
     myself = BrokerImage(broker.node_id, _in_order(endpoints, config), config["broker.rack"])

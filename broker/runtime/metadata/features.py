@@ -21,8 +21,13 @@ FEATURE_NODE = "/feature"
 ENABLED = 1
 
 
-def supported_features(served: Mapping[int, int]) -> dict[str, Feature]:
-    """The features whose APIs are served; ``served`` is API key to highest version.
+NEED_EPOCHS = ("kstore.kip232", "kstore.kip253")
+"""Features that the older inter.broker.protocol.version does not have."""
+
+
+def supported_features(served: Mapping[int, int], *, tells_epochs: bool) -> dict[str, Feature]:
+    """The features whose APIs are served; ``served`` is API key to highest version,
+    ``tells_epochs`` whether brokers tell each other partition epochs.
 
     Of a feature whose newest API version is not served, nothing is claimed.
     """
@@ -30,6 +35,7 @@ def supported_features(served: Mapping[int, int]) -> dict[str, Feature]:
         name: feature
         for name, feature in FEATURES.items()
         if feature.needs is None or served.get(feature.needs[0], -1) >= feature.needs[1]
+        if tells_epochs or name not in NEED_EPOCHS
     }
 
 
@@ -39,33 +45,43 @@ class FinalizedFeatures:
     def __init__(self, store: Store, supported: Mapping[str, Feature]) -> None:
         self.supported = supported
         self._store = store
-        self.epoch = 0
-        """Grows with every update; -1 would mean that nothing is finalized."""
+        self._epoch = 0
         self._levels = default_levels(supported)
-        self.is_read = False
-        """Whether the store has told the levels; while it is out of reach, the defaults hold."""
-        with suppress(StoreError):
-            self.reload()
+        self._is_read = False  # while the store is out of reach, the defaults hold
+        self._read()
+
+    def _read(self) -> None:
+        """Ask the store, until it has told the levels once."""
+        if not self._is_read:
+            with suppress(StoreError):
+                self.reload()
 
     def reload(self) -> None:
         """Read the levels: another broker may have changed them. Blocks."""
         try:
             data, epoch = self._store.get(FEATURE_NODE)
         except NoNodeError:
-            self.is_read = True
+            self._is_read = True
             return
         stored = json.loads(data)["features"]
         levels = default_levels(self.supported)
         levels.update((name, stored[name]) for name in self.supported if name in stored)
-        self._levels, self.epoch, self.is_read = levels, epoch, True
+        self._levels, self._epoch, self._is_read = levels, epoch, True
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every update; -1 would mean that nothing is finalized."""
+        return self._epoch
 
     @property
     def levels(self) -> dict[str, int]:
         """Name to finalized level; 0 means that the feature is off."""
+        self._read()
         return dict(self._levels)
 
     def level(self, name: str) -> int:
         """One feature's finalized level; 0 where it is off or not known."""
+        self._read()
         return self._levels.get(name, 0)
 
     def store(self, levels: Mapping[str, int]) -> None:
@@ -78,4 +94,4 @@ class FinalizedFeatures:
             self._store.create(FEATURE_NODE, data)
             # The defaults were told as epoch 0.
             version = self._store.set(FEATURE_NODE, data)
-        self._levels, self.epoch = dict(levels), version
+        self._levels, self._epoch = dict(levels), version

@@ -4,49 +4,67 @@ for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.config.broker_configs import BROKER_CONFIGS, listener_base
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.config import BrokerConfig
 
-__all__ = ["listener_settings"]
+__all__ = ["ListenerSettings"]
 
 
-def listener_settings(
-    broker: Broker,
-    listener: str,
-    names: Iterable[str],
-    *,
-    own: bool = False,
-    asked: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The named settings; ``own``: only what is set for this listener, else None. Of a name with a
-    mechanism's prefix (``plain.sasl.jaas.config``) only that, too. ``asked``: as they would be, if
-    that were set for this broker at run time.
+class ListenerSettings:
+    """Those of one broker's listeners."""
 
-    Raises ConfigError for what was set at run time and is bad.
-    """
-    config = broker.config
-    dynamic: Mapping[str, str] = {}
-    shared: Mapping[str, str] = {}
-    if asked is not None:
-        dynamic = asked
-    elif hasattr(broker, "configs"):  # not before the store is open
-        dynamic = broker.configs.brokers.get(str(broker.node_id), {})
-        shared = broker.configs.cluster
-    found: dict[str, Any] = {}
-    for name in names:
-        base = listener_base(name) or name
-        key = f"listener.name.{listener.lower()}.{name}"
-        text = dynamic.get(key, shared.get(key))
-        value = config.for_listener(listener, name)
-        if text is not None:
-            value = BROKER_CONFIGS[base].parse(text, "dynamic")
-        if value is None and base == name and not own:
-            given = None if asked is None else asked.get(name)
-            value = config[name] if given is None else BROKER_CONFIGS[name].parse(given, "dynamic")
-        found[name] = value
-    return found
+    def __init__(self, config: BrokerConfig, configs: Callable[[], DynamicConfigs | None]) -> None:
+        """``configs`` gives what is set at run time; None: the store is not open yet."""
+        self._config = config
+        self._configs = configs
+        self._node_id = str(config["node.id"])
+
+    @property
+    def of_broker(self) -> Mapping[str, str] | None:
+        """What was set for this broker at run time: another object after each change."""
+        configs = self._configs()
+        return None if configs is None else configs.brokers.get(self._node_id)
+
+    def of(
+        self,
+        listener: str,
+        names: Iterable[str],
+        *,
+        own: bool = False,
+        asked: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The named settings; ``own``: only what is set for this listener, else None. Of a name
+        with a mechanism's prefix (``plain.sasl.jaas.config``) only that, too. ``asked``: as they
+        would be, if that were set for this broker at run time.
+
+        Raises ConfigError for what was set at run time and is bad.
+        """
+        dynamic: Mapping[str, str] = {}
+        shared: Mapping[str, str] = {}
+        configs = self._configs()
+        if asked is not None:
+            dynamic = asked
+        elif configs is not None:
+            dynamic = configs.brokers.get(self._node_id, {})
+            shared = configs.cluster
+        found: dict[str, Any] = {}
+        for name in names:
+            base = listener_base(name) or name
+            key = f"listener.name.{listener.lower()}.{name}"
+            text = dynamic.get(key, shared.get(key))
+            value = self._config.for_listener(listener, name)
+            if text is not None:
+                value = BROKER_CONFIGS[base].parse(text, "dynamic")
+            if value is None and base == name and not own:
+                given = None if asked is None else asked.get(name)
+                value = self._config[name]
+                if given is not None:
+                    value = BROKER_CONFIGS[name].parse(given, "dynamic")
+            found[name] = value
+        return found

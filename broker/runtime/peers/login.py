@@ -18,7 +18,7 @@ from kstore.net.sasl_login import Login
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.node import Node
     from kstore.protocol.schema import Message
 
 __all__ = ["PeerLogin"]
@@ -31,8 +31,8 @@ USED_PART = 0.8
 class PeerLogin:
     """Of one broker; ConfigError for settings that can't be used."""
 
-    def __init__(self, broker: Broker, settings: Mapping[str, Any]) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, settings: Mapping[str, Any]) -> None:
+        self._node = node
         self._login = Login(settings)
         self._told: dict[str, str] = {}  # by address: the last trouble
         self.user = self._login.user
@@ -44,7 +44,7 @@ class PeerLogin:
         """The protocol that ``factory`` made, once the other broker knows who this one is, and for
         how many seconds it takes requests. OSError where it does not.
         """
-        loop = self._broker.loop
+        loop = self._node.loop
         address = f"{host}:{port}"
         transport, talk = await loop.create_connection(_Exchange, host, port, **tls)
         try:
@@ -68,7 +68,7 @@ class PeerLogin:
         """Once for each trouble: it is tried again soon."""
         if self._told.get(address) != problem:
             self._told[address] = problem
-            self._broker.report(problem)
+            self._node.report(problem)
 
 
 class _Exchange(asyncio.Protocol):

@@ -12,17 +12,19 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
 from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
-from kstore.broker.state.quotas.client_quotas import CLIENT_ID, IP, USER, precedence
+from kstore.broker.state.quotas.client_quotas import CLIENT_ID, USER, precedence
 from kstore.broker.state.quotas.rates import SampledRate, TokenBucket
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
+    from kstore.broker.state.security.authorizer import Authorizer
     from kstore.protocol.schema import Message
 
-__all__ = ["ClientThrottles", "Mutations", "quotas_of"]
+__all__ = ["KEYS", "ClientThrottles", "Mutations"]
 
 PRODUCE, FETCH = 0, 1
 BYTE_RATES = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
@@ -94,10 +96,17 @@ class Mutations:
 class ClientThrottles:
     """The rates of clients that have quotas."""
 
-    def __init__(self, broker: Broker, quotas: ClientQuotas) -> None:
-        self._broker = broker
-        self._loop = broker.loop
-        self._config = broker.config
+    def __init__(
+        self,
+        node: Node,
+        metadata: MetadataCache,
+        authorizer: Authorizer | None,
+        quotas: ClientQuotas,
+    ) -> None:
+        self._loop = node.loop
+        self._config = node.config
+        self._metadata = metadata
+        self._authorizer = authorizer
         self._quotas = quotas
         self._rates: BoundedCache[tuple[str, str | None, str | None], SampledRate] = BoundedCache(
             MAX_BYTES
@@ -247,11 +256,11 @@ class ClientThrottles:
         """Whether it is another broker of the cluster, whose copying has throttles of its own: on
         the listener that is for brokers, and, where there is an authorizer, with their right.
         """
-        config, authorizer = self._config, self._broker.authorizer
+        config, authorizer = self._config, self._authorizer
         if not config.clustered or who.listener != config.inter_broker_listener.name:
             return False
         named = BROKER_CLIENT.fullmatch(who.client_id)
-        if named is None or int(named[1]) not in self._broker.image.brokers:
+        if named is None or int(named[1]) not in self._metadata.image.brokers:
             return False
         action, kind = AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
         return authorizer is None or authorizer.authorize(
@@ -261,31 +270,3 @@ class ClientThrottles:
     def _new_rate(self) -> SampledRate:
         window_ms = self._config["quota.window.size.seconds"] * 1000
         return SampledRate(self._config["quota.window.num"], window_ms)
-
-
-def quotas_of(broker: Broker) -> ClientQuotas:
-    """The cluster's quotas, read at the first call, and acted upon from then on."""
-    if broker.quotas is None:
-        quotas = broker.quotas = ClientQuotas(broker.store)
-        quotas.on_change(lambda: _act(broker, quotas))
-        _act(broker, quotas)
-    found: ClientQuotas = broker.quotas
-    return found
-
-
-def _act(broker: Broker, quotas: ClientQuotas) -> None:
-    """Let every connection know whether there are quotas to hold clients to."""
-    wanted = any(
-        key in KEYS
-        for entity, values in quotas.quotas.items()
-        if entity[0][0] != IP
-        for key in values
-    )
-    if not wanted:
-        broker.throttles = None
-    elif broker.throttles is None:
-        broker.throttles = ClientThrottles(broker, quotas)
-    else:
-        broker.throttles.forget_bounds()
-    for connection in broker.plane.open_connections():
-        connection.quotas = broker.throttles

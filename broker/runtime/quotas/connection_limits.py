@@ -13,13 +13,16 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.metadata.listener_settings import listener_settings
 from kstore.broker.state.quotas.rates import SampledRate
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.descriptors import Descriptors
+    from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
     from kstore.broker.state.quotas.client_quotas import Entity
 
 __all__ = ["ConnectionLimits"]
@@ -46,13 +49,19 @@ class ConnectionLimits:
 
     def __init__(
         self,
-        broker: Broker,
+        node: Node,
+        descriptors: Descriptors,
+        settings: ListenerSettings,
+        quotas: Lazy[ClientQuotaManager],
         refuse: Callable[[Connection, str], None],
     ) -> None:
         """``refuse`` closes a connection that has waited, and says why."""
-        self._broker = broker
-        self._config = broker.config
-        self._loop = broker.loop
+        self._config = node.config
+        self._loop = node.loop
+        self._report = node.report
+        self._descriptors = descriptors
+        self._settings = settings
+        self._quotas = quotas
         self._refuse = refuse
         self._acceptors: dict[str, _Acceptor] = {}
         self._accepted: dict[Connection, None] = {}
@@ -64,7 +73,7 @@ class ConnectionLimits:
 
     def arrived(self, connection: Connection) -> str | None:
         """Accept a connection, let it wait, or say why it may not stay."""
-        refusal = self._broker.descriptors.refuse_connection()
+        refusal = self._descriptors.refuse_connection()
         if refusal is not None:
             return refusal
         acceptor = self._acceptor(connection.listener)
@@ -126,11 +135,11 @@ class ConnectionLimits:
     def _own(self, listener: str, name: str) -> Any:
         """What is set for the listener alone, at run time or at the start; None: nothing."""
         try:
-            return listener_settings(self._broker, listener, (name,), own=True)[name]
+            return self._settings.of(listener, (name,), own=True)[name]
         except ConfigError as problem:  # another program has written it to the store
             if self._trouble != str(problem):
                 self._trouble = str(problem)
-                self._broker.report(f"listener {listener} stays as it was started: {problem}")
+                self._report(f"listener {listener} stays as it was started: {problem}")
             return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
@@ -182,7 +191,9 @@ class ConnectionLimits:
         self._hosts[host] += 1
         acceptor.count += 1
         self._accepted[connection] = None
-        connection.quotas = self._broker.throttles
+        quotas = self._quotas.made
+        if quotas is not None:
+            connection.quotas = quotas.throttles
         if len(self._accepted) > self._config["max.connections"]:
             self._make_room()
         return None
@@ -206,9 +217,10 @@ class ConnectionLimits:
 
     def _host_throttle_ms(self, host: str) -> float:
         """How long an address has to wait, as it connects too often; its quota is an entity's."""
-        if self._broker.quotas is None:
+        manager = self._quotas.made
+        if manager is None:
             return 0.0
-        quotas = self._broker.quotas.quotas
+        quotas = manager.stored.quotas
         entities: tuple[Entity, ...] = ((("ip", host),), (("ip", None),))
         bounds = (quotas.get(entity, {}).get(RATE_KEY) for entity in entities)
         bound = next((value for value in bounds if value is not None), None)

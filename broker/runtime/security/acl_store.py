@@ -37,7 +37,9 @@ from kstore.config.authorizer_configs import split_principals
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.slices import Turns
+    from kstore.config import BrokerConfig
 
 __all__ = ["ACL_FOLDERS", "AclStore", "TooManyAclsError", "open_authorizer"]
 
@@ -75,9 +77,25 @@ class UnreadableAclError(StoreError):
 class AclStore:
     """All ACLs of the cluster, in the store; the authorizer is told of them."""
 
-    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        turns: Turns,
+        authorizer: Authorizer,
+        changed: Callable[[], None],
+        *,
+        shared: bool,
+    ) -> None:
+        """``changed`` is called after each change of rules; ``shared``: other brokers change them,
+        too.
+        """
+        self._node = node
+        self._store = store
+        self._turns = turns
         self._authorizer = authorizer
+        self._changed = changed
+        self._shared = shared
         self._lock = Lock()
         """Held from the look into the store until the authorizer knows what was there."""
 
@@ -90,7 +108,7 @@ class AclStore:
 
         def add(pattern: Pattern, more: set[Acl]) -> frozenset[Acl] | None:
             try:
-                return _change(self._broker.store, pattern, lambda found: found | more)
+                return _change(self._store, pattern, lambda found: found | more)
             except StoreError as problem:
                 problems.update(dict.fromkeys(more, problem))
                 return None
@@ -111,7 +129,7 @@ class AclStore:
         """Remove the rules that each filter means, on the disk and here; and tell which. Where they
         are more than anybody can be told, none is removed: TooManyAclsError.
         """
-        if self._broker.cluster is not None:  # another broker may have just added some
+        if self._shared:  # another broker may have just added some
             await self.reload({"/"})
         slices = self._slices()
         found: dict[AclFilter, list[Acl]] = {}
@@ -130,7 +148,7 @@ class AclStore:
             await slices.breathe()
 
         def remove(pattern: Pattern, less: set[Acl]) -> frozenset[Acl]:
-            return _change(self._broker.store, pattern, lambda found: found - less)
+            return _change(self._store, pattern, lambda found: found - less)
 
         acls = (acl for matches in found.values() for acl in matches)
         await self._carry_out(await slices.do(_by_pattern(acls)), remove)
@@ -153,7 +171,7 @@ class AclStore:
 
             async with self._lock:
                 try:
-                    await self._broker.run_blocking(run)
+                    await self._node.run_blocking(run)
                 finally:
                     self._take_over(now)
 
@@ -167,19 +185,19 @@ class AclStore:
             async with self._lock:
                 await self._reload(paths)
         except UnreadableAclError as problem:
-            self._broker.report(str(problem))
+            self._node.report(str(problem))
 
     async def _reload(self, paths: Set[str]) -> None:
         patterns = {_pattern(path) for path in paths}
         known = {pattern for pattern in patterns if pattern is not None}
-        store = self._broker.store
+        store = self._store
 
         def read() -> dict[Pattern, Rules]:
             if None in patterns:
                 return _read_all(store)
             return {pattern: Rules.of(_read(store, pattern)[0]) for pattern in known}
 
-        now = await self._broker.run_blocking(read)
+        now = await self._node.run_blocking(read)
         if None in patterns:
             now |= {gone: NO_RULES for gone in self._authorizer.patterns() if gone not in now}
         slices = self._slices()
@@ -192,10 +210,10 @@ class AclStore:
             pattern for pattern, rules in now.items() if self._authorizer.put(pattern, rules)
         ]
         if changed:
-            self._broker.plane.forget_answers()
+            self._changed()
 
     def _slices(self) -> Slices:
-        return Slices(self._broker.turns)
+        return Slices(self._turns)
 
 
 def _parts(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
@@ -205,17 +223,14 @@ def _parts(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
         yield part
 
 
-def open_authorizer(broker: Broker) -> Authorizer:
-    """Read all rules, and have them hold from the first request on. Blocks."""
-    config = broker.config
+def open_authorizer(config: BrokerConfig, store: Store) -> Authorizer:
+    """Who decides by all rules that the store has. Blocks."""
     authorizer = Authorizer(
         split_principals(config["super.users"]),
         allow_if_no_acl_found=config["allow.everyone.if.no.acl.found"],
     )
-    for pattern, rules in _read_all(broker.store).items():
+    for pattern, rules in _read_all(store).items():
         authorizer.put(pattern, rules)
-    broker.authorizer = broker.plane.authorizer = authorizer
-    broker.acls = AclStore(broker, authorizer)
     return authorizer
 
 

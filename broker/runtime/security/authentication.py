@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     import asyncio
 
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+    from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.security.authentication_counts import AuthenticationCounts, Outcome
-    from kstore.broker.runtime.security.unauthenticated import Unproven
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.runtime.security.unauthenticated import Unauthenticated
 
 __all__ = ["Authentication", "Authentications"]
 
@@ -58,25 +61,27 @@ class Authentications:
 
     def __init__(
         self,
-        broker: Broker,
-        unproven: Unproven,
+        node: Node,
+        settings: ListenerSettings,
+        scram: Lazy[ScramUsers],
+        unauthenticated: Unauthenticated,
         counts: AuthenticationCounts,
         dispatch: Dispatch,
     ) -> None:
         """``dispatch`` answers an ApiVersions request."""
-        self.loop = broker.loop
-        self.unproven = unproven
+        self.loop = node.loop
+        self.unauthenticated = unauthenticated
         self.counts = counts
         self.dispatch = dispatch
-        self.report = broker.report
+        self.report = node.report
         self.listeners = {
-            each.name: SaslListener(broker, each.name)
-            for each in broker.config.listeners
+            each.name: SaslListener(node, settings, scram, each.name)
+            for each in node.config.listeners
             if each.sasl
         }
         for listener in self.listeners.values():
             counts.begin(listener.name, listener.mechanisms)
-        self._broker = broker
+        self._node = node
         self._sessions: dict[Connection, Authentication] = {}
 
     def close(self) -> None:
@@ -101,7 +106,7 @@ class Authentications:
         """Close the connections whose user has another password by now, or is gone; not that of
         ``peer``: the listener of brokers, and as whom they log in there.
         """
-        if not self._broker.config["kstore.end.sessions.of.changed.users"]:
+        if not self._node.config["kstore.end.sessions.of.changed.users"]:
             return
         for listener in self.listeners.values():
             listener.refresh()
@@ -112,7 +117,7 @@ class Authentications:
             names = {(mechanism, user) for mechanism, user, _ in asked}
             return {name: anyone.stored_key(*name) for name in names}
 
-        now = await self._broker.run_blocking(read)
+        now = await self._node.run_blocking(read)
         for connection, session in list(self._sessions.items()):
             if (connection.listener, connection.principal.partition(":")[2]) != peer:
                 session.end_if_changed(now)
@@ -147,7 +152,7 @@ class Authentication:
     def forget(self) -> None:
         """The connection is gone."""
         self._stage = Stage.FAILED
-        self._owner.unproven.remove(self)
+        self._owner.unauthenticated.remove(self)
         if self._end is not None:
             self._end.cancel()
         if self._task is not None:
@@ -171,7 +176,7 @@ class Authentication:
             changed |= self._listener.changes(user) != self._changes
         if changed and self._stage is not Stage.FAILED:
             self._stage = Stage.FAILED
-            self._owner.unproven.remove(self)
+            self._owner.unauthenticated.remove(self)
             self._tell(
                 f"{self._connection.principal} has another password now, or is deleted "
                 "(kstore.end.sessions.of.changed.users)"
@@ -208,7 +213,7 @@ class Authentication:
     def _take_frames(self) -> None:
         self._connection.authentication = self
         self._connection.max_frame_bytes = self._listener["sasl.server.max.receive.size"]
-        self._owner.unproven.add(self, self._give_up)
+        self._owner.unauthenticated.add(self, self._give_up)
 
     def _begin_renewal(self, now: float) -> None:
         self._renewed_at = now
@@ -356,7 +361,7 @@ class Authentication:
         self._claim = server.claim
         self._changes = self._listener.changes(server.user)
         self._count("successful")
-        self._owner.unproven.remove(self)
+        self._owner.unauthenticated.remove(self)
         self._connection.principal = f"User:{server.user}"
         self._connection.max_frame_bytes = self._usual_frame_bytes
         self._connection.authentication = None
@@ -397,7 +402,7 @@ class Authentication:
             return
         self._stage = Stage.FAILED
         self._count("failed")
-        self._owner.unproven.remove(self)
+        self._owner.unauthenticated.remove(self)
         self._connection.mute()
         self._tell(f"authentication failed: {reason}")
         delay_ms = self._listener["connection.failed.authentication.delay.ms"]
@@ -415,7 +420,7 @@ class Authentication:
         """Close the connection at once: what comes is no authentication, or none comes."""
         self._stage = Stage.FAILED
         self._count("failed")
-        self._owner.unproven.remove(self)
+        self._owner.unauthenticated.remove(self)
         self._tell(reason)
         self._connection.close()
 

@@ -10,15 +10,18 @@ import hmac
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.metadata.listener_settings import listener_settings
-from kstore.broker.runtime.security.scram_users import credential_finder
+from kstore.broker.runtime.security.scram_users import find
 from kstore.config import ConfigError
 from kstore.config.jaas import one_jaas_entry
 from kstore.config.sasl_configs import PER_MECHANISM, SASL_CONFIGS
 from kstore.net.sasl_server import OAuthBearerServer, PlainServer, SaslServer, ScramServer
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.state.security.scram_credentials import ScramCredential
 
 __all__ = ["MECHANISMS", "SaslListener"]
 
@@ -46,9 +49,13 @@ class SaslListener:
     ConfigError for settings that can't be used.
     """
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(
+        self, node: Node, settings: ListenerSettings, scram: Lazy[ScramUsers], name: str
+    ) -> None:
         self.name = name
-        self._broker = broker
+        self._node = node
+        self._of_listeners = settings
+        self._scram = scram
         self._settings = self._read()
         self._users: dict[str, str] = {}
         self._tokens: Any = None
@@ -83,7 +90,7 @@ class SaslListener:
             self._load()
         except ConfigError as problem:
             self._settings = before
-            self._broker.report(f"listener {self.name} stays as it was: {problem}")
+            self._node.report(f"listener {self.name} stays as it was: {problem}")
 
     def check(self, asked: Mapping[str, str]) -> None:
         """Whether it could go on if that were set for this broker at run time; ConfigError."""
@@ -101,7 +108,7 @@ class SaslListener:
 
     def stored_key(self, mechanism: str, user: str) -> bytes | None:
         """What the store has of a user's SCRAM password now; None: no such user. Blocks."""
-        found = credential_finder(self._broker, mechanism)(user)
+        found = find(self._scram(), mechanism, user)
         return None if found is None else found.stored_key
 
     def server(self, mechanism: str) -> SaslServer:
@@ -110,17 +117,21 @@ class SaslListener:
             return PlainServer(self._knows)
         if mechanism == OAUTHBEARER:
             return OAuthBearerServer(self._tokens.check)
-        return ScramServer(mechanism, credential_finder(self._broker, mechanism))
+
+        def credential(user: str) -> ScramCredential | None:
+            return find(self._scram(), mechanism, user)
+
+        return ScramServer(mechanism, credential)
 
     def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
         """The answer to a client's next message, at once where nothing has to be waited for. Raises
         SaslRefusedError.
         """
         if isinstance(server, OAuthBearerServer):  # for keys from the network
-            return self._broker.loop.run_in_executor(None, server.step, token)
+            return self._node.loop.run_in_executor(None, server.step, token)
         in_store = isinstance(server, ScramServer) and not server.begun
-        if in_store and self._broker.scram is None:
-            return self._broker.run_blocking(lambda: server.step(token))
+        if in_store and not self._scram().in_memory:
+            return self._node.run_blocking(lambda: server.step(token))
         return server.step(token)
 
     # ---- settings ----
@@ -128,7 +139,7 @@ class SaslListener:
     def _read(self, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         names = [*LISTENER_SASL, REAUTH]
         names += [f"{each.lower()}.{base}" for each in MECHANISMS for base in OF_MECHANISM]
-        return listener_settings(self._broker, self.name, names, asked=asked)
+        return self._of_listeners.of(self.name, names, asked=asked)
 
     def _of_mechanism(self, mechanism: str, name: str) -> Any:
         own = self._settings.get(f"{mechanism.lower()}.{name}")
@@ -186,7 +197,7 @@ class SaslListener:
     def _trusted_tokens(self) -> Any:
         from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 
-        return BearerTokens(self._settings, self.name, self._broker.report)
+        return BearerTokens(self._settings, self.name, self._node.report)
 
     # ---- users ----
 

@@ -1,30 +1,63 @@
-"""The SCRAM credentials of users as a broker of a cluster knows them: read from the store at its
-start, then kept, and followed by its watch (config_watch.py). So clients log in while the store is
-away, and no login waits for it.
+"""The SCRAM credentials of users. A broker of a cluster reads them from the store at its start,
+keeps them, and follows what changes (config_watch.py): so clients log in while the store is away,
+and no login waits for it. A broker that is alone reads its own store at each login.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.metadata import entity_configs
 from kstore.broker.state.security.scram_credentials import MECHANISMS, ScramCredential
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
 
-__all__ = ["USERS", "ScramUsers", "credential_finder", "user_path"]
+__all__ = ["USERS", "ClusterScramUsers", "ScramUsers", "StoredScramUsers", "find", "user_path"]
 
 USERS = "/config/users"
 NAMES = frozenset(mechanism.name for mechanism in MECHANISMS.values())
 
 
-class ScramUsers:
-    """Every user that has a credential, by the name that its node has."""
+class ScramUsers(Protocol):
+    """Who knows the users that have a credential."""
+
+    in_memory: bool
+    """Whether `credentials` waits for nothing."""
+
+    def reload(self, paths: Collection[str]) -> None:
+        """Read again the users whose nodes are among these paths, or all where one is a folder.
+        Blocks; StoreError.
+        """
+
+    def credentials(self, user: str) -> Mapping[str, str]:
+        """A user's credentials as text, by mechanism; none where there is no such user."""
+
+
+class StoredScramUsers:
+    """Of a broker that is alone: its own store, and nothing else, knows them."""
+
+    in_memory = False
 
     def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def reload(self, paths: Collection[str]) -> None:
+        """Nothing is kept."""
+
+    def credentials(self, user: str) -> Mapping[str, str]:
+        """As in `ScramUsers`. Blocks; StoreError."""
+        return entity_configs.read(self._store, user_path(user))
+
+
+class ClusterScramUsers:
+    """Every user of a cluster that has a credential, by the name that its node has."""
+
+    in_memory = True
+
+    def __init__(self, store: Store) -> None:
+        """All users are read with `load` before one logs in."""
         self._store = store
         self._by_path: dict[str, Mapping[str, str]] = {}
 
@@ -35,9 +68,7 @@ class ScramUsers:
         self._by_path = {path: known for path, known in found.items() if known}
 
     def reload(self, paths: Collection[str]) -> None:
-        """Read again the users whose nodes are among these paths, or all where one is a folder.
-        Blocks; StoreError.
-        """
+        """As in `ScramUsers`."""
         if not all(path.startswith(f"{USERS}/") for path in paths):
             self.load()
             return
@@ -49,7 +80,7 @@ class ScramUsers:
                 self._by_path.pop(path, None)
 
     def credentials(self, user: str) -> Mapping[str, str]:
-        """A user's credentials as text, by mechanism; none where there is no such user."""
+        """As in `ScramUsers`."""
         return self._by_path.get(user_path(user), {})
 
 
@@ -58,18 +89,10 @@ def user_path(user: str) -> str:
     return f"{USERS}/{entity_configs.sanitize(user)}"
 
 
-def credential_finder(broker: Broker, mechanism: str) -> Callable[[str], ScramCredential | None]:
-    """Who finds a user's credential: in memory in a cluster, else in this broker's own store."""
-
-    def find(user: str) -> ScramCredential | None:
-        if broker.scram is not None:
-            known = broker.scram.credentials(user)
-        else:
-            known = entity_configs.read(broker.store, user_path(user))
-        text = known.get(mechanism)
-        return None if text is None else ScramCredential.parse(text)
-
-    return find
+def find(users: ScramUsers, mechanism: str, user: str) -> ScramCredential | None:
+    """A user's credential of a mechanism; None where there is none. Blocks, but for `in_memory`."""
+    text = users.credentials(user).get(mechanism)
+    return None if text is None else ScramCredential.parse(text)
 
 
 def _credentials(config: Mapping[str, str]) -> Mapping[str, str]:

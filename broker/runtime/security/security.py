@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.metadata.listener_settings import listener_settings
 from kstore.broker.runtime.security.authentication_counts import TLS, AuthenticationCounts, Outcome
-from kstore.broker.runtime.security.unauthenticated import Unproven
+from kstore.broker.runtime.security.unauthenticated import Unauthenticated
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
@@ -19,9 +18,12 @@ if TYPE_CHECKING:
     import ssl
 
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+    from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.login import PeerLogin
     from kstore.broker.runtime.security.authentication import Authentications, Dispatch
+    from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.tls import BrokerTls
     from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config.listener import Listener
@@ -32,50 +34,59 @@ __all__ = ["Security"]
 class Security:
     """Of one broker; ConfigError for settings or files that can't be used."""
 
-    def __init__(self, broker: Broker, dispatch: Dispatch) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: ListenerSettings,
+        scram: Lazy[ScramUsers],
+        dispatch: Dispatch,
+    ) -> None:
         """``dispatch`` answers a request of a client that is not authenticated yet."""
-        config = broker.config
+        config = node.config
         own = config.inter_broker_listener
         self.peer_listener = own.name
         """Where brokers reach each other."""
         self.protocols = config.listener_protocols
-        self.unproven = Unproven(config, broker.loop)
+        self.unauthenticated = Unauthenticated(config, node.loop)
         self.counts = AuthenticationCounts()
         self.tls: BrokerTls | None = None
         """The keys of its listeners; None where none speaks TLS."""
         self.sasl: Authentications | None = None
         """Who its clients are; None where no listener has SASL."""
         self._by_certificate = {each.name for each in config.listeners if each.protocol == "SSL"}
-        self._broker = broker
+        self._node = node
+        self._settings = settings
         self._login: PeerLogin | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         if any(each.tls for each in config.listeners):
             from kstore.broker.runtime.security.tls import BrokerTls
 
-            self.tls = BrokerTls(broker)
+            self.tls = BrokerTls(node, settings)
             for each in config.listeners:
                 if each.tls:
                     self.counts.begin(each.name, [TLS])
         if any(each.sasl for each in config.listeners):
             from kstore.broker.runtime.security.authentication import Authentications
 
-            self.sasl = Authentications(broker, self.unproven, self.counts, dispatch)
+            self.sasl = Authentications(
+                node, settings, scram, self.unauthenticated, self.counts, dispatch
+            )
             self._warn()
         if own.sasl and config.clustered:
-            self._login = _peer_login(broker, own.name)
+            self._login = _peer_login(node, settings, own.name)
         self.own_principal = self._own_principal(own)
         """As whom this broker comes to others, where it can tell: by no certificate and no token.
         """
 
     def _warn(self) -> None:
         """As in Kafka, some settings are not for all listeners with SASL at once."""
-        config = self._broker.config
+        config = self._node.config
         for name, where in (
             ("sasl.jaas.config", "listener.name.NAME.MECHANISM.sasl.jaas.config"),
             ("ssl.client.auth", "listener.name.NAME.ssl.client.auth"),
         ):
             if config.source(name).kind != "default" and config[name] != "none":
-                self._broker.report(
+                self._node.report(
                     f"{name} ({config.source(name)}) is not looked at for listeners with SASL: set "
                     f"{where}"
                 )
@@ -85,7 +96,7 @@ class Security:
             user = None if self._login is None else self._login.user
             return None if user is None else f"User:{user}"
         name = "ssl.client.auth"
-        asks = own.tls and listener_settings(self._broker, own.name, [name])[name] != "none"
+        asks = own.tls and self._settings.of(own.name, [name])[name] != "none"
         return None if asks else "User:ANONYMOUS"
 
     def close(self) -> None:
@@ -112,7 +123,9 @@ class Security:
         def context() -> ssl.SSLContext:
             return tls.server(listener)
 
-        return TlsAcceptor(self._broker, self.unproven, context, factory, sockets, failed, listener)
+        return TlsAcceptor(
+            self._node, self.unauthenticated, context, factory, sockets, failed, listener
+        )
 
     def check(self, asked: Mapping[str, str]) -> None:
         """Whether its listeners could go on if that were set for this broker at run time;
@@ -131,7 +144,7 @@ class Security:
         if self.sasl is None:
             return
         user = None if self._login is None else self._login.user
-        task = self._broker.loop.create_task(self._end_changed((self.peer_listener, user)))
+        task = self._node.loop.create_task(self._end_changed((self.peer_listener, user)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -140,7 +153,7 @@ class Security:
         try:
             await self.sasl.end_changed(peer)
         except StoreError as problem:
-            self._broker.report(f"whose password has changed can't be read: {problem}")
+            self._node.report(f"whose password has changed can't be read: {problem}")
 
     def admit(self, connection: Connection) -> str | None:
         """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""
@@ -172,7 +185,7 @@ class Security:
             tls["ssl"] = self.tls.peer
         if self._login is not None:
             return await self._login.connect(factory, host, port, tls)
-        _, protocol = await self._broker.loop.create_connection(factory, host, port, **tls)
+        _, protocol = await self._node.loop.create_connection(factory, host, port, **tls)
         return protocol, None
 
 
@@ -185,12 +198,12 @@ FOR_TOKENS = (
 )
 
 
-def _peer_login(broker: Broker, listener: str) -> PeerLogin:
+def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLogin:
     """As whom this broker goes to others: what the listener's sasl.jaas.config says."""
     from kstore.broker.runtime.peers.login import PeerLogin
     from kstore.broker.runtime.security.sasl_listeners import MECHANISMS
 
-    found = listener_settings(broker, listener, (PEER_MECHANISM, *FOR_TOKENS))
+    found = settings.of(listener, (PEER_MECHANISM, *FOR_TOKENS))
     mechanism = found.pop(PEER_MECHANISM)
     if mechanism not in MECHANISMS:
         raise ConfigError(
@@ -199,13 +212,13 @@ def _peer_login(broker: Broker, listener: str) -> PeerLogin:
             key=PEER_MECHANISM,
         )
     jaas = f"{mechanism.lower()}.sasl.jaas.config"
-    text = listener_settings(broker, listener, (jaas,))[jaas]
+    text = settings.of(listener, (jaas,))[jaas]
     given = {name: value for name, value in found.items() if value is not None}
     if text is not None:
         given["sasl.jaas.config"] = text
     given["sasl.mechanism"] = mechanism
     try:
-        return PeerLogin(broker, given)
+        return PeerLogin(node, given)
     except ConfigError as problem:
         raise ConfigError(
             f"listener.name.{listener.lower()}.{jaas}, as whom this broker goes to others: "

@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.runtime.metadata.listener_settings import listener_settings
 from kstore.config import ConfigError
 from kstore.config.security_configs import LISTENER_SSL
 from kstore.net.principals import MappingRules, subject_name
@@ -21,7 +20,8 @@ from kstore.net.tls import client_context, server_context, store_files
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+    from kstore.broker.runtime.node import Node
 
 __all__ = ["BrokerTls"]
 
@@ -33,20 +33,20 @@ LOOK_S = 2.0
 class BrokerTls:
     """The TLS contexts of one broker; ConfigError for settings or files that can't be used."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.config
+    def __init__(self, node: Node, settings: ListenerSettings) -> None:
+        config = node.config
         self.peer: ssl.SSLContext | None = None
         """For connections to other brokers; None: they are in plain text."""
-        self._broker = broker
+        self._of_listeners = settings
         self._config = config
-        self._loop = broker.loop
-        self._report = broker.report
+        self._loop = node.loop
+        self._report = node.report
         self._servers: dict[str, ssl.SSLContext] = {}  # by listener
         self._rules: dict[str, MappingRules] = {}  # of listeners where certificates give names
         self._trouble = ""
         self.names = [each.name for each in config.listeners if each.tls]
         """The listeners that speak TLS."""
-        self._dynamic = self._set_at_run_time()
+        self._dynamic = settings.of_broker
         self._with_sasl = {each.name for each in config.listeners if each.sasl}
         self._peer_listener = config.inter_broker_listener
         self._servers, self.peer, self._rules = self._make()
@@ -61,7 +61,7 @@ class BrokerTls:
         """For the next connection to a listener: what was set at run time acts at once, a changed
         file when it is looked at.
         """
-        dynamic = self._set_at_run_time()
+        dynamic = self._of_listeners.of_broker
         if dynamic is not self._dynamic:
             self._dynamic = dynamic
             self._refresh()
@@ -94,7 +94,7 @@ class BrokerTls:
         self, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, ssl.SSLContext], ssl.SSLContext | None, dict[str, MappingRules]]:
         """All contexts anew, and the rules of the listeners where certificates give names; or a
-        ConfigError. ``asked`` as in listener_settings.
+        ConfigError. ``asked`` as in ListenerSettings.
         """
         made = {name: server_context(self._settings(name, asked)) for name in self.names}
         peer = None
@@ -108,17 +108,11 @@ class BrokerTls:
         return made, peer, rules
 
     def _settings(self, listener: str, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        found = listener_settings(self._broker, listener, LISTENER_SSL, asked=asked)
-        own = listener_settings(self._broker, listener, (CLIENT_AUTH,), own=True, asked=asked)
+        found = self._of_listeners.of(listener, LISTENER_SSL, asked=asked)
+        own = self._of_listeners.of(listener, (CLIENT_AUTH,), own=True, asked=asked)
         if listener in self._with_sasl and own[CLIENT_AUTH] is None:
             found[CLIENT_AUTH] = "none"  # as in Kafka, where clients have another way to be known
         return found
-
-    def _set_at_run_time(self) -> Mapping[str, str] | None:
-        """Another object after each change."""
-        if not hasattr(self._broker, "configs"):  # the store is not open yet
-            return None
-        return self._broker.configs.brokers.get(str(self._broker.node_id))
 
     def _look_at(self) -> list[Any]:
         """The settings of all listeners, and what their files look like; ConfigError."""

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.security.unauthenticated import Unproven
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.security.unauthenticated import Unauthenticated
 
 __all__ = ["TlsAcceptor"]
 
@@ -33,8 +33,8 @@ class TlsAcceptor:
 
     def __init__(
         self,
-        broker: Broker,
-        unproven: Unproven,
+        node: Node,
+        unauthenticated: Unauthenticated,
         context: Callable[[], ssl.SSLContext],
         factory: Callable[[], Any],
         sockets: list[socket.socket],
@@ -44,10 +44,10 @@ class TlsAcceptor:
         """``context`` gives the newest, for each connection; ``failed`` is called for a handshake
         that ends otherwise than by the peer's going.
         """
-        self._loop = broker.loop
-        self._report = broker.report
-        self._limit_s: float = broker.config["kstore.authentication.timeout.ms"] / 1000
-        self._unproven = unproven
+        self._loop = node.loop
+        self._report = node.report
+        self._limit_s: float = node.config["kstore.authentication.timeout.ms"] / 1000
+        self._unauthenticated = unauthenticated
         self._context = context
         self._factory = factory
         self._sockets = sockets
@@ -100,7 +100,7 @@ class TlsAcceptor:
             with suppress(OSError):  # it is gone meanwhile
                 sock.shutdown(socket.SHUT_RDWR)  # which ends the handshake
 
-        self._unproven.add(sock, give_up)
+        self._unauthenticated.add(sock, give_up)
         try:
             await self._loop.connect_accepted_socket(
                 self._factory, sock, ssl=self._context(),
@@ -116,4 +116,4 @@ class TlsAcceptor:
                 f"listener {self._listener}: {reason}",
             )
         finally:
-            self._unproven.remove(sock)
+            self._unauthenticated.remove(sock)

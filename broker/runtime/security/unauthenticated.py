@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from kstore.config import BrokerConfig
 
-__all__ = ["Unproven"]
+__all__ = ["Unauthenticated"]
 
 TIMEOUT, LIMIT = "kstore.authentication.timeout.ms", "kstore.max.unauthenticated.connections"
 
 
-class Unproven:
+class Unauthenticated:
     """Those of one broker."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:

@@ -11,16 +11,12 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.state.telemetry.client_metrics import Instances
 from kstore.broker.state.telemetry.otlp import Attributes, OtlpTooLargeError, Point, decode_metrics
 
-if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
-
-__all__ = ["Telemetry", "telemetry_of"]
+__all__ = ["Telemetry"]
 
 MAX_BYTES = 64 << 20
 """Of all clients: some 200,000 series."""
@@ -119,14 +115,6 @@ class Telemetry:
                 labels = whose | pushed | whose
                 inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
                 yield f"{name}{{{inner}}} {value!r}"
-
-
-def telemetry_of(broker: Broker) -> Telemetry:
-    """The broker's telemetry, made at the first call."""
-    if broker.telemetry is None:
-        broker.telemetry = Telemetry()
-    found: Telemetry = broker.telemetry
-    return found
 
 
 def _size(attributes: Attributes) -> int:

@@ -25,14 +25,10 @@ class Config(dict[str, int]):
 def throttles(quotas: dict[Any, float], authorizer: Authorizer | None = None) -> ClientThrottles:
     loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: None)
     config = Config({"quota.window.num": 11, "quota.window.size.seconds": 1})
-    broker: Any = SimpleNamespace(
-        loop=loop,
-        config=config,
-        image=SimpleNamespace(brokers={1: None, 2: None}),
-        authorizer=authorizer,
-    )
+    node: Any = SimpleNamespace(loop=loop, config=config)
+    metadata: Any = SimpleNamespace(image=SimpleNamespace(brokers={1: None, 2: None}))
     rows: Any = SimpleNamespace(quotas={entity: {RATE: rate} for entity, rate in quotas.items()})
-    return ClientThrottles(broker, rows)
+    return ClientThrottles(node, metadata, authorizer, rows)
 
 
 def connection(user: str, client_id: str, listener: str = "CLIENTS") -> Any:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
+from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.broker.state.quotas.rates import SampledRate
 from kstore.config import BrokerConfig
@@ -56,16 +59,21 @@ class Door:
         config = BrokerConfig.load(overrides={"log.dirs": "unused", **settings}, environ={})
         self.loop = Loop()
         self.no_descriptors: str | None = None
-        descriptors = SimpleNamespace(refuse_connection=lambda: self.no_descriptors)
-        broker: Any = SimpleNamespace(
-            config=config, loop=self.loop, quotas=quotas, descriptors=descriptors, throttles=None
-        )
-        self.configs = SimpleNamespace(brokers={}, cluster={})  # what is set at run time
-        broker.configs, broker.node_id = self.configs, 1
+        descriptors: Any = SimpleNamespace(refuse_connection=lambda: self.no_descriptors)
+        self.configs: Any = SimpleNamespace(brokers={}, cluster={})  # what is set at run time
         self.reports: list[str] = []
-        broker.report = self.reports.append
+        node: Any = SimpleNamespace(config=config, loop=self.loop, report=self.reports.append)
+        manager: Any = SimpleNamespace(stored=quotas, throttles=None)
+        lazy: Lazy[ClientQuotaManager] = Lazy(lambda: manager)
+        if quotas is not None:
+            lazy()
         self.refused: list[Client] = []
-        self.limits = ConnectionLimits(broker, lambda client, why: self.refused.append(client))
+        self.limits = ConnectionLimits(
+            node, descriptors, ListenerSettings(config, lambda: self.configs), lazy, self._refuse
+        )
+
+    def _refuse(self, client: Any, why: str) -> None:
+        self.refused.append(client)
 
     def come(self, client: Client) -> str:
         reason = self.limits.arrived(client)

@@ -35,16 +35,14 @@ TOKENS = Acl(AclResourceType.USER, "alice", "User:bob", AclOperation.CREATE_TOKE
 class Side:
     """One broker's view of the store."""
 
-    def __init__(self, store: Store, *, cluster: object | None = None, **settings: Any) -> None:
+    def __init__(self, store: Store, *, shared: bool = False, **settings: Any) -> None:
         self.reports: list[str] = []
         self.forgotten = 0
-        config = {"super.users": "", "allow.everyone.if.no.acl.found": False} | settings
-        self.broker: Any = SimpleNamespace(
-            store=store, config=config, cluster=cluster, run_blocking=self._run,
-            report=self.reports.append, acls=None, authorizer=None, turns=None,
-            plane=SimpleNamespace(forget_answers=self._forget, authorizer=None),
-        )  # fmt: skip
-        open_authorizer(self.broker)
+        config: Any = {"super.users": "", "allow.everyone.if.no.acl.found": False} | settings
+        node: Any = SimpleNamespace(run_blocking=self._run, report=self.reports.append)
+        turns: Any = None
+        self.authorizer = open_authorizer(config, store)
+        self.acls = AclStore(node, store, turns, self.authorizer, self._forget, shared=shared)
 
     def _forget(self) -> None:
         self.forgotten += 1
@@ -53,13 +51,8 @@ class Side:
         return call()
 
     @property
-    def acls(self) -> AclStore:
-        found: AclStore = self.broker.acls
-        return found
-
-    @property
     def known(self) -> set[Acl]:
-        return set(self.broker.authorizer.acls())
+        return set(self.authorizer.acls())
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -202,7 +195,7 @@ def test_what_another_broker_changes_is_read_again_where_it_changed(store: Memor
 
 
 def test_a_deletion_means_what_another_broker_has_just_added_too(store: MemoryStore) -> None:
-    side, other = Side(store, cluster=object()), Side(store.new_session())
+    side, other = Side(store, shared=True), Side(store.new_session())
     run(other.acls.create([ORDERS]))
     assert run(side.acls.delete([AclFilter()])) == [[ORDERS]]
 
@@ -234,6 +227,6 @@ def test_a_node_that_cannot_be_read_is_not_skipped(store: MemoryStore, data: byt
 
 def test_settings_of_the_authorizer(store: MemoryStore) -> None:
     settings = {"super.users": "User:a; User:CN=b,O=c;", "allow.everyone.if.no.acl.found": True}
-    authorizer = Side(store, **settings).broker.authorizer
+    authorizer = Side(store, **settings).authorizer
     assert authorizer.super_users == {"User:a", "User:CN=b,O=c"}
     assert authorizer.allow_if_no_acl_found

@@ -1,0 +1,64 @@
+"""The quotas of clients and who is held to them: whenever quotas change, every connection is told
+whether there are any for it to ask about.
+
+A broker of a cluster without quotas has none of this. What a client has to wait is
+client_throttles.py's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.quotas.client_quotas import ClientQuotas
+from kstore.broker.runtime.quotas.client_throttles import KEYS, ClientThrottles
+from kstore.broker.state.quotas.client_quotas import IP
+
+if TYPE_CHECKING:
+    from kstore._fast.network.data_plane import DataPlane
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.state.security.authorizer import Authorizer
+
+__all__ = ["ClientQuotaManager"]
+
+
+class ClientQuotaManager:
+    """Of one broker. Making it reads the store, and blocks; StoreError."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        plane: DataPlane,
+        metadata: MetadataCache,
+        authorizer: Authorizer | None,
+    ) -> None:
+        self._node = node
+        self._plane = plane
+        self._metadata = metadata
+        self._authorizer = authorizer
+        self.stored = ClientQuotas(store)
+        self.throttles: ClientThrottles | None = None
+        """Who holds clients to their quotas; None while no user and no client id has one."""
+        self.stored.on_change(self._act)
+        self._act()
+
+    def _act(self) -> None:
+        """Let every connection know whether there are quotas to hold clients to."""
+        wanted = any(
+            key in KEYS
+            for entity, values in self.stored.quotas.items()
+            if entity[0][0] != IP
+            for key in values
+        )
+        if not wanted:
+            self.throttles = None
+        elif self.throttles is None:
+            self.throttles = ClientThrottles(
+                self._node, self._metadata, self._authorizer, self.stored
+            )
+        else:
+            self.throttles.forget_bounds()
+        for connection in self._plane.open_connections():
+            connection.quotas = self.throttles
