@@ -217,6 +217,12 @@ class Struct(metaclass=StructMeta):
             values.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(values)})"
 
+    def replaced(self, **changes: Any) -> Self:
+        """Another one with these fields changed. It shares its lists with this one: who has another
+        list in mind gives it. Tagged fields that the declaration does not know stay behind.
+        """
+        return type(self)(**{name: getattr(self, name) for name in self.SPECS} | changes)
+
     @classmethod
     def plan(cls, version: int, flexible: bool) -> Plan:
         """The plan of this structure inside a message of the given version."""

@@ -63,7 +63,7 @@ async def handle_join_group(
 ) -> JoinGroupResponse:
     """Join a group; the answer may wait for the other members."""
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
-        request.rebalance_timeout_ms = request.session_timeout_ms
+        request = request.replaced(rebalance_timeout_ms=request.session_timeout_ms)
     try:
         answer = await broker.groups().handle(request.group_id, request, ctx)
         response = cast(JoinGroupResponse, answer)
@@ -105,7 +105,7 @@ async def handle_leave_group(
     """Leave a group; before version 3 one member, whose error is the answer's."""
     single = ctx.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
     if single:
-        request.members = [MemberIdentity(member_id=request.member_id)]
+        request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
     try:
         answer = await broker.groups().handle(request.group_id, request, ctx)
         response = cast(LeaveGroupResponse, answer)

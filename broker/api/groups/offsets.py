@@ -14,6 +14,7 @@ from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_f
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -53,9 +54,10 @@ def handle_offset_commit(
     broker: Broker, request: OffsetCommitRequest, ctx: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
-    request.topics, unknown = _split_by_existence(broker, request, ctx.api_version)
-    if not request.topics:
+    known, unknown = _split_by_existence(broker, request, ctx.api_version)
+    if not known:
         return OffsetCommitResponse(topics=unknown)
+    request = request.replaced(topics=known)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
@@ -98,29 +100,25 @@ def _split_by_existence(
         if not by_id:
             image = broker.image.topics.get(topic.name)
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if image is None:
-            count = 0
-            missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else missing
-        else:
-            count = len(image.partitions)
-            topic.name, topic.topic_id = image.name, image.topic_id
-        if all(0 <= partition.partition_index < count for partition in topic.partitions):
-            if topic.partitions:
-                known.append(topic)
-            continue
-        refused = [
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=missing
+        name, topic_id, count = topic.name, topic.topic_id, 0
+        if image is not None:
+            name, topic_id, count = image.name, image.topic_id, len(image.partitions)
+        elif by_id:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID
+        there = [part for part in topic.partitions if 0 <= part.partition_index < count]
+        if there:
+            known.append(topic.replaced(name=name, topic_id=topic_id, partitions=there))
+        if len(there) < len(topic.partitions):
+            refused = [
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=missing
+                )
+                for partition in topic.partitions
+                if not 0 <= partition.partition_index < count
+            ]
+            unknown.append(
+                OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=refused)
             )
-            for partition in topic.partitions
-            if not 0 <= partition.partition_index < count
-        ]
-        unknown.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=refused)
-        )
-        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
-        if topic.partitions:
-            known.append(topic)
     return known, unknown
 
 
@@ -176,19 +174,20 @@ async def _fetch_group(
     refused: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         known = []
-        for topic in group.topics:
+        for asked in group.topics:
+            topic = asked
             image = broker.image.topics.get(topic.name)
             if by_id:
                 image = broker.image.topic_by_id(topic.topic_id)
             if image is not None:
-                topic.name, topic.topic_id = image.name, image.topic_id
+                topic = asked.replaced(name=image.name, topic_id=image.topic_id)
             if not (image is None and by_id) and not _is_shown(broker, ctx, topic.name):
                 refused.append(_denied_topic(topic, by_id=by_id))
             elif image is None and by_id:
                 refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 known.append(topic)
-        group.topics = known
+        group = group.replaced(topics=known)
     try:
         response = await broker.groups().read(
             group.group_id, lambda shard: shard.fetch_offsets(group, require_stable=require_stable)
@@ -264,6 +263,7 @@ def handle_offset_delete(
     committed: a commit that comes behind it on the same connection stays.
     """
     refused: dict[str, OffsetDeleteResponseTopic] = {}
+    known: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
         image = broker.image.topics.get(topic.name)
         count = 0 if image is None else len(image.partitions)
@@ -277,8 +277,10 @@ def handle_offset_delete(
         ]
         if missing:
             refused[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=missing)
-        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
-    request.topics = [topic for topic in request.topics if topic.partitions]
+        there = [part for part in topic.partitions if 0 <= part.partition_index < count]
+        if there:
+            known.append(topic.replaced(partitions=there))
+    request = request.replaced(topics=known)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.error_responses import copy_row
 from kstore.broker.api.requests.turns import in_turns
 from kstore.broker.runtime.slices import each
 from kstore.broker.state.metadata.config_rules import ConfigRefusedError, broker_row
@@ -102,12 +101,12 @@ def _shown(
     """The row with what the request wants to see of it."""
     if request.include_synonyms and (request.include_documentation or not row.documentation):
         return row
-    shown: DescribeConfigsResourceResult = copy_row(row)
+    hidden: dict[str, list[DescribeConfigsSynonym] | None] = {}
     if not request.include_synonyms:
-        shown.synonyms = []
-    if not request.include_documentation and shown.documentation:
-        shown.documentation = None
-    return shown
+        hidden["synonyms"] = []
+    if not request.include_documentation and row.documentation:
+        hidden["documentation"] = None
+    return row.replaced(**hidden)
 
 
 # ---- where a value comes from ----

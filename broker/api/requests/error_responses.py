@@ -19,7 +19,6 @@ __all__ = [
     "ROWS",
     "TOPIC_APIS",
     "Rows",
-    "copy_row",
     "failed",
     "field_exists",
     "keep_rows",
@@ -176,13 +175,13 @@ def split(
     """A request as two of its kind: with the places that are struck, and with the others, None if
     there are none. An API without such rows is taken as a whole.
     """
-    taken, rest = copy_row(request), copy_row(request)
-    left = found = False
+    taken: dict[str, list[Any]] = {}
+    rest: dict[str, list[Any]] = {}
     for rows in ROWS.get(request.API_KEY, ()):
         if field_exists(type(request), rows.asked, version):
-            found = True
-            left |= _divide(request, taken, rest, rows, struck, name_of)
-    return taken if found else request, rest if left else None
+            taken[rows.asked], rest[rows.asked] = _divide(request, rows, struck, name_of)
+    mine = request.replaced(**taken) if taken else request
+    return mine, request.replaced(**rest) if any(rest.values()) else None
 
 
 def row_fields(api_key: int, version: int) -> tuple[str, ...]:
@@ -199,14 +198,13 @@ def rows_of(request: Any, version: int) -> list[Any]:
 
 def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
     """The request with the rows of these numbers among `rows_of`, and no others."""
-    kept = copy_row(request)
+    kept: dict[str, list[Any]] = {}
     first = 0
     for field in row_fields(request.API_KEY, version):
         found = getattr(request, field) or []
-        mine = [row for number, row in enumerate(found, first) if number in numbers]
-        setattr(kept, field, mine)
+        kept[field] = [row for number, row in enumerate(found, first) if number in numbers]
         first += len(found)
-    return kept
+    return request.replaced(**kept)
 
 
 def put_in(failure: Any, response: Any, version: int) -> Any:
@@ -312,15 +310,10 @@ def _index(item: Any, rows: Rows) -> int:
     return int(getattr(item, field) if field else item)
 
 
-def copy_row(row: Any) -> Any:
-    """The same row, or message; its lists are shared, and replaced by who changes them."""
-    return type(row)(**{name: getattr(row, name) for name in type(row).SPECS})
-
-
 def _divide(
-    asked: Any, taken: Any, rest: Any, rows: Rows, struck: Collection[Place], name_of: NameOf
-) -> bool:
-    """Give each row to one of the two; whether anything is left for the second."""
+    asked: Any, rows: Rows, struck: Collection[Place], name_of: NameOf
+) -> tuple[list[Any], list[Any]]:
+    """The rows that are struck, or what is struck of them, and the others."""
     mine: list[Any] = []
     others: list[Any] = []
     for item in getattr(asked, rows.asked) or ():
@@ -329,22 +322,17 @@ def _divide(
         if inner is None:
             (mine if (topic, WHOLE_TOPIC) in struck else others).append(item)
             continue
-        first, second = copy_row(item), copy_row(item)
         if topic is None:
-            left = _divide(item, first, second, inner, struck, name_of)
+            hit, left = _divide(item, inner, struck, name_of)
         else:
             listed = getattr(item, inner.asked) or []
             hit = [each for each in listed if (topic, _index(each, inner)) in struck]
-            setattr(first, inner.asked, hit)
-            setattr(second, inner.asked, [each for each in listed if each not in hit])
-            left = len(hit) < len(listed)
-        if getattr(first, inner.asked):
-            mine.append(first)
+            left = [each for each in listed if each not in hit]
+        if hit:
+            mine.append(item.replaced(**{inner.asked: hit}))
         if left:
-            others.append(second)
-    setattr(taken, rows.asked, mine)
-    setattr(rest, rows.asked, others)
-    return bool(others)
+            others.append(item.replaced(**{inner.asked: left}))
+    return mine, others
 
 
 def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
-from kstore.broker.api.requests.error_responses import ROWS, Rows, copy_row, field_exists, row_key
+from kstore.broker.api.requests.error_responses import ROWS, Rows, field_exists, row_key
 from kstore.protocol.schema import Struct
 
 __all__ = [
@@ -168,7 +168,6 @@ def _whole(chain: Chain, rows: Rows | None) -> Chain:
 
 def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
     """The request, or the row, with these rows within it and no others."""
-    piece = copy_row(asked)
     kept = []
     for _, found in groupby(chains, lambda chain: id(chain[0])):
         same = list(found)
@@ -176,8 +175,7 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
             kept += [chain[0] for chain in same]
         else:
             kept.append(_with(same[0][0], rows.inner, [chain[1:] for chain in same]))
-    setattr(piece, rows.asked, kept)
-    return piece
+    return asked.replaced(**{rows.asked: kept})
 
 
 class Joinable(Protocol):

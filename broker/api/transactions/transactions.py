@@ -119,7 +119,7 @@ async def handle_txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Commit offsets of partitions that exist, inside the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
-    request.topics = known
+    request = request.replaced(topics=known)
     if not known:
         return TxnOffsetCommitResponse(topics=refused)
     try:
@@ -189,9 +189,8 @@ def _split_by_existence(
                 for row in missing
             ]
             refused.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
-        topic.partitions = there
         if there:
-            known.append(topic)
+            known.append(topic.replaced(partitions=there))
     return known, refused
 
 
