@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.protocol.encoder import Encoding
 from kstore.broker.api import (
@@ -30,12 +30,35 @@ from kstore.protocol.schema import Message
 if TYPE_CHECKING:
     from kstore._fast.broker.slots import Slot
     from kstore._fast.network.connection import Connection
-    from kstore.broker.api.requests.large_requests import LargeRequests
+    from kstore.broker.api.logs.leader_epochs import EpochParts
+    from kstore.broker.api.logs.list_offsets import OffsetParts
+    from kstore.broker.api.logs.log_dirs import LogDirParts
+    from kstore.broker.api.metadata.features import FeatureParts
+    from kstore.broker.api.quotas.client_quotas import QuotaParts
+    from kstore.broker.api.requests.large_requests import LargeRequestParts, LargeRequests
+    from kstore.broker.api.security.acls import AclParts
+    from kstore.broker.api.security.permissions import GuardParts
+    from kstore.broker.api.security.sasl import HasSecurity
+    from kstore.broker.api.security.scram import ScramParts
+    from kstore.broker.api.telemetry.client_metrics import TelemetryParts
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
 
 __all__ = ["Later", "Server"]
+
+if TYPE_CHECKING:
+
+    class HandlerParts(
+        AclParts, EpochParts, FeatureParts, GuardParts, HasSecurity, LargeRequestParts, LogDirParts,
+        OffsetParts, QuotaParts, ScramParts, TelemetryParts, Protocol,
+    ):  # fmt: skip
+        """What handlers are given, all of them together."""
+
+    def _parts_of(broker: Broker) -> HandlerParts:
+        """The broker has them all."""
+        return broker
+
 
 log = logging.getLogger("kstore.broker")
 MAX_LINES_OF_GROUP = 5
