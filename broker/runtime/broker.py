@@ -12,7 +12,8 @@ from os import urandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kstore._fast.broker.fetch_path import FetchPath
-from kstore._fast.broker.partition_table import Partition, PartitionTable
+from kstore._fast.broker.partition import Partition
+from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.coordination import znodes

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore._fast.record.batch import BatchView
+from kstore._fast.record.batch_view import BatchView
 from kstore._fast.record.unpack import claim, find_by_time
 from kstore.log.recovery import segment_index
 from kstore.record import batches, decode

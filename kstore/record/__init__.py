@@ -4,7 +4,8 @@ The work is in ``kstore._fast``; this package gives it names. It knows no files,
 network.
 """
 
-from kstore._fast.record.batch import BatchView, InvalidBatchError, assign, batches, validate
+from kstore._fast.record.batch import InvalidBatchError
+from kstore._fast.record.batch_view import BatchView, assign, batches, validate
 from kstore._fast.record.builder import RecordBatchBuilder, build_batch
 from kstore._fast.record.compression import CompressionError
 from kstore._fast.record.records import Record, RecordSet, decode

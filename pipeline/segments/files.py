@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kstore._fast.record.batch import find_disorder
+from kstore._fast.record.batch_view import find_disorder
 from kstore._fast.record.columns import ColumnReader
 from kstore.log.segments.damage import Bounds, Damage, survey
 from kstore.pipeline.arrow import ArrowDecoder

@@ -13,7 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from kstore._fast.broker.fetch_path import FetchPath
-from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.connection import Connection
 from kstore._fast.network.data_plane import DataPlane

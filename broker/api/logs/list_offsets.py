@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kstore._fast.broker.partition_table import Partition
+from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
 from kstore.errors import ErrorCode
 from kstore.log.timestamps import Look

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore._fast.broker.partition_table import Partition
+from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
 from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.errors import ErrorCode

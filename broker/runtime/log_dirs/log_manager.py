@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.broker.partition_table import PartitionTable
 from kstore.broker.state.metadata.topic_rules import topic_row
 from kstore.private_files import others_write
 from kstore.record.compression import compression_for

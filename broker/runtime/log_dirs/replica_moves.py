@@ -15,7 +15,8 @@ from kstore.errors import ErrorCode
 from kstore.log import errors
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition, PartitionTable
+    from kstore._fast.broker.partition import Partition
+    from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
     from kstore.log import Log, LogDir

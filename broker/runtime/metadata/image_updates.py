@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kstore._fast.broker.partition_table import Partition, TopicEntry
+from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.coordination.znodes import read_topic_configs
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage

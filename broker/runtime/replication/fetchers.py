@@ -33,7 +33,7 @@ from kstore.protocol.logs.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.broker.partition import Partition
     from kstore.broker.runtime.broker import Broker
     from kstore.types import TopicPartition
 

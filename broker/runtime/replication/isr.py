@@ -27,7 +27,7 @@ from kstore.protocol.controller.broker_requests import (
 )
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.broker.partition import Partition
     from kstore.broker.runtime.broker import Broker
 
 __all__ = ["IsrChanges"]

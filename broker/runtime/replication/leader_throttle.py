@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore._fast.broker.partition_table import Partition
+from kstore._fast.broker.partition import Partition
 from kstore.broker.runtime.replication.replica_throttles import (
     NO_RATE,
     named_replica,

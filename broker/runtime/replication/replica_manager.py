@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kstore._fast.broker.partition_table import Partition, TopicEntry
+from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.coordination.znodes import read_deletions
 from kstore.broker.runtime.metadata.image_updates import ImageUpdates
 from kstore.broker.runtime.slices import Slices

@@ -27,7 +27,7 @@ from kstore.protocol.schema import ZERO_UUID
 from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.broker.partition import Partition
     from kstore._fast.broker.replica_state import ReplicaState
     from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.replication.replica_manager import Hosted

@@ -14,7 +14,7 @@ from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import Partition
+    from kstore._fast.broker.partition import Partition
     from kstore._fast.network.connection import Connection
     from kstore.broker.runtime.broker import Broker
 

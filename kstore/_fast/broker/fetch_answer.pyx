@@ -1,10 +1,10 @@
-"""The pieces of a Fetch answer: what one partition tells beside its records, and where those who
-asked the wrong broker are sent (KIP-951).
+"""A Fetch answer: topics and partitions, what one partition tells beside its records, and where
+those who asked the wrong broker are sent (KIP-951).
 
 What is read, and for whom, is fetch_path's.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
@@ -12,19 +12,93 @@ from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE)
 from kstore._fast.log.log_core cimport LogCore
-from kstore._fast.log.log_view cimport Order, Slice
+from kstore._fast.log.batch_order cimport Order, begin_order
+from kstore._fast.log.log_view cimport Slice
 from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
+from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.broker.sending cimport add_slice
 from kstore._fast.log.slice_checks cimport (
     CHECK_ALL, CHECK_HEADERS, Depth, depth_for_reader, is_good_copy, is_good_in_file)
 from kstore._fast.protocol.wire cimport (
-    put_count, put_int8, put_int32, put_int64, put_no_tags, put_unsigned, room)
+    put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
+    put_unsigned, room)
 
 cdef enum:
+    FIRST_LOG_START_OFFSET = 5
+    FIRST_RACK = 11
+    FIRST_FLEXIBLE = 12
+    FIRST_ENDPOINTS = 16            # KIP-951
     DIVERGING_EPOCH_TAG = 0
     LEADER_TAG = 1
     PARTITION_EPOCH_TAG = 23200
+
+
+cdef int64_t write_topics(
+    list parts, const Reader* reader, PartitionTable table, listener, AnswerBuffer out, report
+) except -1:
+    """The topics, neighbours of one topic together, and the end of the answer; returns the bytes of
+    records in it.
+    """
+    cdef bint flexible = reader.version >= FIRST_FLEXIBLE
+    cdef FetchPart part
+    cdef bytes topic = None
+    cdef int64_t written = 0
+    cdef Py_ssize_t i, count
+    room(out, 8)
+    put_count(out, count_topics(parts), flexible)
+    for i in range(len(parts)):
+        part = <FetchPart>parts[i]
+        if topic is None or part.topic != topic:
+            if topic is not None:
+                room(out, 1)
+                put_no_tags(out, flexible)
+            topic = part.topic
+            room(out, len(topic) + 16)
+            if part.by_id:
+                put_raw(out, <const uint8_t*><const char*>topic, 16)
+            else:
+                put_string(out, <const uint8_t*><const char*>topic, len(topic), flexible)
+            count = 1
+            while i + count < len(parts) and (<FetchPart>parts[i + count]).topic == topic:
+                count += 1
+            put_count(out, count, flexible)
+        written += write_part(part, reader, out, report)
+    room(out, 2)
+    if topic is not None:
+        put_no_tags(out, flexible)
+    if reader.version >= FIRST_ENDPOINTS:
+        write_answer_tags(parts, table, listener, out)
+    else:
+        put_no_tags(out, flexible)
+    return written
+
+
+cdef int64_t write_part(FetchPart part, const Reader* reader, AnswerBuffer out, report) except -1:
+    """One partition's answer; returns the bytes of records in it."""
+    cdef int version = reader.version
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef int64_t size = part.slice.size_bytes
+    cdef Py_ssize_t start = out.size
+    room(out, 128)
+    put_int32(out, part.index)
+    put_int16(out, part.error)
+    put_int64(out, part.high_watermark)
+    put_int64(out, part.last_stable_offset)
+    if version >= FIRST_LOG_START_OFFSET:
+        put_int64(out, part.log_start_offset)
+    write_aborted(part, reader.committed, flexible, out)
+    room(out, 64)
+    if version >= FIRST_RACK:
+        put_int32(out, part.preferred_replica)
+    put_count(out, size, flexible)
+    if size > 0 and not put_slice(part, reader.replica_id, out, report):
+        out.size = start
+        return write_part(part, reader, out, report)
+    part.file = None
+    if flexible:
+        write_part_tags(part, out)
+    return part.slice.size_bytes
 
 
 cdef Py_ssize_t count_topics(list parts) except -1:
@@ -86,8 +160,8 @@ cdef int put_empty_batch(FetchPart part, AnswerBuffer out) except -1:
     """Put a batch without records, of the leader epoch in which its offsets end."""
     cdef BatchInfo info
     cdef Order order
-    part.partition.core.begin_order(
-        part.slice.next_offset - 1, part.slice.next_offset, &order)
+    begin_order(
+        part.partition.core.epochs, part.slice.next_offset - 1, part.slice.next_offset, &order)
     memset(&info, 0, sizeof(info))
     info.base_offset = part.slice.base_offset
     info.last_offset_delta = <int32_t>(part.slice.next_offset - 1 - part.slice.base_offset)

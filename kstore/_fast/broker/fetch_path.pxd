@@ -3,7 +3,8 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
 
 from kstore._fast.broker.fetch_session cimport FetchPart, FetchSession
-from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.broker.partition cimport Partition
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.slots cimport AnswerSink, Slot
 from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
 
@@ -72,5 +73,4 @@ cdef class FetchPath:
     cdef int prefer(self, FetchRequest request, FetchPart part) except -1
     cdef int park(self, FetchRequest request) except -1
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1
-    cdef int write_topics(self, FetchRequest request, list parts, AnswerBuffer out) except -1
-    cdef int write_part(self, FetchRequest request, FetchPart part, AnswerBuffer out) except -1
+    cdef int write_rows(self, FetchRequest request, list parts, AnswerBuffer out) except -1

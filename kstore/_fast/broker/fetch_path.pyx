@@ -11,19 +11,16 @@ from kstore._fast.error_codes cimport (
     INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
-from kstore._fast.broker.fetch_answer cimport (
-    count_topics, find_slice, put_slice, write_answer_tags, write_aborted, write_part_tags)
+from kstore._fast.broker.fetch_answer cimport Reader, find_slice, write_topics
 from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_topics
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.replica_state cimport Follower
 from kstore._fast.broker.rights cimport MAY_ACT_IN_CLUSTER
 from kstore._fast.protocol.wire cimport (
-    WireBytes, put_count, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, read_int8, read_int16, read_int32, read_int64, read_raw,
+    WireBytes, put_int16, put_int32, read_int8, read_int16, read_int32, read_int64, read_raw,
     read_string, read_unsigned, room, skip_tags)
 
 cdef enum:
-    FIRST_LOG_START_OFFSET = 5
     FIRST_SESSION = 7
     FIRST_RACK = 11
     FIRST_FLEXIBLE = 12
@@ -34,7 +31,6 @@ cdef enum:
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
     LONGEST_WAIT_MS = 300000                        # whatever a client asks for
-    FIRST_ENDPOINTS = 16                            # KIP-951
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
@@ -222,7 +218,7 @@ cdef class FetchPath:
             error = self.open_session(request)
         if error != NONE:
             write_head(out, request, error, 0)
-            self.write_topics(request, [], out)
+            self.write_rows(request, [], out)
             return None
         request.noting = request.replica_id >= 0
         request.injected = self.injected
@@ -441,66 +437,17 @@ cdef class FetchPath:
                 if part.slice.size_bytes > 0:
                     self.throttle.sent(part.partition, request.replica_id, part.slice.size_bytes)
         write_head(out, request, NONE, session_id)
-        self.write_topics(request, parts, out)
+        self.write_rows(request, parts, out)
         return 0
 
-    cdef int write_topics(self, FetchRequest request, list parts, AnswerBuffer out) except -1:
-        """The topics, neighbours of one topic together, and the end of the answer."""
-        cdef bint flexible = request.version >= FIRST_FLEXIBLE
-        cdef FetchPart part
-        cdef bytes topic = None
-        cdef Py_ssize_t i, count
-        room(out, 8)
-        put_count(out, count_topics(parts), flexible)
-        for i in range(len(parts)):
-            part = <FetchPart>parts[i]
-            if topic is None or part.topic != topic:
-                if topic is not None:
-                    room(out, 1)
-                    put_no_tags(out, flexible)
-                topic = part.topic
-                room(out, len(topic) + 16)
-                if part.by_id:
-                    put_raw(out, <const uint8_t*><const char*>topic, 16)
-                else:
-                    put_string(out, <const uint8_t*><const char*>topic, len(topic), flexible)
-                count = 1
-                while i + count < len(parts) and (<FetchPart>parts[i + count]).topic == topic:
-                    count += 1
-                put_count(out, count, flexible)
-            self.write_part(request, part, out)
-        room(out, 2)
-        if topic is not None:
-            put_no_tags(out, flexible)
-        if request.version >= FIRST_ENDPOINTS:
-            return write_answer_tags(parts, self.table, request.sink.listener_name(), out)
-        put_no_tags(out, flexible)
-        return 0
-
-    cdef int write_part(self, FetchRequest request, FetchPart part, AnswerBuffer out) except -1:
-        cdef int version = request.version
-        cdef bint flexible = version >= FIRST_FLEXIBLE
-        cdef int64_t size = part.slice.size_bytes
-        cdef Py_ssize_t start = out.size
-        room(out, 128)
-        put_int32(out, part.index)
-        put_int16(out, part.error)
-        put_int64(out, part.high_watermark)
-        put_int64(out, part.last_stable_offset)
-        if version >= FIRST_LOG_START_OFFSET:
-            put_int64(out, part.log_start_offset)
-        write_aborted(part, request.isolation_level == READ_COMMITTED, flexible, out)
-        room(out, 64)
-        if version >= FIRST_RACK:
-            put_int32(out, part.preferred_replica)
-        put_count(out, size, flexible)
-        if size > 0 and not put_slice(part, request.replica_id, out, self.report):
-            out.size = start
-            return self.write_part(request, part, out)
-        self.bytes_out += part.slice.size_bytes
-        part.file = None
-        if flexible:
-            write_part_tags(part, out)
+    cdef int write_rows(self, FetchRequest request, list parts, AnswerBuffer out) except -1:
+        """The topics and the end of the answer."""
+        cdef Reader reader
+        reader.version = request.version
+        reader.committed = request.isolation_level == READ_COMMITTED
+        reader.replica_id = request.replica_id
+        self.bytes_out += write_topics(
+            parts, &reader, self.table, request.sink.listener_name(), out, self.report)
         return 0
 
 

@@ -4,7 +4,8 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.log.log_view cimport Slice
-from kstore._fast.broker.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.partition cimport Partition, TopicEntry
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.replica_state cimport Follower
 from kstore._fast.log.segment_file cimport SegmentFile
 

@@ -4,7 +4,8 @@ What is asked of all of them together is fetch_path's.
 """
 
 from kstore._fast.broker.fetch_session cimport FetchPart
-from kstore._fast.broker.partition_table cimport PartitionTable, TopicEntry
+from kstore._fast.broker.partition cimport TopicEntry
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.protocol.wire cimport (
     WireBytes, read_int32, read_int64, read_some, read_topic, skip_tags)
 

@@ -1,6 +1,7 @@
 # KIP-951: the leader of a partition, and where it is, for who asked the wrong broker.
 
-from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.broker.partition cimport Partition
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum:

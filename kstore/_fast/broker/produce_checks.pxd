@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int64_t
 
-from kstore._fast.broker.partition_table cimport Partition, TopicEntry
+from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.produce_request cimport ProduceRequest
 from kstore._fast.protocol.wire cimport WireBytes
 

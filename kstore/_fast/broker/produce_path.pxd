@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.broker.partition_table cimport Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.partition cimport Partition, TopicEntry
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.produce_request cimport (
     ProducePartition, ProduceRequest, ProduceTopic)
 from kstore._fast.broker.produce_slot cimport ProduceSlot, ProduceWaits

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from kstore._fast.broker.partition_table cimport Partition, PartitionTable
+from kstore._fast.broker.partition cimport Partition
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.replica_state cimport CommitWait
 from kstore._fast.broker.slots cimport AnswerSink, Slot
 from kstore._fast.protocol.wire cimport AnswerBuffer

@@ -8,7 +8,7 @@ from kstore._fast.record.batch cimport (
     BATCH_BAD_OFFSET_DELTA, BATCH_HEADER_SIZE, BATCH_OK, COMPRESSION_MASK, BatchInfo, is_compressed,
     read_batch_header, validate_batch, validate_compressed)
 from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
-from kstore._fast.broker.partition_table cimport Partition, TopicEntry
+from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
 from kstore._fast.record.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, max_unpacked_bytes
 from kstore._fast.broker.produce_request cimport ProducePartition, ProduceTopic

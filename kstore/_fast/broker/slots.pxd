@@ -4,7 +4,7 @@
 
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
-from kstore._fast.broker.partition_table cimport Waiter
+from kstore._fast.broker.partition_events cimport Waiter
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef class AnswerSink:

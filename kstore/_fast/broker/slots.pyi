@@ -1,6 +1,6 @@
 """A parked answer's place in the order of its connection; see slots.pyx."""
 
-from kstore._fast.broker.partition_table import Waiter
+from kstore._fast.broker.partition_events import Waiter
 from kstore._fast.protocol.wire import AnswerBuffer
 from kstore._fast.record.unpack import Verdict
 

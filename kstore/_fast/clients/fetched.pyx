@@ -6,9 +6,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_Append
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.record.batch cimport (
-    BATCH_OK, BATCH_TRUNCATED, BatchInfo, BatchView, read_batch_header,
-)
+from kstore._fast.record.batch cimport BATCH_OK, BATCH_TRUNCATED, BatchInfo, read_batch_header
+from kstore._fast.record.batch_view cimport BatchView
 from kstore._fast.record.columns cimport Columns
 from kstore._fast.record.records cimport BatchCursor, RecordFields, record_timestamp
 

@@ -1,22 +1,9 @@
-"""The inner loops of log compaction: keys into a map, and batches without what was overtaken."""
-
-from collections.abc import Callable
+"""The second pass of log compaction: batches without the records that were overtaken."""
 
 from typing_extensions import Buffer
 
+from kstore._fast.log.key_index import Decide
 from kstore._fast.log.offset_map import OffsetMap
-
-Decide = Callable[[int, int, int], bool]
-"""(producer id, last offset, control type or -2 for data) -> whether the batch may go."""
-
-def index_batches(
-    data: Buffer, into: OffsetMap, start_offset: int, decide: Decide
-) -> tuple[int, bool]:
-    """Puts the keys of all whole batches into the map, aborted ones and markers left out.
-
-    Returns the bytes done and whether the map is full: then the batch at that byte is not wholly
-    in. Raises InvalidBatchError for a damaged batch.
-    """
 
 class BatchCleaner:
     """Writes batches anew with what the map says is each key's last record."""

@@ -1,5 +1,5 @@
-# The inner loops of log compaction: index the keys of batches, and write batches anew without the
-# records that were overtaken. Whole buffers are worked through without the GIL; only
+# The second pass of log compaction: batches written anew without the records that were overtaken
+# (key_index.pyx is the first). Whole buffers are worked through without the GIL; only
 # transactional, control and compressed batches and the last ones of active producers come up for a
 # decision or a codec. It opens no file, and who is aborted or committed is decided by the caller
 # (kstore/log/retention/cleaner.py).
@@ -8,183 +8,25 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from kstore._fast.log.offset_map cimport OffsetMap
+from kstore._fast.log.record_at cimport RecordAt, may_go, read_record, record_attributes
 from kstore._fast.record.batch cimport (
-    BATCH_BAD_COMPRESSION, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED,
-    BatchInfo, COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK, check_batch,
-    is_compressed, is_control, is_log_append_time, is_transactional, write_batch_header)
-from kstore._fast.record.buffer cimport (
-    load_int16, read_varint, read_varlong, varint_size, varlong_size, write_varint, write_varlong)
-from kstore._fast.record.compression cimport compress_memory, decompress_memory
+    BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED, BatchInfo, COMPRESSION_MASK,
+    CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, check_batch,
+    decompressed_records, is_compressed, is_control, is_log_append_time, is_transactional,
+    write_batch_header)
+from kstore._fast.record.buffer cimport varlong_size, write_varint, write_varlong
+from kstore._fast.record.compression cimport compress_memory
 from kstore._fast.record.memory cimport MemoryView, view_of
-from kstore._fast.log.offset_map cimport MAP_FULL, MAP_NO_MEMORY, MAP_STORED, OffsetMap
 
-from kstore._fast.record.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
-from kstore._fast.record.compression import CompressionError
+from kstore._fast.record.batch import InvalidBatchError
 
 cdef enum:
     NO_MEMORY = -1
-    IS_DATA = -2                        # what decide() gets in place of a control type
 
 cdef enum:                              # what is to become of a batch without surviving records
     DELETE_EMPTY = 0
     RETAIN_EMPTY = 1
-
-
-# One record where it lies. Sizes of -1 are null.
-cdef struct RecordAt:
-    const uint8_t* start                # its length field
-    const uint8_t* rest                 # from the offset delta on
-    const uint8_t* stop
-    int64_t timestamp_delta
-    int32_t offset_delta
-    const uint8_t* key
-    int32_t key_size
-    int32_t value_size
-
-
-# Reads the record at p; the headers are not looked into. Returns the next one's start, or NULL.
-cdef const uint8_t* _read_record(const uint8_t* p, const uint8_t* end,
-                                 RecordAt* out) noexcept nogil:
-    cdef int32_t length
-    cdef int n = read_varint(p, end, &length)
-    if n == 0 or length < 6 or length > end - p - n:
-        return NULL
-    out.start = p
-    p += n
-    out.stop = p + length
-    n = read_varlong(p + 1, out.stop, &out.timestamp_delta)
-    if n == 0:
-        return NULL
-    p += 1 + n
-    out.rest = p
-    n = read_varint(p, out.stop, &out.offset_delta)
-    if n == 0:
-        return NULL
-    p += n
-    n = read_varint(p, out.stop, &out.key_size)
-    if n == 0 or out.key_size < -1 or out.key_size > out.stop - p - n:
-        return NULL
-    p += n
-    out.key = p
-    p += out.key_size if out.key_size > 0 else 0
-    n = read_varint(p, out.stop, &out.value_size)
-    if n == 0 or out.value_size < -1 or out.value_size > out.stop - p - n:
-        return NULL
-    return out.stop
-
-
-cdef bytearray _decompressed(const uint8_t* p, const BatchInfo* info, Py_ssize_t position):
-    try:
-        return decompress_memory(info.attributes & COMPRESSION_MASK, p + BATCH_HEADER_SIZE,
-                                 info.size_bytes - BATCH_HEADER_SIZE,
-                                 DEFAULT_MAX_DECOMPRESSED_BYTES)
-    except CompressionError as error:
-        raise InvalidBatchError(BATCH_BAD_COMPRESSION, position, str(error)) from error
-
-
-# The control type (0 abort, 1 commit) of a control batch, or -1 where its record was removed.
-cdef int _control_type(const uint8_t* p, const BatchInfo* info) noexcept nogil:
-    cdef RecordAt record
-    if info.records_count <= 0 or is_compressed(info):
-        return -1
-    if _read_record(p + BATCH_HEADER_SIZE, p + info.size_bytes, &record) == NULL:
-        return -1
-    if record.key_size < 4:
-        return -1
-    return load_int16(record.key + 2)
-
-
-cdef bint _decide(object decide, const uint8_t* p, const BatchInfo* info) except -1:
-    return decide(info.producer_id, info.base_offset + info.last_offset_delta,
-                  _control_type(p, info) if is_control(info) else <int>IS_DATA)
-
-
-# Puts the keys of p..end (records, decompressed) into the map. A BatchStatus, with the map's in
-# `full`.
-cdef int _index_records(const uint8_t* p, const uint8_t* end, const BatchInfo* info, OffsetMap into,
-                        int64_t start_offset, int* stored) noexcept nogil:
-    cdef RecordAt record
-    cdef int64_t offset
-    cdef int32_t i
-    stored[0] = MAP_STORED
-    for i in range(info.records_count):
-        p = _read_record(p, end, &record)
-        if p == NULL:
-            return BATCH_BAD_RECORD
-        offset = info.base_offset + record.offset_delta
-        if record.key_size >= 0 and offset >= start_offset:
-            stored[0] = into.store(record.key, record.key_size, offset)
-            if stored[0] != MAP_STORED:
-                return BATCH_OK
-    return BATCH_OK
-
-
-cdef inline int _index_plain(const uint8_t* p, const BatchInfo* info, OffsetMap into,
-                             int64_t start_offset, int* stored) noexcept nogil:
-    return _index_records(
-        p + BATCH_HEADER_SIZE, p + info.size_bytes, info, into, start_offset, stored)
-
-
-cdef int _index_compressed(const uint8_t* p, const BatchInfo* info, Py_ssize_t position,
-                           OffsetMap into, int64_t start_offset, int* stored) except -1:
-    cdef bytearray records = _decompressed(p, info, position)
-    cdef const uint8_t* start = <const uint8_t*><char*>records
-    cdef Py_ssize_t size = len(records)
-    cdef int status
-    with nogil:
-        status = _index_records(start, start + size, info, into, start_offset, stored)
-    return status
-
-
-def index_batches(data, OffsetMap into, int64_t start_offset, decide):
-    cdef MemoryView given = view_of(data)
-    cdef Py_ssize_t size = given.size
-    cdef const uint8_t* start = given.data
-    cdef Py_ssize_t position = 0
-    cdef BatchInfo info
-    cdef int stored = MAP_STORED
-    cdef int status = BATCH_OK
-    cdef bint skip
-    while position < size and stored == MAP_STORED:
-        with nogil:
-            while position < size:
-                status = check_batch(start + position, start + size, &info)
-                if status != BATCH_OK or (info.attributes & (
-                        TRANSACTIONAL_MASK | CONTROL_MASK | COMPRESSION_MASK)):
-                    break
-                status = _index_plain(start + position, &info, into, start_offset, &stored)
-                if status != BATCH_OK or stored != MAP_STORED:
-                    break
-                _indexed(into, &info, start_offset)
-                position += info.size_bytes
-        if status == BATCH_TRUNCATED or position >= size or stored != MAP_STORED:
-            break
-        if status == BATCH_OK:
-            skip = is_control(&info)
-            if is_transactional(&info) or skip:
-                skip = _decide(decide, start + position, &info) or skip
-            if not skip and info.records_count:
-                if is_compressed(&info):
-                    status = _index_compressed(
-                        start + position, &info, position, into, start_offset, &stored)
-                else:
-                    status = _index_plain(start + position, &info, into, start_offset, &stored)
-        if status != BATCH_OK:
-            raise InvalidBatchError(status, position)
-        if stored == MAP_STORED:
-            _indexed(into, &info, start_offset)
-            position += info.size_bytes
-    if stored == MAP_NO_MEMORY:
-        raise MemoryError()
-    return position, stored == MAP_FULL
-
-
-cdef inline void _indexed(OffsetMap into, const BatchInfo* info,
-                          int64_t start_offset) noexcept nogil:
-    cdef int64_t last_offset = info.base_offset + info.last_offset_delta
-    if last_offset >= start_offset and last_offset > into.latest_offset:
-        into.latest_offset = last_offset
 
 
 cdef inline bint _is_special(const BatchInfo* info) noexcept nogil:
@@ -275,7 +117,7 @@ cdef class BatchCleaner:
         if self._make_kept_room(info.records_count) != 0:
             return -2
         for i in range(info.records_count):
-            p = _read_record(p, end, &record)
+            p = read_record(p, end, &record)
             if p == NULL:
                 return -1
             self.kept[i] = is_control(info) or self._keeps(info, &record)
@@ -328,7 +170,9 @@ cdef class BatchCleaner:
         header[0] = info[0]
         header.records_count = 0
         for i in range(info.records_count):
-            p = _read_record(p, end, &record)
+            p = read_record(p, end, &record)
+            if p == NULL:
+                break                       # not here: _mark has read them all
             if not self.kept[i]:
                 continue
             timestamp = info.max_timestamp if is_log_append_time(info) else (
@@ -341,7 +185,7 @@ cdef class BatchCleaner:
             delta = timestamp - header.base_timestamp
             length = <int32_t>(1 + varlong_size(delta) + (record.stop - record.rest))
             into += write_varint(into, length)
-            into[0] = _record_attributes(&record)
+            into[0] = record_attributes(&record)
             into += 1
             into += write_varlong(into, delta)
             memcpy(into, record.rest, record.stop - record.rest)
@@ -399,7 +243,7 @@ cdef class BatchCleaner:
 
     cdef int _clean_compressed(self, const uint8_t* p, const BatchInfo* info, Py_ssize_t position,
                                int retain) except -1:
-        cdef bytearray records = _decompressed(p, info, position)
+        cdef bytearray records = decompressed_records(p, info, position)
         cdef const uint8_t* start = <const uint8_t*><char*>records
         cdef const uint8_t* end = start + len(records)
         cdef bint tombstones
@@ -478,7 +322,7 @@ cdef class BatchCleaner:
         cdef bint discard = False
         cdef int status
         if is_transactional(info) or is_control(info):
-            discard = _decide(self.decide, p, info)
+            discard = may_go(self.decide, p, info)
         if is_control(info):
             return self._clean_control(p, info, discard, retain)
         if discard or info.records_count == 0:
@@ -524,8 +368,3 @@ cdef class BatchCleaner:
             self.batches_read += 1
             position += info.size_bytes
         return position, self.out[:self.out_size] if self.out_size else b""
-
-
-cdef inline uint8_t _record_attributes(const RecordAt* record) noexcept nogil:
-    cdef int32_t length
-    return record.start[read_varint(record.start, record.stop, &length)]

@@ -16,6 +16,7 @@ from kstore._fast.log.append_plan cimport (
     LARGEST_OFFSET_DELTA, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_GIVEN_OFFSETS,
     ORIGIN_REPLICA)
 from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.log.read_hints cimport remember
 from kstore._fast.record.batch cimport BatchInfo
 from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.record.memory cimport MemoryView, view_of
@@ -236,7 +237,7 @@ cdef class LogCore(LogView):
         for i in range(plan.count):
             self.note_batch(active, &plan.batches[i], position, True)
             position += plan.batches[i].size_bytes
-        self.remember(plan.batches[0].base_offset, active.base_offset, start)
+        remember(&self.hints, plan.batches[0].base_offset, active.base_offset, start)
         self.log_end_offset = active.next_offset
         self.producers.commit()
         self.note_end()

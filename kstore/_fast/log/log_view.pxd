@@ -3,15 +3,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.log.batch_order cimport Order
 from kstore._fast.log.epoch_cache cimport EpochCache
 from kstore._fast.log.log_segment cimport LogSegment
 from kstore._fast.log.producer_table cimport ProducerTable
+from kstore._fast.log.read_hints cimport ReadHints
 from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef enum:
-    HINTS = 8
     HEADER_WINDOW = 8192
-    SENT_UNKNOWN = -1
 
 # A stretch of a segment in which batch headers are looked at.
 cdef struct HeaderWindow:
@@ -25,32 +25,6 @@ cdef struct Slice:
     # of the first batch in it (the offset asked for, where that is known cheaply)
     int64_t base_offset
     int64_t next_offset             # where to read on: after the last batch in it
-
-# What the header of the next batch has to agree with: its CRC covers neither its base offset nor
-# its leader epoch.
-cdef struct Order:
-    int64_t expected                # its base offset is not below it
-    int64_t limit                   # its last offset is
-    int32_t epoch                   # its leader epoch; -1: any
-    int64_t epoch_until             # for batches that begin below this offset
-
-# Whether a batch follows the one before it, as nearly all do: where the epoch stays as it is. What
-# does not is for `fits` to judge.
-cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
-    if info.base_offset < order.expected or info.last_offset_delta < 0 \
-            or info.base_offset >= min(order.limit, order.epoch_until) \
-            or info.last_offset_delta >= order.limit - info.base_offset \
-            or info.partition_leader_epoch != order.epoch:
-        return False
-    order.expected = info.base_offset + info.last_offset_delta + 1
-    return True
-
-# Where a reader left off: its next offset lies at this position of that segment.
-cdef struct Hint:
-    int64_t offset
-    int64_t segment_base
-    int64_t position
-    int sent                        # how often what follows was sent
 
 cdef class LogView:
     cdef readonly int64_t log_start_offset
@@ -67,8 +41,7 @@ cdef class LogView:
     cdef readonly ProducerTable producers
     cdef object owner                       # kstore.log's Log: index pages, rolls, errors
     cdef int64_t index_interval_bytes
-    cdef Hint[HINTS] hints
-    cdef int next_hint
+    cdef ReadHints hints
     cdef public int damages_found           # how often a damaged part became known
 
     # The longest run of whole batches from the one that holds offset, in one segment, below
@@ -90,9 +63,6 @@ cdef class LogView:
                                   HeaderWindow* window) except -1
     cdef int64_t indexed_batch(self, LogSegment segment, int64_t position,
                                HeaderWindow* window) except -1
-    cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1
-    cdef int turn_epoch(self, int64_t offset, Order* order) except -1
-    cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
@@ -106,8 +76,6 @@ cdef class LogView:
     cdef int64_t reached_by(self, int64_t offset) noexcept
     cdef int note_end(self) except -1
     cdef int32_t epoch_before(self, int64_t offset) noexcept
-    cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept
-    cdef int times_sent(self, int64_t offset) noexcept
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size, Order* order) except -1
     cdef int scan_chunk(self, LogSegment segment, const uint8_t* p, Py_ssize_t size,
                         int64_t position,

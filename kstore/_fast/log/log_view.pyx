@@ -10,7 +10,9 @@ from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_NOT_MONOTONIC, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch,
     is_control, read_batch_header)
 from kstore._fast.log.batch_facts cimport read_end_marker
+from kstore._fast.log.batch_order cimport begin_order, fits, goes_on
 from kstore._fast.log.producer_table cimport EndMarker
+from kstore._fast.log.read_hints cimport Hint, find_hint, forget_all, remember
 
 cdef enum:
     SCAN_CHUNK = 262144
@@ -21,7 +23,6 @@ cdef enum:
 SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 
 cdef int64_t LARGEST_DELTA = 0x7FFFFFFFLL         # of a record's offset from its segment's
-cdef int64_t NO_END = 0x7FFFFFFFFFFFFFFFLL
 
 
 cdef class LogView:
@@ -86,7 +87,7 @@ cdef class LogView:
             return None
         out.position = position
         out.size_bytes = end - position
-        self.remember(out.next_offset, segment.base_offset, end)
+        remember(&self.hints, out.next_offset, segment.base_offset, end)
         return segment.file()
 
     # The segment and position of the batch that holds offset, or of the first one behind it.
@@ -95,16 +96,15 @@ cdef class LogView:
         cdef HeaderWindow window
         cdef BatchInfo info
         cdef Py_ssize_t at
-        cdef int i
-        for i in range(HINTS):
-            if self.hints[i].offset == offset:
-                segment = self.segment_of(offset)
-                if segment is not None and segment.damages is None \
-                        and segment.base_offset == self.hints[i].segment_base \
-                        and self.hints[i].position < segment.size_bytes:
-                    position[0] = self.hints[i].position
-                    base_offset[0] = offset
-                    return segment
+        cdef Hint* hint = find_hint(&self.hints, offset)
+        if hint != NULL:
+            segment = self.segment_of(offset)
+            if segment is not None and segment.damages is None \
+                    and segment.base_offset == hint.segment_base \
+                    and hint.position < segment.size_bytes:
+                position[0] = hint.position
+                base_offset[0] = offset
+                return segment
         at = max(self.segment_index(offset), <Py_ssize_t>0)
         while at < len(self.segments):
             segment = <LogSegment>self.segments[at]
@@ -165,42 +165,6 @@ cdef class LogView:
                 position = max(position, <int64_t>damage.end_position)
         return position
 
-    # -- order: what the CRC does not cover is checked against the neighbours
-
-    cdef int begin_order(self, int64_t expected, int64_t limit, Order* order) except -1:
-        order.expected = expected
-        order.limit = limit
-        return self.turn_epoch(expected, order)
-
-    # The leader epoch of the records from an offset on, and how far it goes. Before the log start
-    # offset it is not known any more.
-    cdef int turn_epoch(self, int64_t offset, Order* order) except -1:
-        cdef EpochCache epochs = self.epochs
-        cdef int at = epochs.count - 1
-        order.epoch = -1
-        order.epoch_until = NO_END
-        while at >= 0 and epochs.entries[at].start_offset > offset:
-            order.epoch_until = epochs.entries[at].start_offset
-            at -= 1
-        if at >= 0:
-            order.epoch = epochs.entries[at].epoch
-        return 0
-
-    # Whether a batch follows the one before it; if so, the next one is expected behind it.
-    cdef bint fits(self, const BatchInfo* info, Order* order) except -1 nogil:
-        if info.base_offset < order.expected or info.base_offset >= order.limit \
-                or info.last_offset_delta < 0 \
-                or info.last_offset_delta >= order.limit - info.base_offset:
-            return False
-        if info.base_offset >= order.epoch_until:
-            with gil:
-                self.turn_epoch(info.base_offset, order)
-        if info.partition_leader_epoch != order.epoch and order.epoch >= 0 \
-                and info.partition_leader_epoch != -1:
-            return False
-        order.expected = info.base_offset + info.last_offset_delta + 1
-        return True
-
     # The header of the batch at a position, read by way of the window. False: nothing lies there.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1:
@@ -229,9 +193,9 @@ cdef class LogView:
         cdef Order order
         cdef int64_t known
         segment.floor_below(position[0], &known)
-        self.begin_order(known, segment.next_offset, &order)
+        begin_order(self.epochs, known, segment.next_offset, &order)
         while self.peek(segment, position[0], window, info):
-            if not self.fits(info, &order):
+            if not fits(self.epochs, info, &order):
                 raise self.owner.corrupt(segment, position[0])
             if info.base_offset + info.last_offset_delta >= offset:
                 return True
@@ -271,10 +235,10 @@ cdef class LogView:
             at = position
             offset = out.base_offset
         out.next_offset = offset
-        self.begin_order(offset, segment.next_offset, &order)
+        begin_order(self.epochs, offset, segment.next_offset, &order)
         while at != damaged and self.peek(segment, at, &window, &info):
             # Also the one that is not taken: its offset tells whether those before it are right.
-            if not self.fits(&info, &order):
+            if not fits(self.epochs, &info, &order):
                 raise self.owner.corrupt(segment, at)
             if info.base_offset + info.last_offset_delta >= max_offset:
                 break
@@ -283,30 +247,6 @@ cdef class LogView:
             at += info.size_bytes
             out.next_offset = info.base_offset + info.last_offset_delta + 1
         return at
-
-    cdef void remember(self, int64_t offset, int64_t segment_base, int64_t position) noexcept:
-        cdef int i
-        for i in range(HINTS):
-            if self.hints[i].offset == offset:
-                self.hints[i].segment_base = segment_base
-                self.hints[i].position = position
-                return
-        i = self.next_hint
-        self.next_hint = (i + 1) % HINTS
-        self.hints[i].offset = offset
-        self.hints[i].segment_base = segment_base
-        self.hints[i].position = position
-        self.hints[i].sent = 0
-
-    # How often what follows an offset was sent before, as far as that is remembered: readers that
-    # go on where they left off begin at a hint. UNKNOWN: they begin somewhere else.
-    cdef int times_sent(self, int64_t offset) noexcept:
-        cdef int i
-        for i in range(HINTS):
-            if self.hints[i].offset == offset:
-                self.hints[i].sent += 1
-                return self.hints[i].sent - 1
-        return SENT_UNKNOWN
 
     # -- keeping what an append or a scan brings
 
@@ -474,9 +414,7 @@ cdef class LogView:
         self.forget_hints()
 
     def forget_hints(self):
-        cdef int i
-        for i in range(HINTS):
-            self.hints[i].offset = -1
+        forget_all(&self.hints)
 
     def slice_at(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True):
         """(path, position, size, base offset, next offset), or None where nothing can be read."""
@@ -506,7 +444,7 @@ cdef class LogView:
         cdef Py_ssize_t good = file.read_into(p, out.size_bytes, out.position)
         cdef int known = self.damages_found
         cdef Order order
-        self.begin_order(out.base_offset, out.next_offset, &order)
+        begin_order(self.epochs, out.base_offset, out.next_offset, &order)
         good = self.count_good(p, good, &order)
         if good == out.size_bytes:
             return data, out.next_offset
@@ -522,7 +460,7 @@ cdef class LogView:
         cdef BatchInfo info
         with nogil:
             while good < size and check_batch(p + good, p + size, &info) == BATCH_OK \
-                    and (goes_on(&info, order) or self.fits(&info, order)):
+                    and (goes_on(&info, order) or fits(self.epochs, &info, order)):
                 good += info.size_bytes
         return good
 

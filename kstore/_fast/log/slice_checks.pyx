@@ -12,7 +12,9 @@ from libc.stdint cimport int64_t, uint8_t
 from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch, read_batch_header)
 from kstore._fast.log.log_segment cimport LogSegment
-from kstore._fast.log.log_view cimport SENT_UNKNOWN, HeaderWindow, LogView, Order, Slice, goes_on
+from kstore._fast.log.batch_order cimport Order, begin_order, fits, goes_on
+from kstore._fast.log.log_view cimport HeaderWindow, LogView, Slice
+from kstore._fast.log.read_hints cimport SENT_UNKNOWN, times_sent
 from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef enum:
@@ -23,7 +25,7 @@ cdef enum:
 
 
 cdef Depth depth_for_reader(LogView log, int64_t offset, const Slice* slice) except *:
-    cdef int sent = log.times_sent(offset)
+    cdef int sent = times_sent(&log.hints, offset)
     cdef LogSegment segment
     if sent == 0:
         return CHECK_HEADERS
@@ -46,13 +48,13 @@ cdef bint is_good_copy(
     segment = log.segment_of(slice.base_offset) if depth != CHECK_HEADERS else None
     if depth == CHECK_SUMS and segment is not None and segment.sums_checked(slice.position, end):
         segment = None
-    log.begin_order(slice.base_offset, slice.next_offset, &order)
+    begin_order(log.epochs, slice.base_offset, slice.next_offset, &order)
     while at < slice.size_bytes:
         if segment is None:
             status = read_batch_header(p + at, p + slice.size_bytes, &info)
         else:
             status = check_batch(p + at, p + slice.size_bytes, &info)
-        if status != BATCH_OK or not (goes_on(&info, &order) or log.fits(&info, &order)):
+        if status != BATCH_OK or not (goes_on(&info, &order) or fits(log.epochs, &info, &order)):
             log.owner.corrupt(log.segment_of(slice.base_offset), slice.position + at)
             return False
         at += info.size_bytes
@@ -90,10 +92,10 @@ cdef bint are_headers_good(LogView log, LogSegment segment, const Slice* slice) 
     cdef int64_t at = slice.position
     cdef int64_t end = at + slice.size_bytes
     window.start = window.size = 0
-    log.begin_order(slice.base_offset, slice.next_offset, &order)
+    begin_order(log.epochs, slice.base_offset, slice.next_offset, &order)
     try:
         while at < end and log.peek(segment, at, &window, &info):
-            if not goes_on(&info, &order) and not log.fits(&info, &order):
+            if not goes_on(&info, &order) and not fits(log.epochs, &info, &order):
                 log.owner.corrupt(segment, at)
                 return False
             at += info.size_bytes
@@ -115,7 +117,7 @@ cdef int64_t find_bad_batch(LogView log, SegmentFile file, const Slice* slice) e
     cdef uint8_t* data = <uint8_t*>PyMem_RawMalloc(capacity)
     cdef BatchInfo info
     cdef Order order
-    log.begin_order(slice.base_offset, slice.next_offset, &order)
+    begin_order(log.epochs, slice.base_offset, slice.next_offset, &order)
     try:
         while at < end:
             if data == NULL:

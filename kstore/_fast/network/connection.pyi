@@ -3,31 +3,19 @@
 from typing import Any
 
 from kstore._fast.network.data_plane import DataPlane
-from kstore._fast.network.outbox import Outbox
+from kstore._fast.network.request_paths import RequestPaths
 
-class Connection(Outbox):
+class Connection(RequestPaths):
     """One client connection, as uvloop's buffered protocol by duck typing."""
 
     connection_id: int
-    listener: str
-    client_host: str
-    principal: str
-    """Who asks: ``User:ANONYMOUS`` where nobody has to show it, or has yet."""
     authentication: Any
     """What takes the frames (``receive(frame)``) until the client has shown who it is (runtime/
     authentication.py); None once it has, and on a listener where it needs not.
     """
     max_frame_bytes: int
     """A larger request ends the connection."""
-    quotas: Any
-    """Who charges clients by their quotas (runtime/client_throttles.py); None while there are none.
-    """
-    client_id: bytes | None
-    """Of the last request, while there are quotas."""
     last_active_ms: int
-    hello: bytes | None
-    """The body of the last ApiVersions request, which names the client's software."""
-    hello_version: int
     def __init__(self, plane: DataPlane, listener: str) -> None: ...
     def connection_made(self, transport: Any) -> None:
         """The peer is connected: ask the server whether it may stay."""
@@ -57,9 +45,6 @@ class Connection(Outbox):
 
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
-
-    def note_denied(self, api_key: int, right: int, resource_type: int, name: bytes) -> None:
-        """Have it logged that an operation, by its bit, was denied."""
 
     def tls_object(self) -> Any:
         """The TLS library's view of the connection; None in plain text."""

@@ -1,43 +1,36 @@
 """One client connection on the loop: frames in, answers out, in the order of the requests.
 
 All whole frames of a read are handled before it returns and their answers go out in one send
-(outbox.pyx). Produce and Fetch never leave C; every other API is handed to the server (dispatch),
-which may park it. Nothing here decides what a request means.
+(outbox.pyx). Which path answers a request is request_paths.pyx's. Nothing here decides what a
+request means.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from kstore._fast.record.buffer cimport load_int32, store_int32
+from kstore._fast.record.buffer cimport load_int32
 from kstore._fast.log.clock cimport now_ms, now_us
 from kstore._fast.network.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
-from kstore._fast.broker.fetch_path cimport FetchRequest
-from kstore._fast.broker.produce_path cimport (
-    PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
 from kstore._fast.broker.produce_unpack cimport TURN_BYTES
-from kstore._fast.network.outbox cimport Outbox
 from kstore._fast.broker.sending cimport SEND_LOST
-from kstore._fast.broker.slots cimport Slot, begin_answer, end_answer
+from kstore._fast.broker.slots cimport Slot
+from kstore._fast.network.request_paths cimport API_VERSIONS, NEXT_TURN, OVER_QUOTA
 from kstore._fast.protocol.wire cimport (
-    begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
+    AnswerBuffer, begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
 
 cdef enum:
-    PRODUCE = 0
-    FETCH = 1
-    API_VERSIONS = 18
     UNSUPPORTED = -1                        # what dispatch gets for an ApiVersions of the future
     FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they outgrow it
     SLACK_BYTES = 4 * 1024                  # there is always room for the next read
     MIN_OWN_BYTES = 64 * 1024               # and of a client that is not authenticated
     EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to here is believed at once
-    MAX_CACHED_KEY_BYTES = 4096
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
     ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
 
 
-cdef class Connection(Outbox):
+cdef class Connection(RequestPaths):
     """One client connection, as uvloop's buffered protocol by duck typing."""
 
     def __cinit__(self):
@@ -162,12 +155,6 @@ cdef class Connection(Outbox):
         """Handle the first request that is left once more, then what has come behind it."""
         self.admission = False
         self.resume()
-
-    def note_denied(self, int api_key, object right, int resource_type, bytes name):
-        """Have it logged that an operation, by its bit, was denied."""
-        self.plane.authorizer.on_denied(
-            self.principal, self.client_host, right.bit_length() - 1, resource_type,
-            name.decode("utf-8", "replace"), api_key)
 
     def tls_object(self):
         """The TLS library's view of the connection; None in plain text."""
@@ -297,18 +284,6 @@ cdef class Connection(Outbox):
             f"it sent a request of {size} bytes, which is not in 0..{self.max_frame_bytes} "
             f"({name})")
 
-    cdef int serve(self, RequestHead* head, WireReader* r) except -1:
-        cdef AnswerBuffer out = self.buffer_for_answer()
-        if self.quotas is None:
-            return self.route(head, r, out)
-        self.client_id = b""
-        if head.client_id.size > 0:
-            self.client_id = (<const char*>head.client_id.data)[:head.client_id.size]
-        began = self.quotas.begin()
-        self.route(head, r, out)
-        self.quotas.spent(self, began)
-        return 0
-
     cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1:
         """While there are injected faults: what strikes a request, before it is carried out and
         after. A slot in front of its answer holds that back, and all behind it, in their order.
@@ -362,152 +337,6 @@ cdef class Connection(Outbox):
             self.plane.produce.injected = self.plane.produce.injected_after = None
             self.plane.fetch.injected = None
             self.plane.fetch.injected_error = 0
-
-    cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        if head.api_key == PRODUCE:
-            return self.handle_produce(head, r, out)
-        if head.api_key == FETCH:
-            return self.handle_fetch(head, r, out)
-        return self.handle_other(head, r, out)
-
-    cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1:
-        """Take a request's or an answer's size into account: a client that is over its quota is
-        told so in the answer, and has to wait.
-        """
-        cdef int32_t wait_ms = self.quotas.charge(self, api_key, size)
-        if wait_ms > 0:
-            if out is not None:
-                store_int32(out.data + at, wait_ms)
-            self.muted |= OVER_QUOTA
-        return 0
-
-    cdef object rights(self):
-        """What who asks may do; None: everything."""
-        authorizer = self.plane.authorizer
-        if authorizer is None:
-            return None
-        if authorizer.known is not self.rights_among or self.principal is not self.rights_of:
-            self.known_rights = authorizer.rights(self.principal, self.client_host)
-            self.rights_among = authorizer.known
-            self.rights_of = self.principal
-        return self.known_rights
-
-    cdef object listener_name(self):
-        return self.listener
-
-    cdef object principal_name(self):
-        return self.principal
-
-    cdef int close_answer(self, Slot slot) except -1:
-        cdef AnswerBuffer out = slot.held
-        if (self.quotas is not None and out is not None and isinstance(slot, FetchRequest)
-                and (<FetchRequest>slot).replica_id < 0):
-            end_answer(out, slot.start)
-            self.charge(
-                FETCH, load_int32(out.data + slot.start), out, slot.start + 8 + slot.flexible)
-        return Outbox.close_answer(self, slot)
-
-    cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
-        cdef int64_t size = r.end - r.p
-        cdef int outcome
-        self.plane.produce.rights = self.rights()
-        outcome = self.plane.produce.handle(self, r, head.api_version, out)
-        if self.quotas is not None and outcome == PRODUCE_ANSWERED:
-            self.charge(PRODUCE, size, out, self.plane.produce.throttle_at)
-        elif self.quotas is not None and outcome == PRODUCE_SILENT:
-            self.charge(PRODUCE, size, None, 0)
-        if outcome == PRODUCE_ANSWERED and self.plane.produce.waits is not None:
-            return self.park_produce(head, out, start)
-        if outcome == PRODUCE_ANSWERED and not self.plane.produce.appended:
-            end_answer(out, start)
-            return self.queue_answer(out)
-        if outcome == PRODUCE_ANSWERED:
-            body = (<const char*>out.data)[start + 8 + head.flexible_answer:out.size]
-            out.size = start
-            slot = self.park(head.correlation_id, head.flexible_answer)
-            self.plane.server.answer_when_durable(self.plane.produce.appended, slot, body)
-            return 0
-        out.size = start
-        if outcome == PRODUCE_LATER:
-            self.plane.apis[PRODUCE].requests -= 1
-            self.admission = True
-        if outcome == PRODUCE_MALFORMED:
-            return self.fail_malformed("Produce", head.api_version)
-        if outcome == PRODUCE_CLOSE:
-            return self.fail("a Produce request without acknowledgement (acks=0) failed")
-        return 0
-
-    cdef int park_produce(
-        self, RequestHead* head, AnswerBuffer out, Py_ssize_t start
-    ) except -1:
-        """An answer that waits for followers; and for the disk, where that is asked for."""
-        cdef list appended = self.plane.produce.appended
-        cdef AnswerBuffer answer = out
-        if out is self.plane.out:
-            answer = AnswerBuffer(out.size - start)
-            put_raw(answer, out.data + start, out.size - start)
-            out.size = start
-        slot = self.plane.produce.park(
-            self, head.correlation_id, head.flexible_answer, answer, start)
-        self.slots.append(slot)
-        if appended:
-            self.plane.server.answer_when_durable(appended, slot, b"")
-        return 0
-
-    cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
-        cdef FetchRequest parked
-        self.plane.fetch.rights = self.rights()
-        parked = self.plane.fetch.handle(self, r, head.api_version, head.correlation_id, out)
-        if r.bad:
-            out.size = start
-            return self.fail_malformed("Fetch", head.api_version)
-        if parked is None:
-            end_answer(out, start)
-            if self.quotas is not None and not self.plane.fetch.from_follower:
-                self.charge(
-                    FETCH, load_int32(out.data + start), out, start + 8 + head.flexible_answer)
-            return self.queue_answer(out)
-        out.size = start
-        self.slots.append(parked)
-        return 0
-
-    cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        """An answer that holds since the last change of the image, or the server's, now
-        or later.
-        """
-        cdef Py_ssize_t size = r.end - r.p
-        cdef bytes body = (<const char*>r.p)[:size]
-        cdef int place = api_place(head.api_key)
-        cdef bint cached = self.plane.apis[place].cached and size <= MAX_CACHED_KEY_BYTES
-        cdef Py_ssize_t start
-        answer = None
-        if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:
-            self.hello = body
-            self.hello_version = head.api_version
-        if cached:
-            key = (head.api_key, head.api_version, self.listener, body, self.rights())
-            answer = self.plane.answers.get(key)
-        if answer is None:
-            client_id = None
-            if head.client_id.size >= 0:
-                client_id = (<const char*>head.client_id.data)[:head.client_id.size]
-            answer = self.plane.server.dispatch(
-                self, head.api_key, head.api_version, head.correlation_id, client_id, body)
-            if cached and type(answer) is bytes:
-                self.plane.keep_answer(key, answer)
-        if type(answer) is bytes:
-            start = begin_answer(out, head.correlation_id, head.flexible_answer)
-            size = len(<bytes>answer)
-            room(out, size)
-            put_raw(out, <const uint8_t*><const char*>answer, size)
-            end_answer(out, start)
-            return self.queue_answer(out)
-        if answer is None or self.closed:
-            return 0
-        self.plane.server.park(answer, self.park(head.correlation_id, head.flexible_answer))
-        return 0
 
     # ---- the read side ----
 

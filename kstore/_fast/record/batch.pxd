@@ -77,6 +77,11 @@ cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) no
 cdef int validate_compressed(
     const uint8_t* p, BatchInfo* info, int64_t max_decompressed_bytes) except -1
 
+# The records of a compressed batch; InvalidBatchError, which names the batch's position, where they
+# can't be had.
+cdef bytearray decompressed_records(
+    const uint8_t* p, const BatchInfo* info, Py_ssize_t position)
+
 # Header and CRC alone (recovery, replicas): no walk over the records.
 cdef int check_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
@@ -131,12 +136,3 @@ cdef inline int check_monotonic(const BatchInfo* info, int64_t expected_offset) 
     if info.base_offset > <int64_t>0x7FFFFFFF00000000 - info.last_offset_delta:
         return BATCH_NOT_MONOTONIC
     return BATCH_OK
-
-# A batch's header and where it lies in the buffer that it keeps alive.
-cdef class BatchView:
-    cdef BatchInfo info
-    cdef readonly Py_ssize_t position
-    cdef object view                # memoryview of the whole buffer
-    cdef object unpacked            # the decompressed records (bytearray), or None
-
-cdef BatchView make_view(object view, Py_ssize_t position, const BatchInfo* info)

@@ -1,7 +1,4 @@
-"""Record batches (magic 2, the only format Kafka 4 writes): headers, validation, in-place
-assignment."""
-
-from collections.abc import Iterator
+"""Record batches (magic 2, the only format Kafka 4 writes): what is wrong with one."""
 
 from typing_extensions import Buffer
 
@@ -11,17 +8,6 @@ STATUSES: tuple[tuple[str, str], ...]
 """By status number: name, sentence, Kafka's error code."""
 STATUS_NAMES: tuple[str, ...]
 """The names of ``STATUSES``, by status number."""
-
-def find_batch(buffer: Buffer, *, start: int, stop: int, least: int, limit: int) -> int:
-    """The first position in [start, stop) where a batch may begin whose offsets are in
-    [least, limit), by its header alone (the checksum is the caller's to check), or -1.
-    """
-
-def find_disorder(buffer: Buffer, *, least: int, limit: int) -> tuple[int, int, int]:
-    """Where the first batch begins that does not follow the ones before it, in offsets
-    [least, limit), or -1; which offset is expected next; and how many bytes the batches that do
-    have.
-    """
 
 class InvalidBatchError(ValueError):
     """A batch that is not good: which check failed, where, and what to do."""
@@ -33,93 +19,6 @@ class InvalidBatchError(ValueError):
     position: int
     """The batch's first byte in the buffer."""
     def __init__(self, status: int, position: int, detail: str = "") -> None: ...
-
-class BatchView:
-    """One batch's header, and its bytes in the buffer that it keeps alive. Made by ``batches``."""
-
-    position: int
-    """The batch's first byte in the buffer."""
-    @property
-    def base_offset(self) -> int:
-        """Offset of the first record (as sent: compaction may have removed it)."""
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record (as sent)."""
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last."""
-    @property
-    def size_bytes(self) -> int:
-        """The whole batch, base offset and length included."""
-    @property
-    def leader_epoch(self) -> int:
-        """Partition leader epoch that the leader wrote, or -1."""
-    @property
-    def crc(self) -> int:
-        """The stored CRC-32C."""
-    @property
-    def attributes(self) -> int:
-        """The 16 attribute bits."""
-    @property
-    def compression(self) -> int:
-        """Compression type 0 to 4."""
-    @property
-    def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
-    @property
-    def is_control(self) -> bool:
-        """Whether the batch holds a control record (a transaction marker)."""
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop its tombstones and markers, if that was set."""
-    @property
-    def base_timestamp(self) -> int:
-        """What the records' timestamp deltas count from."""
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp, or the append time with LogAppendTime."""
-    @property
-    def producer_id(self) -> int:
-        """Producer id, or -1."""
-    @property
-    def producer_epoch(self) -> int:
-        """Producer epoch, or -1."""
-    @property
-    def base_sequence(self) -> int:
-        """Sequence number of the first record, or -1."""
-    @property
-    def records_count(self) -> int:
-        """Number of records in the batch."""
-    @property
-    def data(self) -> memoryview:
-        """The batch's bytes, not copied."""
-
-def validate(
-    buffer: Buffer,
-    *,
-    expected_offset: int | None = None,
-    max_decompressed_bytes: int = ...,
-) -> list[BatchView]:
-    """Checks every batch of ``buffer`` wholly, decompressing where needed; raises
-    InvalidBatchError.
-
-    The buffer must end with a batch. ``expected_offset`` is the given-offset mode (KIP-391): base
-    offsets start at it or above and rise from batch to batch.
-    """
-
-def batches(buffer: Buffer, *, verify: bool = False, position: int = 0) -> Iterator[BatchView]:
-    """The whole batches of ``buffer`` from byte ``position``; a partial one at the end is left out.
-
-    Raises InvalidBatchError for bytes that are no batch, and with ``verify`` for a wrong CRC.
-    """
-
-def assign(
-    batch: Buffer, *, base_offset: int, leader_epoch: int, log_append_time: int | None = None
-) -> None:
-    """Sets what the leader sets, in place; a ``log_append_time`` (ms) makes the CRC anew."""
 
 def seconds_to_validate(batch: Buffer, repeat: int) -> float:
     """Seconds for ``repeat`` validations of one batch with no Python between them (for the

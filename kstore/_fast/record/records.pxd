@@ -3,7 +3,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kstore._fast.record.batch cimport BatchInfo, BatchView
+from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.record.batch_view cimport BatchView
 from kstore._fast.record.buffer cimport read_varint, read_varlong
 
 # Where one record's parts lie. Sizes of -1 are null.

@@ -5,7 +5,7 @@ from typing import Unpack, final, overload
 
 from typing_extensions import Buffer
 
-from kstore._fast.record.batch import BatchView
+from kstore._fast.record.batch_view import BatchView
 from kstore.types import DecodeOptions, Header
 
 class BatchCursor:

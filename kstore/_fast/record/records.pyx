@@ -9,9 +9,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.record.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_OFFSET_DELTA, BATCH_BAD_RECORD, BATCH_HEADER_SIZE, BATCH_OK,
-    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, BatchView, check_batch, is_compressed, is_control,
-    is_transactional, make_view,
-    read_batch_header)
+    BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch, is_compressed, is_control,
+    is_transactional, read_batch_header)
+from kstore._fast.record.batch_view cimport BatchView, make_view
 from kstore._fast.record.buffer cimport load_int16, read_varint
 from kstore._fast.record.compression cimport decompress_memory
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kstore._fast.broker.partition_table cimport Partition
+from kstore._fast.broker.partition cimport Partition
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
 # One partition that is copied.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kstore._fast.broker.partition_table import Partition
+from kstore._fast.broker.partition import Partition
 from kstore.types import TopicPartition
 
 class Followed:

@@ -3,7 +3,7 @@
 One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
 key to last offset, then writes every segment below the map's end anew without what was overtaken,
 several small ones into one. Offsets never change, batches keep their bounds, and the active segment
-is never touched. The work on batches is in ``kstore._fast.log.compaction``; which log to clean when
+is never touched. The work on batches is in ``kstore._fast.log``; which log to clean when
 is ``LogCleaner``'s.
 """
 
@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kstore._fast.log.compaction import BatchCleaner, index_batches
+from kstore._fast.log.compaction import BatchCleaner
+from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.offset_map import OffsetMap
-from kstore._fast.record.batch import find_disorder
+from kstore._fast.record.batch_view import find_disorder
 from kstore.log.errors import CorruptLogError, storage_error
 from kstore.log.local.checkpoint import forget_segments_now
 from kstore.log.retention.cleaned_transactions import CleanedTransactions

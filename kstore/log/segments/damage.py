@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kstore._fast.record.batch import find_batch
+from kstore._fast.record.batch_view import find_batch
 from kstore.log.errors import CorruptLogError
 from kstore.record import InvalidBatchError, batches
 

@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore._fast.log.compaction import BatchCleaner, index_batches
+from kstore._fast.log.compaction import BatchCleaner
+from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.offset_map import OffsetMap
 from kstore.clients.core.replication import PartitionCopy, Piece, Step, cut, plan_pieces
 from kstore.record import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.record.batch import BatchView, batches
+from kstore._fast.record.batch_view import BatchView, batches
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.compression import compress
 from kstore._fast.record.crc32c import checksum

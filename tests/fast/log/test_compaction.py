@@ -11,7 +11,8 @@ from crcmod.predefined import mkPredefinedCrcFun
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore._fast.log.compaction import BatchCleaner, index_batches
+from kstore._fast.log.compaction import BatchCleaner
+from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.offset_map import OffsetMap
 from kstore.record import (
     ControlType,

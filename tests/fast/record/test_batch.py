@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore._fast.record import batch as fast
+from kstore._fast.record import batch_view
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import codecs, encoded_headers, exactly, many_rows, row_lists
 
@@ -27,7 +28,7 @@ GOOD_BYTES = reference.encode(GOOD)
 def status_of(data: bytes, **options: int) -> str:
     """The status that validation of ``data`` ends with."""
     try:
-        fast.validate(exactly(data), **options)
+        batch_view.validate(exactly(data), **options)
     except fast.InvalidBatchError as error:
         return error.status
     return "OK"
@@ -49,7 +50,7 @@ def test_good_batches_pass_and_their_headers_are_read(rows, codec) -> None:
     ]
     expected = reference.make_batch(rows, attributes=codec, base_offset=11, leader_epoch=2)
 
-    (view,) = fast.validate(exactly(reference.encode(expected)))
+    (view,) = batch_view.validate(exactly(reference.encode(expected)))
 
     assert (view.base_offset, view.last_offset, view.next_offset) == (
         11,
@@ -70,7 +71,7 @@ def test_every_truncation_is_reported(codec: int) -> None:
     for cut in range(1, len(data)):
         assert status_of(data[:cut]) == "TRUNCATED"
     assert status_of(data) == "OK"
-    assert fast.validate(b"") == []
+    assert batch_view.validate(b"") == []
 
 
 def test_every_damaged_byte_is_detected_or_harmless() -> None:
@@ -107,7 +108,7 @@ def test_noise_for_records_is_judged_as_the_reference_does(payload, codec, count
 def test_noise_for_a_buffer_is_never_over_read(data) -> None:
     assert status_of(data) in fast.STATUS_NAMES
     with contextlib.suppress(fast.InvalidBatchError):
-        list(fast.batches(exactly(data)))
+        list(batch_view.batches(exactly(data)))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_lengths_that_no_batch_has(length: int) -> None:
 def test_other_formats_are_named(magic: int) -> None:
     data = GOOD_BYTES[:16] + bytes([magic]) + GOOD_BYTES[17:]
     with pytest.raises(fast.InvalidBatchError, match="magic is not 2: use a client") as caught:
-        fast.validate(data)
+        batch_view.validate(data)
     assert (caught.value.status, caught.value.error_code, caught.value.position) == (
         "BAD_MAGIC",
         43,
@@ -243,44 +244,42 @@ def test_the_position_of_the_bad_batch_is_told() -> None:
     with pytest.raises(
         fast.InvalidBatchError, match=f"at byte {len(GOOD_BYTES)} is invalid .BAD_CRC."
     ):
-        fast.validate(GOOD_BYTES + bytes(bad))
+        batch_view.validate(GOOD_BYTES + bytes(bad))
 
 
 def test_iteration_ignores_a_partial_batch_and_reports_a_corrupt_one() -> None:
     for cut in range(len(GOOD_BYTES)):
-        assert len(list(fast.batches(exactly(GOOD_BYTES + GOOD_BYTES[:cut])))) == 1
+        assert len(list(batch_view.batches(exactly(GOOD_BYTES + GOOD_BYTES[:cut])))) == 1
     bad = bytearray(GOOD_BYTES)
     bad[-1] ^= 1
-    assert len(list(fast.batches(GOOD_BYTES + bad))) == 2
-    views = fast.batches(GOOD_BYTES + bad, verify=True)
+    assert len(list(batch_view.batches(GOOD_BYTES + bad))) == 2
+    views = batch_view.batches(GOOD_BYTES + bad, verify=True)
     assert next(views).position == 0
     with pytest.raises(fast.InvalidBatchError, match="BAD_CRC"):
         next(views)
-    assert [view.position for view in fast.batches(GOOD_BYTES * 3, position=len(GOOD_BYTES))] == [
-        len(GOOD_BYTES),
-        2 * len(GOOD_BYTES),
-    ]
+    behind = batch_view.batches(GOOD_BYTES * 3, position=len(GOOD_BYTES))
+    assert [view.position for view in behind] == [len(GOOD_BYTES), 2 * len(GOOD_BYTES)]
     with pytest.raises(ValueError, match="position is -1"):
-        list(fast.batches(GOOD_BYTES, position=-1))
+        list(batch_view.batches(GOOD_BYTES, position=-1))
 
 
 def test_assignment_keeps_the_batch_good() -> None:
     data = bytearray(GOOD_BYTES)
-    fast.assign(data, base_offset=99, leader_epoch=4)
+    batch_view.assign(data, base_offset=99, leader_epoch=4)
     assert reference.decode(bytes(data)) == replace(GOOD, base_offset=99, leader_epoch=4)
 
-    fast.assign(data, base_offset=100, leader_epoch=5, log_append_time=123456)
+    batch_view.assign(data, base_offset=100, leader_epoch=5, log_append_time=123456)
     stamped = reference.decode(bytes(data))
     assert (stamped.base_offset, stamped.attributes, stamped.max_timestamp) == (100, 8, 123456)
-    (view,) = fast.validate(data)
+    (view,) = batch_view.validate(data)
     assert (view.timestamp_type, view.max_timestamp, view.base_timestamp) == (1, 123456, 1000)
     with pytest.raises(fast.InvalidBatchError, match="TRUNCATED"):
-        fast.assign(bytearray(10), base_offset=0, leader_epoch=0)
+        batch_view.assign(bytearray(10), base_offset=0, leader_epoch=0)
 
 
 def test_views_tell_what_the_attributes_say() -> None:
     marked = replace(GOOD, attributes=0x70, producer_id=5, producer_epoch=1, base_sequence=9)
-    (view,) = fast.validate(reference.encode(marked))
+    (view,) = batch_view.validate(reference.encode(marked))
     assert (view.is_transactional, view.is_control, view.delete_horizon_ms) == (True, True, 1000)
     assert (view.producer_id, view.producer_epoch, view.base_sequence) == (5, 1, 9)
     assert (view.attributes, view.timestamp_type, view.size_bytes) == (0x70, 0, len(GOOD_BYTES))
@@ -288,7 +287,7 @@ def test_views_tell_what_the_attributes_say() -> None:
         f"BatchView(offsets 7..9, 3 records, {len(GOOD_BYTES)} bytes, leader epoch 3)"
     )
     with pytest.raises(TypeError, match="made by batches"):
-        fast.BatchView()
+        batch_view.BatchView()
 
 
 def test_timing_refuses_a_bad_batch() -> None:

@@ -10,7 +10,8 @@ import struct
 
 import pytest
 
-from kstore._fast.record.batch import STATUS_NAMES, InvalidBatchError, validate
+from kstore._fast.record.batch import STATUS_NAMES, InvalidBatchError
+from kstore._fast.record.batch_view import validate
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.compression import compress
 from kstore._fast.record.crc32c import checksum

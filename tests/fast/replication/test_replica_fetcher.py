@@ -13,7 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from kstore._fast.broker.partition_table import Partition, PartitionTable, TopicEntry
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.record.builder import build_batch
 from kstore._fast.replication.replica_fetcher import ReplicaFetcher
 from kstore._fast.replication.replica_session import Followed

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.broker.partition_table import Partition
+from kstore._fast.broker.partition import Partition
 from tests.broker.replication_harness import Node, new_image, run, until
 
 STEPS = 60

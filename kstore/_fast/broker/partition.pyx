@@ -1,0 +1,410 @@
+"""One partition as Produce and Fetch see it: its leader, its followers and ISR, its high watermark,
+and who waits for it to grow.
+
+It opens no log and elects nobody: kstore.broker.runtime tells it who leads. Everything runs on the
+loop, but `note_durable`.
+"""
+
+from libc.stdint cimport int16_t
+
+from kstore._fast.broker.partition_events cimport Waiter
+from kstore._fast.broker.replica_state cimport CommitWait
+from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
+from kstore._fast.log.append_plan cimport ORIGIN_COORDINATOR
+from kstore._fast.record.memory cimport MemoryView, view_of
+
+
+cdef class TopicEntry:
+    """One topic: its name, id and partitions by index (None where this broker has none)."""
+
+    def __init__(self, bytes name, bytes topic_id, *, bint internal=False):
+        if len(topic_id) != 16:
+            raise ValueError(f"a topic id has 16 bytes, not {len(topic_id)}")
+        self.name = name
+        self.topic_id = topic_id
+        self.internal = internal
+        self.partitions = []
+        self.partition_count = -1
+
+
+cdef class CallbackWait(CommitWait):
+    """A callback that is told when the high watermark has come to an offset."""
+
+    cdef object callback
+    cdef object call_soon
+
+    cdef int answer(self, int16_t error) except -1:
+        # Not from here: it may append, and what it raises is not the follower's fault.
+        self.call_soon(self.callback, error)
+        return 0
+
+
+cdef class Partition(Wakeable):
+    """One partition as the data plane sees it: its log's core, its leader and who waits
+    for it to grow. Of a partition without a replica here the table has the leader alone (log
+    None).
+    """
+
+    def __init__(
+        self, TopicEntry entry, int index, log, *, int leader_id, int leader_epoch=0,
+        int partition_epoch=-1
+    ):
+        self.entry = entry
+        self.index = index
+        self.log = log
+        self.core = None if log is None else log.core
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.online = log is not None
+        self.waiters = {}
+        self.replicas = self.isr = (leader_id,)
+        self.stored_codec = self.stored_level = -1
+        self.insync_replicas = self.min_insync_replicas = 1
+        self.heard_high_watermark = -1
+        self.listen()
+
+    cdef int listen(self) except -1:
+        if self.core is not None and self.core.shows_durable:
+            self.log.on_durable = self.note_durable
+        return 0
+
+    def note_durable(self):
+        """More of the log is on the disk, and may be seen. From any thread."""
+        if self.events is not None:
+            self.events.note_durable(self)
+
+    cdef int show_durable(self) except -1:
+        if self.core is None:
+            return 0
+        if self.replication is not None:
+            self.moved()
+        elif self.follows:
+            self.take_high_watermark(self.heard_high_watermark)
+        elif self.waiters:
+            self.events.schedule(self)
+        return 0
+
+    cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1:
+        return self.append_seen(data, size, origin, None, out)
+
+    cdef int append_seen(
+        self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
+    ) except -1:
+        cdef int64_t end = self.core.log_end_offset
+        try:
+            self.core.append_seen(data, size, self.leader_epoch, origin, seen, out)
+        except OSError:
+            self.resign()
+            raise
+        if out.error_code != NONE or out.duplicate:
+            return 0
+        if self.core.shows_durable:
+            self.events.sync_soon(self)
+        if self.replication is None:
+            if self.waiters and not self.core.shows_durable:
+                self.events.schedule(self)
+            return 0
+        self.replication.note_append(end)
+        self.events.schedule_followers()
+        if self.replication.alone:
+            self.moved()
+        return 0
+
+    def configure(self, *, int stored_codec, int stored_level, int min_insync_replicas):
+        """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
+        in-sync replicas.
+        """
+        self.stored_codec = stored_codec
+        self.stored_level = stored_level
+        self.min_insync_replicas = min_insync_replicas
+        if self.replication is not None:
+            self.replication.min_insync_replicas = min_insync_replicas
+            self.moved()
+
+    cdef int wake(self) except -1:
+        cdef Waiter waiter
+        self.woken = False
+        for waiter in list(self.waiters):
+            waiter.check()
+        return 0
+
+    def notify(self):
+        """Wake those who wait for this partition: something that they can see has changed."""
+        if self.events is not None:
+            self.events.schedule_followers()
+            if self.waiters:
+                self.events.schedule(self)
+
+    # -- leading and following
+
+    def lead(
+        self, int32_t leader_epoch, int32_t state_version, tuple replicas not None,
+        tuple isr not None, now_ms=None
+    ):
+        """Lead the partition from now on, or go on leading it in another epoch or with other
+        replicas. `now_ms` is not needed: the table has the clock.
+        """
+        if self.replication is not None and (leader_epoch, state_version) == (
+                self.leader_epoch, self.isr_version):
+            return                                  # it is known; a proposal may be under way
+        self.leader_id = self.events.node_id
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self.isr_version = state_version
+        self.proposed_isr = None
+        self.insync_replicas = <int32_t>len(isr)
+        self.online = True
+        self.follows = False
+        if len(replicas) > 1:
+            if self.replication is None:
+                self.replication = ReplicaState(self.core, self.events.replication)
+            self.core.follows_end = False
+            self.replication.min_insync_replicas = self.min_insync_replicas
+            self.replication.set_replicas(self.events.node_id, replicas, isr)
+            if self.core.shows_durable and self.core.durable_offset < self.core.log_end_offset:
+                self.events.sync_soon(self)          # what the one before it left
+            self.replication.advance(self.events.replication.now_ms())
+        else:
+            self.core.follows_end = True
+            self.core.note_end()
+            if self.replication is not None:
+                self.replication.release()
+                self.replication = None
+        self.notify()
+
+    def follow(self, int32_t leader_id, int32_t leader_epoch):
+        """Another broker leads (-1: none does): whoever waits for this one's followers, and
+        followers that wait here, are told that it is no leader.
+        """
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.online = False
+        self.heard_high_watermark = -1
+        self.follows = self.core is not None
+        if self.core is not None:
+            self.core.follows_end = False
+        self.end_leadership()
+
+    def end_leadership(self):
+        """Answer all who wait: this broker leads the partition no more."""
+        replication, self.replication = self.replication, None
+        self.proposed_isr = None
+        if replication is not None:
+            (<ReplicaState>replication).fail(NOT_LEADER_OR_FOLLOWER)
+        self.notify()
+
+    cdef int moved(self) except -1:
+        """Something that the high watermark hangs on has changed."""
+        if self.replication.advance(self.events.replication.now_ms()):
+            self.tell_high_watermark()
+        return 0
+
+    cdef int tell_high_watermark(self) except -1:
+        """Wake who reads up to it; followers only where consumers read from them (KIP-392), as all
+        others hear of it soon enough.
+        """
+        if self.waiters:
+            self.events.schedule(self)
+        if self.events.rack_aware:
+            self.events.schedule_followers()
+        return 0
+
+    def advance(self):
+        """Move the high watermark as far as the replicas allow: brokers have come or gone."""
+        if self.replication is not None:
+            self.moved()
+
+    def take_high_watermark(self, int64_t offset):
+        """A follower hears of the leader's high watermark: it has what lies below it, as far as its
+        log goes. It never goes back.
+        """
+        self.heard_high_watermark = min(offset, self.core.log_end_offset)
+        offset = min(offset, self.core.visible_end())
+        if offset > self.core.high_watermark:
+            self.core.high_watermark = offset
+            self.core.note_end()
+            self.tell_high_watermark()
+
+    def when_committed(self, int64_t end_offset, callback):
+        """Call ``callback(error code)`` on the loop once the high watermark has reached the offset
+        (0; at once if it has), or this broker leads no more (NOT_LEADER_OR_FOLLOWER).
+        """
+        cdef CallbackWait wait
+        if not self.online:
+            callback(NOT_LEADER_OR_FOLLOWER)
+        elif end_offset <= self.core.high_watermark:
+            callback(NONE)
+        elif self.replication is None:
+            raise ValueError(f"the log ends at {self.core.log_end_offset}, before {end_offset}")
+        else:
+            wait = CallbackWait()
+            wait.end_offset = end_offset
+            wait.callback = callback
+            wait.call_soon = self.events.call_soon
+            self.replication.add_wait(wait)
+
+    # -- the ISR
+
+    cdef Follower admit_follower(self, int32_t node_id, int64_t broker_epoch):
+        """The follower that fetches; None for a broker that is no replica, or is an earlier life of
+        one (KIP-903).
+        """
+        cdef Follower follower
+        if self.replication is None:
+            return None
+        follower = self.replication.find(node_id)
+        if follower is None or self.events.replication.is_stale(node_id, broker_epoch):
+            return None
+        if broker_epoch >= 0:
+            if broker_epoch < follower.broker_epoch:
+                return None
+            follower.broker_epoch = broker_epoch
+        return follower
+
+    cdef int note_fetch(
+        self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
+    ) except -1:
+        """A follower has all below the offset: it may join the ISR, the high watermark may move."""
+        cdef ReplicaState replication = self.replication
+        cdef bint news
+        fetch_offset = self.core.reached_by(fetch_offset)
+        news = follower.log_end_offset != fetch_offset
+        replication.note_fetch(follower, fetch_offset, log_start_offset, now_ms)
+        if not (follower.in_isr or follower.proposed):
+            if self.proposed_isr is None and replication.may_join(follower):
+                self.propose_isr(self.isr + (follower.node_id,))
+        if news and replication.advance(now_ms):
+            self.tell_high_watermark()
+        return 0
+
+    def propose_isr(self, tuple isr not None):
+        """Ask for another ISR; until it is agreed or refused, the high watermark waits for all that
+        are in this one or in the old one (KIP-497). One at a time: False while one is asked for.
+        """
+        if self.proposed_isr is not None or self.replication is None \
+                or self.events.on_isr_change is None:
+            return False
+        self.proposed_isr = isr
+        self.replication.set_isr(self.isr, isr)
+        self.events.on_isr_change(self, isr)
+        return True
+
+    def resign(self):
+        """This broker can't write: let the controller choose a leader among the others in sync.
+
+        Nothing happens where there is none, or where an ISR is asked for already: the next append
+        that fails comes here again.
+        """
+        others = tuple([each for each in self.isr if each != self.leader_id])
+        if self.replication is not None and others:
+            self.propose_isr(others)
+
+    def isr_applied(self, tuple isr not None, int32_t state_version, int32_t leader_epoch):
+        """The controller has written an ISR; older news, and those of another epoch, change nothing
+        (False).
+        """
+        if not self.online or leader_epoch != self.leader_epoch \
+                or state_version <= self.isr_version:
+            return False
+        self.isr = isr
+        self.isr_version = state_version
+        self.insync_replicas = <int32_t>len(isr)
+        self.proposed_isr = None
+        if self.replication is not None:
+            self.replication.set_isr(isr, None)
+            self.moved()
+        return True
+
+    def isr_refused(self):
+        """What was proposed has not come, and will not: the ISR stays as it was."""
+        self.proposed_isr = None
+        if self.replication is not None:
+            self.replication.set_isr(self.isr, None)
+            self.moved()
+
+    def shrink_candidates(self, int64_t now_ms, int64_t max_lag_ms):
+        """Followers of the ISR that have not caught up for so long, while no change is asked for.
+        `now_ms` is on the scale of the table's replication.now_ms().
+        """
+        cdef Follower follower
+        if self.replication is None or self.proposed_isr is not None:
+            return []
+        return [
+            follower.node_id for follower in self.replication.followers
+            if follower.in_isr and follower.log_end_offset != self.core.log_end_offset
+            and now_ms - follower.last_caught_up_ms > max_lag_ms
+        ]
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
+        epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
+        """
+        cdef int32_t latest = self.core.epochs.latest_epoch
+        if epoch == self.leader_epoch and epoch >= latest:
+            return epoch, self.core.log_end_offset
+        if latest < epoch <= self.leader_epoch:
+            return (epoch if latest < 0 else latest), self.core.log_end_offset
+        return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
+
+    def append_batches(self, data, *, int origin=ORIGIN_COORDINATOR):
+        """Append ready batches and wake who waits; a read-only buffer is copied first.
+
+        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
+        """
+        cdef MemoryView view
+        cdef AppendResult result
+        if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
+            return NOT_ENOUGH_REPLICAS, -1, -1, self.core.log_end_offset
+        if memoryview(data).readonly:
+            data = bytearray(data)
+        view = view_of(data, True)
+        self.append(view.data, view.size, origin, &result)
+        return result.error_code, result.base_offset, result.last_offset, result.log_end_offset
+
+    def replace_log(self, log):
+        """Serve the partition from another log that holds the same: it has moved. Or from its log,
+        which has come here; or from none (None), since this broker has no replica any more.
+        """
+        cdef LogCore old = self.core
+        if self.core is not None and self.core.shows_durable:
+            self.log.on_durable = None
+        self.log = log
+        self.core = None if log is None else log.core
+        self.listen()
+        if log is None:
+            self.follows = False
+            return
+        if old is not None:
+            self.core.follows_end = old.follows_end
+            self.core.high_watermark = max(
+                self.core.high_watermark, min(old.high_watermark, self.core.visible_end()))
+            self.core.note_end()
+        if self.replication is not None:
+            self.replication.core = self.core
+
+    @property
+    def log_start_offset(self):
+        """The first offset that can be read."""
+        return -1 if self.core is None else self.core.log_start_offset
+
+    @property
+    def log_end_offset(self):
+        """The offset that the next record gets."""
+        return -1 if self.core is None else self.core.log_end_offset
+
+    @property
+    def high_watermark(self):
+        """The offset below which a consumer reads."""
+        return -1 if self.core is None else self.core.high_watermark
+
+    @property
+    def last_stable_offset(self):
+        """The offset below which a read_committed consumer reads."""
+        return -1 if self.core is None else self.core.last_stable_offset
+
+    @property
+    def waiting(self):
+        """How many fetches wait for this partition; those of followers wait for all."""
+        return len(self.waiters)

@@ -1,0 +1,42 @@
+# What happens to partitions in one turn of the loop, and who waits for it.
+
+from libc.stdint cimport int32_t
+
+from kstore._fast.broker.replica_state cimport ReplicationContext
+from kstore._fast.log.log_core cimport LogCore
+
+# Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
+# wake.
+cdef class Waiter:
+    cdef int check(self) except -1
+
+# What wakes its waiters: a partition.
+cdef class Wakeable:
+    cdef readonly object log                # kstore.log's Log, None while the partition is not here
+    cdef LogCore core
+    cdef bint woken                         # in this turn of the loop
+    cdef int wake(self) except -1
+    cdef int show_durable(self) except -1   # more of its log is on the disk
+
+cdef class PartitionEvents:
+    cdef readonly int32_t node_id
+    cdef object call_soon
+    cdef readonly ReplicationContext replication
+    cdef public object on_isr_change        # callable(partition, ISR to be proposed), or None
+    cdef public bint rack_aware             # consumers are sent to a replica of their rack
+    # Fetches of followers that wait, for whatever is new: each has parts of most partitions, and
+    # finds those that have changed quicker than it could wait for each of them.
+    cdef dict followers                     # Waiter -> None
+    cdef bint followers_woken
+    cdef list woken
+    cdef bint scheduled
+    # callable([(log, end offset)]): have it on the disk soon; None: nobody does
+    cdef public object on_unsynced
+    cdef public object call_threadsafe      # call_soon, from other threads
+    cdef dict unsynced                      # Wakeable -> None: grown, with flush=always
+    cdef list synced                        # of which more is on the disk
+    cdef bint synced_scheduled
+    cdef int schedule(self, Wakeable partition) except -1
+    cdef int schedule_followers(self) except -1
+    cdef int wake_soon(self) except -1
+    cdef int sync_soon(self, Wakeable partition) except -1

@@ -1,0 +1,44 @@
+"""What happens to partitions in one turn of the loop, gathered; see partition_events.pyx."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kstore._fast.broker.partition import Partition
+from kstore._fast.broker.replica_state import ReplicationContext
+
+class Waiter:
+    """Whoever waits for a partition to grow."""
+
+class Wakeable:
+    """What wakes its waiters: a partition."""
+
+    log: Any
+    """kstore.log's Log; None while the partition is not here."""
+
+class PartitionEvents:
+    """What all partitions share: this node's id, the wake-ups of one turn of the loop, and who is
+    told.
+    """
+
+    node_id: int
+    replication: ReplicationContext
+    on_isr_change: Callable[[Partition, tuple[int, ...]], object] | None
+    """Told of an ISR that the controller is to be asked for; None: nothing is proposed."""
+    rack_aware: bool
+    """replica.selector.class is RackAwareReplicaSelector (KIP-392)."""
+    on_unsynced: Callable[[list[tuple[Any, int]]], object] | None
+    """Has logs put on the disk up to these ends soon (flush=always); None: nobody does."""
+    call_threadsafe: Callable[..., Any]
+    """As call_soon, from other threads."""
+    def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
+    def sync_unsynced(self) -> None:
+        """Have what has grown put on the disk."""
+
+    def note_durable(self, partition: Wakeable) -> None:
+        """More of a partition is on the disk: let the loop know. From any thread."""
+
+    def run_synced(self) -> None:
+        """Show what has come to the disk: high watermarks move, who waits is woken."""
+
+    def run_woken(self) -> None:
+        """Wake the waiters of every partition that grew in this turn of the loop."""

@@ -1,0 +1,102 @@
+"""What happens to partitions in one turn of the loop, gathered: who waits for one that grew is
+woken once, and what has grown is put on the disk together.
+
+Which partitions there are is partition_table.pyx's, what wakes in one partition.pyx's.
+"""
+
+
+cdef class Waiter:
+    """Whoever waits for a partition to grow; check() is called once per wake."""
+
+    cdef int check(self) except -1:
+        return 0
+
+
+cdef class Wakeable:
+    """What wakes its waiters: a partition."""
+
+    cdef int wake(self) except -1:
+        return 0
+
+    cdef int show_durable(self) except -1:
+        return 0
+
+
+cdef class PartitionEvents:
+    """What all partitions share: this node's id, the wake-ups, and who is told. Everything runs on
+    the loop, but `note_durable`.
+    """
+
+    def __init__(self, int node_id, call_soon):
+        self.node_id = node_id
+        self.call_soon = call_soon
+        self.replication = ReplicationContext()
+        self.woken = []
+        self.followers = {}
+        self.call_threadsafe = call_soon
+        self.unsynced = {}
+        self.synced = []
+
+    cdef int schedule(self, Wakeable partition) except -1:
+        if not partition.woken:
+            partition.woken = True
+            self.woken.append(partition)
+            self.wake_soon()
+        return 0
+
+    cdef int schedule_followers(self) except -1:
+        if self.followers and not self.followers_woken:
+            self.followers_woken = True
+            self.wake_soon()
+        return 0
+
+    cdef int wake_soon(self) except -1:
+        if not self.scheduled:
+            self.scheduled = True
+            self.call_soon(self.run_woken)
+        return 0
+
+    def run_woken(self):
+        """Wake the waiters of every partition that grew in this turn of the loop."""
+        cdef Wakeable partition
+        cdef Waiter waiter
+        woken = self.woken
+        self.woken = []
+        self.scheduled = False
+        if self.followers_woken:
+            self.followers_woken = False
+            for waiter in list(self.followers):
+                waiter.check()
+        for partition in woken:
+            partition.wake()
+
+    cdef int sync_soon(self, Wakeable partition) except -1:
+        """Have a partition's log on the disk, with all that grows in this turn of the loop."""
+        if self.on_unsynced is not None:
+            if not self.unsynced:
+                self.call_soon(self.sync_unsynced)
+            self.unsynced[partition] = None
+        return 0
+
+    def sync_unsynced(self):
+        """Have what has grown put on the disk."""
+        cdef Wakeable partition
+        unsynced, self.unsynced = self.unsynced, {}
+        self.on_unsynced([
+            (partition.log, partition.core.log_end_offset) for partition in unsynced
+            if partition.core is not None])
+
+    def note_durable(self, Wakeable partition not None):
+        """More of a partition is on the disk: let the loop know. From any thread."""
+        self.synced.append(partition)
+        if not self.synced_scheduled:
+            self.synced_scheduled = True
+            self.call_threadsafe(self.run_synced)
+
+    def run_synced(self):
+        """Show what has come to the disk: high watermarks move, who waits is woken."""
+        cdef Wakeable partition
+        self.synced_scheduled = False               # first: a thread may add to the list now
+        synced, self.synced = self.synced, []
+        for partition in synced:
+            partition.show_durable()

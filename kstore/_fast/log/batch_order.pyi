@@ -1,0 +1,1 @@
+"""The order of the batches of a log; compiled code only."""

@@ -1,0 +1,43 @@
+# The paths on which the requests of a connection are answered.
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kstore._fast.network.outbox cimport Outbox
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
+
+cdef enum:
+    API_VERSIONS = 18
+
+cdef enum:
+    OVER_QUOTA = 1                          # why a connection is muted: bits
+    NEXT_TURN = 4                           # 2 is the server's, for a wide request
+
+cdef struct RequestHead:
+    int16_t api_key
+    int16_t api_version
+    int32_t correlation_id
+    bint flexible
+    bint flexible_answer                    # the answer's header has tagged fields
+    WireBytes client_id
+
+cdef class RequestPaths(Outbox):
+    cdef readonly object listener
+    cdef readonly str client_host
+    cdef public str principal               # who asks: User:ANONYMOUS, until it is known
+    cdef object known_rights                # its principal's, as of the rules that these two say:
+    cdef object rights_among                # a look-up table that is another one after each change
+    cdef object rights_of                   # the principal
+    cdef int muted                          # no request is handled until unmute(); why, as bits
+    cdef bint admission                     # nor until admitted(): the first one waits for it
+    cdef public object quotas               # who charges clients (charge, begin, spent), or None
+    cdef readonly bytes client_id           # of the last request, while there are quotas
+    cdef public bytes hello                 # body of the last ApiVersions request
+    cdef public int16_t hello_version
+    cdef int serve(self, RequestHead* head, WireReader* r) except -1
+    cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
+    cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int park_produce(
+        self, RequestHead* head, AnswerBuffer out, Py_ssize_t start) except -1
+    cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
