@@ -28,7 +28,7 @@ from kstore.broker.state.metadata.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.membership.member import ClusterMember
+    from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config import BrokerConfig
 
@@ -174,7 +174,7 @@ async def _serve(
             api, api_url = await serve_api(server, stall)
             accepting.append(api)
             log.info("the HTTP API is at %s", api_url)
-        if broker.cluster is not None and not await _joined(broker.cluster, stop):
+        if not await _joined(broker.membership, stop):
             return
         gc.freeze()  # what is there stays, and no full collection looks at it: that takes 20 ms
         on_ready(first.host, ports[first.name], api_url)
@@ -184,9 +184,7 @@ async def _serve(
             loop.call_soon(broker.transactions)
         await stop.wait()
     finally:
-        if broker.cluster is not None:
-            await broker.cluster.close()
-            broker.isr.close()
+        await broker.leave()
         stall.stop()
         idle.cancel()
         maintenance.stop()
@@ -201,9 +199,9 @@ async def _serve(
         await server.finish(STOP_TIMEOUT_S)
 
 
-async def _joined(cluster: ClusterMember, stop: asyncio.Event) -> bool:
+async def _joined(membership: Membership, stop: asyncio.Event) -> bool:
     """Whether this broker has its place in the cluster; False if it was told to stop before."""
-    joining = asyncio.ensure_future(cluster.start())
+    joining = asyncio.ensure_future(membership.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -167,7 +167,7 @@ class HttpApi:
     def health(self, request: Request) -> Answer:
         """200 once clients are answered, 503 until then and while the broker stops."""
         broker = self.broker
-        joined = broker.cluster is None or broker.replica_manager.ready.is_set()
+        joined = broker.membership.joined
         status = "stopping" if self._server.stopping else "ready" if joined else "starting"
         row = {"status": status, "node_id": broker.node_id}
         return _json(200 if status == "ready" else 503, row)

@@ -99,7 +99,7 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
     for name, value in _log_counters(broker).items():
         yield f"# TYPE kstore_{name} counter"
         yield f"kstore_{name} {value}"
-    for name, value in _cluster_gauges(broker).items():
+    for name, value in broker.membership.gauges().items():
         yield f"# TYPE kstore_{name} gauge"
         yield f"kstore_{name} {value}"
     if broker.security is not None:
@@ -123,37 +123,3 @@ def _log_counters(broker: Broker) -> dict[str, int]:
         "log_repaired_parts_total": sum(log_dir.repaired_parts for log_dir in dirs),
         "log_lost_offsets_total": sum(log_dir.lost_offsets for log_dir in dirs),
     }
-
-
-def _cluster_gauges(broker: Broker) -> dict[str, int]:
-    """What this broker leads in its cluster, and what the controller sees if it is it."""
-    if broker.cluster is None:
-        return {}
-    led = [
-        (place, known)
-        for place, known in broker.replica_manager.hosted.items()
-        if known.leader == broker.node_id
-    ]
-    controller = broker.cluster.controller
-    found = {
-        "broker_epoch": broker.cluster.broker_epoch,
-        "led_partitions": len(led),
-        "under_replicated_partitions": sum(
-            len(set(known.replicas)) > len(isr)
-            for place, known in led
-            if (partition := broker.partition(place)) is not None and (isr := partition.isr)
-        ),
-        "active_controller": int(controller is not None),
-    }
-    if controller is not None:
-        partitions = [partition for _, _, partition in controller.state.partitions()]
-        found |= {
-            "controller_epoch": controller.epoch,
-            "controller_live_brokers": len(controller.state.brokers),
-            "controller_partitions": len(partitions),
-            "controller_offline_partitions": sum(each.leader < 0 for each in partitions),
-            "controller_not_preferred_leaders": sum(
-                each.leader != each.replicas[0] for each in partitions
-            ),
-        }
-    return found

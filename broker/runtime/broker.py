@@ -22,6 +22,7 @@ from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
+from kstore.broker.runtime.membership.membership import Alone, Membership
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
-    from kstore.broker.runtime.membership.member import ClusterMember
     from kstore.broker.runtime.metadata.features import FinalizedFeatures
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
@@ -116,8 +116,8 @@ class Broker:
         self.metadata: MetadataCache
         self.topics: Topics
         self.configs: DynamicConfigs
-        self.cluster: ClusterMember | None = None
-        """This broker's place in a cluster (runtime/cluster.py); None where it is alone."""
+        self.membership: Membership
+        """This broker's place in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager
         """What the controller has this broker do (runtime/replica_manager.py); in a cluster."""
         self.isr: IsrChanges
@@ -200,6 +200,8 @@ class Broker:
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         protocols = None if self.security is None else self.security.protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
+        registered = self.store.stat(f"{znodes.BROKER_IDS}/{self.node_id}")
+        self.membership = Alone(self.node_id, 0 if registered is None else registered.czxid)
         image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
         self.metadata = MetadataCache(image, self.plane.forget_answers)
         self.topics = Topics(
@@ -332,6 +334,12 @@ class Broker:
         if found is None:
             return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
         return AppendOutcome(*found.append_batches(batches, origin=origin))
+
+    async def leave(self) -> None:
+        """Leave the cluster, before the connections end."""
+        await self.membership.close()
+        if not self.membership.alone:
+            self.isr.close()
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""

@@ -64,6 +64,8 @@ class Member:
     broker_epoch = BROKER_EPOCH
     controller = None
     is_controller = False
+    alone = False
+    joined = True
     controller_id = OTHER
 
     def __init__(self, broker: Broker) -> None:
@@ -72,6 +74,11 @@ class Member:
     def may_answer_alone(self) -> bool:
         """It may."""
         return True
+
+    def reachable(self, listener: str) -> set[int] | None:
+        """Those with an endpoint there."""
+        known = self._broker.image.brokers.values()
+        return {each.node_id for each in known if each.endpoint(listener) is not None}
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
         """What it answers."""
@@ -102,7 +109,7 @@ async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
     broker = InCluster(config, asyncio.get_running_loop(), None, report)
     broker.fetchers = Fetchers()
     broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
-    broker.cluster = Member(broker)  # type: ignore[assignment]
+    broker.membership = Member(broker)
     try:
         yield broker
     finally:

@@ -22,6 +22,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
+from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.runtime.replication.fetchers import Fetchers
@@ -93,7 +94,7 @@ class Node:
         self.config = CONFIG | config
         self.partitions = partitions
         self.reports: list[str] = []
-        self.cluster: Any = None
+        self.membership = Alone(node_id, 0)
         self.security: Any = None
         self.env: Env | None = None
         """For its logs; None: the machine."""

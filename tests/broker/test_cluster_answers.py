@@ -238,7 +238,7 @@ async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
             async def ask(self, node_id: int, request: Any, timeout_s: float) -> EnvelopeResponse:
                 handed_on.append((node_id, request))
                 if len(handed_on) == 1:
-                    broker.cluster.controller_id = THIRD  # type: ignore[union-attr]
+                    broker.membership.controller_id = THIRD
                     return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
                 header, message = decode_request(request.request_data)
                 assert header.client_id == "me"
@@ -274,7 +274,7 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
     async def hand_on(folder: Path) -> None:
         settings = {"kstore.request.max.elements": "1000"}
         async with opened(folder, **settings) as broker:
-            broker.cluster.controller = object()  # type: ignore[union-attr]
+            broker.membership.controller = object()
             topics = [DeleteTopicState(name=f"t{number}") for number in range(count)]
             frame = encode_request(DeleteTopicsRequest(topics=topics), 6, 1, "me")[4:]
             envelope = EnvelopeRequest(
@@ -298,7 +298,7 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
 @on_a_loop
 async def test_without_a_controller_a_client_is_told_so(folder: Path) -> None:
     async with opened(folder) as broker:
-        broker.cluster.controller_id = -1  # type: ignore[union-attr]
+        broker.membership.controller_id = -1
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1)
         handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
         response = await handler(broker, request, ctx(20))

@@ -198,7 +198,6 @@ class _Host:
         self.loop = asyncio.get_running_loop()
         self.peers = self
         self.security = None
-        self.cluster = None
         self._cluster = cluster
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
@@ -239,7 +238,9 @@ class Cluster:
         assert registration.claim_controller(session, 0, 0)
         view = registration.read_view(session)
         host: Any = _Host(self, session, 0)
-        self.controller = Controller(host, view.controller_epoch, view.controller_epoch_version)
+        self.controller = Controller(
+            host, view.controller_epoch, view.controller_epoch_version, _nothing
+        )
         await self.controller.start()
         return self.controller
 

@@ -84,7 +84,7 @@ def _not_yet(broker: Broker, problem: StoreError) -> int:
 
 def _controller(broker: Broker) -> Any:
     """The controller if it is this broker, else None."""
-    return None if broker.cluster is None else broker.cluster.controller
+    return broker.membership.controller
 
 
 async def handle_controlled_shutdown(
@@ -124,7 +124,7 @@ def handle_broker_heartbeat(
     broker: Broker, request: BrokerHeartbeatRequest, ctx: RequestContext
 ) -> BrokerHeartbeatResponse:
     """Say whether this broker reaches the coordination store, to one that does not."""
-    if broker.cluster is None or not broker.cluster.outage.sees_the_store():
+    if not broker.membership.sees_the_store():
         return BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
     return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 

@@ -70,8 +70,7 @@ def to_controller(handler: Handler) -> Handler:
         return response
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        cluster = broker.cluster
-        if cluster is None or cluster.is_controller:
+        if broker.membership.is_controller:
             return here(broker, request, ctx)
         return hand_on(broker, request, ctx)
 
@@ -101,8 +100,7 @@ def configs_to_controller(handler: Handler) -> Handler:
         return response
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        cluster = broker.cluster
-        if cluster is None or cluster.is_controller or all(map(_is_own, request.resources)):
+        if broker.membership.is_controller or all(map(_is_own, request.resources)):
             return here(broker, request, ctx)
         return share(broker, request, ctx)
 
@@ -145,7 +143,7 @@ def when_ready(handler: Handler) -> Handler:
 
     async def wait(broker: Broker, request: Any, ctx: RequestContext) -> Any:
         try:
-            await asyncio.wait_for(broker.replica_manager.ready.wait(), READY_S)
+            await asyncio.wait_for(broker.membership.wait_joined(), READY_S)
         except TimeoutError:
             words = "a client's request is answered before the controller has said anything"
             broker.report(words, words)
@@ -153,7 +151,7 @@ def when_ready(handler: Handler) -> Handler:
         return await response if isawaitable(response) else response
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        if broker.cluster is None or broker.replica_manager.ready.is_set():
+        if broker.membership.joined:
             return handler(broker, request, ctx)
         return wait(broker, request, ctx)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore.broker.api import RequestContext
-from kstore.broker.coordination.znodes import BROKER_IDS
 from kstore.errors import ErrorCode
 from kstore.protocol.controller.raft_voters import (
     AddRaftVoterRequest,
@@ -45,8 +44,6 @@ __all__ = [
 ]
 
 METADATA_TOPIC = "__cluster_metadata"
-ALONE_EPOCH = 1
-"""The controller epoch of a broker that is alone."""
 NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 
 
@@ -86,24 +83,17 @@ def _voter(broker: Broker, ctx: RequestContext) -> DescribeQuorumResponsePartiti
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
         leader_id=broker.image.controller_id,
-        leader_epoch=_controller_epoch(broker),
+        leader_epoch=broker.membership.controller_epoch,
         high_watermark=end,
         current_voters=[voter],
     )
-
-
-def _controller_epoch(broker: Broker) -> int:
-    return ALONE_EPOCH if broker.cluster is None else broker.cluster.controller_epoch
 
 
 def _metadata_offset(broker: Broker) -> int:
     """What grows with every change of the metadata: this broker's epoch, then the image's
     version.
     """
-    if broker.cluster is not None:
-        return broker.image.version + max(0, broker.cluster.broker_epoch)
-    registered = broker.store.stat(f"{BROKER_IDS}/{broker.node_id}")
-    return broker.image.version + (registered.czxid if registered is not None else 0)
+    return broker.image.version + max(0, broker.membership.broker_epoch)
 
 
 def _unknown(index: int) -> DescribeQuorumResponsePartitionData:

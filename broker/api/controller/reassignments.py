@@ -71,7 +71,7 @@ def handle_elect_leaders(
 
 def _controller(broker: Broker) -> Controller | None:
     """The controller, where this broker is it; None on a single node."""
-    return None if broker.cluster is None else broker.cluster.controller
+    return broker.membership.controller
 
 
 async def _elect_in_cluster(

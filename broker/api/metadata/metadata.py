@@ -195,7 +195,7 @@ def _describe(
     operations: int | list[int] = NOT_ASKED
     if request.include_topic_authorized_operations:
         operations = _topic_operations(broker, ctx, topics)
-    alive = _reachable(broker, ctx)
+    alive = broker.membership.reachable(ctx.listener)
     return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
 
 
@@ -233,14 +233,6 @@ def _for_admins(broker: Broker, image: MetadataImage) -> int:
     for a broker that they were told of. (Kafka names any broker that is alive, for the same.)
     """
     return broker.node_id if broker.node_id in image.brokers else image.controller_id
-
-
-def _reachable(broker: Broker, ctx: RequestContext) -> set[int] | None:
-    """The brokers with an endpoint on the client's listener; None where there is but this one."""
-    if broker.cluster is None:
-        return None
-    brokers = broker.image.brokers.values()
-    return {node.node_id for node in brokers if node.endpoint(ctx.listener) is not None}
 
 
 def _asked(
@@ -306,7 +298,7 @@ def _some_partitions(
 ) -> Work[DescribeTopicPartitionsResponse]:
     """At most so many partitions of these topics, beginning at a partition of the first."""
     response = DescribeTopicPartitionsResponse()
-    reachable = _reachable(broker, ctx)
+    reachable = broker.membership.reachable(ctx.listener)
     for number, name in enumerate(names, 1):
         if number % ROWS_BETWEEN == 0:
             yield

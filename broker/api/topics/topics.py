@@ -274,7 +274,7 @@ async def _forget_offsets(broker: Broker, name: str) -> None:
 
     In a cluster each coordinator sees itself that a topic is gone.
     """
-    if broker.cluster is not None:
+    if not broker.membership.alone:
         return
     if name == OFFSETS_TOPIC:
         if broker.groups.made is not None:

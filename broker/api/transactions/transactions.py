@@ -149,7 +149,7 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
         return ErrorCode.NONE
     adds = version >= FIRST_COMMIT_THAT_ADDS
     verifies = broker.config["transaction.partition.verification.enable"]
-    if broker.cluster is not None and (adds or verifies):
+    if not broker.membership.alone and (adds or verifies):
         await broker.groups().loaded_partition(request.group_id)  # else nothing is added
 
         answers = await broker.admission().ask(

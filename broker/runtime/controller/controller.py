@@ -56,8 +56,16 @@ T = TypeVar("T")
 class Controller:
     """One controller epoch. All methods belong to the broker's loop."""
 
-    def __init__(self, broker: Broker, controller_epoch: int, epoch_version: int) -> None:
-        """``epoch_version`` is the version of /controller_epoch, without which no write counts."""
+    def __init__(
+        self,
+        broker: Broker,
+        controller_epoch: int,
+        epoch_version: int,
+        keep_promise: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``epoch_version`` is the version of /controller_epoch, without which no write counts;
+        ``keep_promise`` is waited for before anybody is elected: see membership/outage.py.
+        """
         self.node_id = broker.node_id
         self.epoch = controller_epoch
         self.state = ControllerState()
@@ -67,6 +75,7 @@ class Controller:
         self.moves = ControllerMoves(self)
         self.store = ControllerStore(broker.store, controller_epoch, epoch_version)
         self._epoch_version = epoch_version
+        self._keep_promise = keep_promise
         self._one_at_a_time = asyncio.Lock()
         self.generation = 0
         """How often everything was read from the store."""
@@ -115,6 +124,19 @@ class Controller:
     def active(self) -> bool:
         """Whether it decides: not closed, and no other known to be elected."""
         return self._over is None
+
+    def gauges(self) -> dict[str, int]:
+        """What metrics tell of the controller."""
+        partitions = [partition for _, _, partition in self.state.partitions()]
+        return {
+            "controller_epoch": self.epoch,
+            "controller_live_brokers": len(self.state.brokers),
+            "controller_partitions": len(partitions),
+            "controller_offline_partitions": sum(each.leader < 0 for each in partitions),
+            "controller_not_preferred_leaders": sum(
+                each.leader != each.replicas[0] for each in partitions
+            ),
+        }
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run something beside everything else; it ends with the controller."""
@@ -292,11 +314,6 @@ class Controller:
                     LOGGER.info("the controller looks again: %s", problem)
                 await asyncio.sleep(AWAY_RETRY_S if away else RETRY_S)
                 self._brokers_changed.set()
-
-    async def _keep_promise(self) -> None:
-        """Before anybody is elected: see runtime/outage.py."""
-        if self.broker.cluster is not None:
-            await self.broker.cluster.outage.keep_promise()
 
     async def _take_brokers(self) -> None:
         await self._keep_promise()

@@ -76,7 +76,7 @@ class CoordinatorPartition:
 
     def check(self) -> None:
         """KafkaError unless it is loaded and served here."""
-        if self.broker.cluster is not None and not self.broker.cluster.may_answer_alone():
+        if not self.broker.membership.may_answer_alone():
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.error_code != ErrorCode.NONE:
             raise error_for(self.error_code)
@@ -109,7 +109,7 @@ class Coordinator(Generic[P]):
     def start(self) -> None:
         """Begin to load what this broker serves; requests are told to wait until it is in."""
         image = self.broker.image.topics.get(self._topic)
-        if self.broker.cluster is None:
+        if self.broker.membership.alone:
             if image is not None and not self._by_index:
                 self._serve(range(len(image.partitions)))
             return
@@ -164,7 +164,7 @@ class Coordinator(Generic[P]):
     @property
     def count(self) -> int:
         """How many partitions the topic has in the cluster; 0 while it is missing."""
-        if self.broker.cluster is None:
+        if self.broker.membership.alone:
             return len(self._by_index)
         image = self.broker.image.topics.get(self._topic)
         return 0 if image is None else len(image.partitions)
@@ -184,7 +184,7 @@ class Coordinator(Generic[P]):
         KafkaError while there is none.
         """
         await self.ensure()
-        if self.broker.cluster is None:
+        if self.broker.membership.alone:
             return self.broker.node_id
         leader = self.known_leader(name)
         if leader == self.broker.node_id:
@@ -206,7 +206,7 @@ class Coordinator(Generic[P]):
         """Make the topic if it is missing, and wait a moment for what is served here to be loaded;
         KafkaError.
         """
-        clustered = self.broker.cluster is not None
+        clustered = not self.broker.membership.alone
         if self._topic not in self.broker.image.topics or not (clustered or self._by_index):
             try:
                 await self.broker.topics.ensure(self.new_topic())
@@ -235,7 +235,9 @@ class Coordinator(Generic[P]):
     def is_default(self, setting: str) -> bool:
         """Whether a setting was left to this broker, which is one of a cluster."""
         config = self.broker.config
-        return self.broker.cluster is not None and config.source(setting).kind == SourceKind.DEFAULT
+        return (
+            not self.broker.membership.alone and config.source(setting).kind == SourceKind.DEFAULT
+        )
 
     async def wait_loaded(self) -> None:
         """Wait a moment for loading to end; requests of what is not loaded by then are refused."""

@@ -382,7 +382,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """The partition that keeps a group, made by a broker that is alone if none exists yet;
         KafkaError.
         """
-        if self.broker.cluster is None and not self.partitions:
+        if self.broker.membership.alone and not self.partitions:
             await self.ensure()
         return self.find(group_id)
 

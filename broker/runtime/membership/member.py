@@ -54,6 +54,8 @@ log = logging.getLogger("kstore.broker")
 class ClusterMember:
     """One broker's place in the cluster, from `start` to `close`."""
 
+    alone = False
+
     def __init__(self, broker: Broker, myself: BrokerImage, store: RenewableStore) -> None:
         self.node_id = broker.node_id
         self.broker_epoch = -1
@@ -88,6 +90,30 @@ class ClusterMember:
     def is_controller(self) -> bool:
         """Whether this broker is the controller."""
         return self.controller is not None
+
+    @property
+    def joined(self) -> bool:
+        """Whether the controller has told this broker everything."""
+        return self._broker.replica_manager.ready.is_set()
+
+    async def wait_joined(self) -> None:
+        """Wait until it has."""
+        await self._broker.replica_manager.ready.wait()
+
+    def reachable(self, listener: str) -> set[int] | None:
+        """The brokers with an endpoint on a client's listener."""
+        brokers = self._broker.image.brokers.values()
+        return {node.node_id for node in brokers if node.endpoint(listener) is not None}
+
+    def gauges(self) -> dict[str, int]:
+        """What this broker leads in its cluster, and what the controller sees if it is it."""
+        controller = self.controller
+        found = {
+            "broker_epoch": self.broker_epoch,
+            **self._broker.replica_manager.gauges(),
+            "active_controller": int(controller is not None),
+        }
+        return found if controller is None else found | controller.gauges()
 
     # ---- the controller ----
 
@@ -295,7 +321,7 @@ class ClusterMember:
         epoch, version = view.controller_epoch, view.controller_epoch_version
         self._know_controller(self.node_id, epoch)
         log.info("broker %d is the controller, epoch %d", self.node_id, epoch)
-        self.controller = Controller(self._broker, epoch, version)
+        self.controller = Controller(self._broker, epoch, version, self.outage.keep_promise)
         try:
             await self.controller.start()
         except StoreClosedError:
@@ -367,6 +393,10 @@ class ClusterMember:
         """
         self.check_awake()
         return self.outage.sure
+
+    def sees_the_store(self) -> bool:
+        """See Outage."""
+        return self.outage.sees_the_store()
 
     def _give_up(self, why: str) -> None:
         """Others may lead by now what this broker leads."""

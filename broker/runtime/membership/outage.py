@@ -120,8 +120,7 @@ class Outage:
             await asyncio.sleep(self._session_s * PAUSE)
 
     async def _ask(self, node_id: int) -> Sight:
-        cluster = self._broker.cluster
-        epoch = -1 if cluster is None else cluster.broker_epoch
+        epoch = self._broker.membership.broker_epoch
         request = BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=epoch)
         try:
             response: Any = await self._broker.peers.ask(node_id, request, self._session_s * PAUSE)

@@ -49,10 +49,9 @@ async def ask_controller(
     deadline = loop.time() + timeout_s
     problem: KafkaError = error_for(ErrorCode.NOT_CONTROLLER)
     while (left := deadline - loop.time()) > 0:
-        cluster = broker.cluster
-        if cluster is not None and cluster.controller_id >= 0:
+        if broker.membership.controller_id >= 0:
             try:
-                response = await cluster.ask_controller(envelope, left)
+                response = await broker.membership.ask_controller(envelope, left)
             except NetworkError as error:
                 problem = error
             else:

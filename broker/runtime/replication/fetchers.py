@@ -83,8 +83,7 @@ class Fetchers:
         self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
     ) -> None:
         """Copy a partition from that broker as of that epoch, and from no other any more."""
-        cluster = self._broker.cluster
-        broker_epoch = -1 if cluster is None else cluster.broker_epoch
+        broker_epoch = self._broker.membership.broker_epoch
         known = self._followed.get(tp)
         if known is not None:
             link = known.state.link

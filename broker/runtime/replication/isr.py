@@ -134,16 +134,16 @@ class IsrChanges:
 
     async def _send(self, batch: list[Partition]) -> bool:
         """Ask the controller once; whether some have to be asked again."""
-        cluster = self._broker.cluster
-        if cluster is None or cluster.controller_id < 0:
+        membership = self._broker.membership
+        if membership.controller_id < 0:
             return True
         asked = {(each.entry.topic_id, each.index): (each, each.proposed_isr) for each in batch}
-        request = self._request(batch, cluster.broker_epoch)
+        request = self._request(batch, membership.broker_epoch)
         try:
-            if cluster.controller is not None:
-                response = await cluster.controller.alter_partition(request)
+            if membership.controller is not None:
+                response = await membership.controller.alter_partition(request)
             else:
-                response = await self._broker.peers.ask(cluster.controller_id, request, ANSWER_S)
+                response = await self._broker.peers.ask(membership.controller_id, request, ANSWER_S)
         except KafkaError as problem:
             log.info("the controller can't be asked for ISRs: %s", problem)
             return True

@@ -58,8 +58,8 @@ class LeaderLink:
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
-        if not self._closed and not renews and self._broker.cluster is not None:
-            self._broker.cluster.suspect(self.leader_id)
+        if not self._closed and not renews:
+            self._broker.membership.suspect(self.leader_id)
         if not self._closed and self._connecting is None:
             pause_s = 0.0 if renews else self._pauses.pause_s(self._broker.loop.time())
             self._connecting = self._broker.loop.create_task(self._connect(pause_s))

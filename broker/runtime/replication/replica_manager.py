@@ -168,13 +168,23 @@ class ReplicaManager:
 
     def _is_stale(self, request: ControlRequest) -> bool:
         """Whether it is meant for an earlier life of this broker."""
-        cluster = self._broker.cluster
-        mine = NO_EPOCH if cluster is None else cluster.broker_epoch
+        mine = self._broker.membership.broker_epoch
         return request.broker_epoch != NO_EPOCH and request.broker_epoch < mine
 
     def _note_ready(self) -> None:
         if self._told_replicas and self._told_metadata:
             self.ready.set()
+
+    def gauges(self) -> dict[str, int]:
+        """What metrics tell of the partitions that this broker leads."""
+        node_id, table = self._broker.node_id, self._broker.table
+        led = {place: known for place, known in self.hosted.items() if known.leader == node_id}
+        under_replicated = 0
+        for place, known in led.items():
+            partition = table.partition(place.topic.encode(), place.partition)
+            if partition is not None and partition.online and (isr := partition.isr):
+                under_replicated += len(set(known.replicas)) > len(isr)
+        return {"led_partitions": len(led), "under_replicated_partitions": under_replicated}
 
     # ---- leading and following ----
 

@@ -77,8 +77,7 @@ class ClusterTopics(Topics):
     @property
     def _controller(self) -> Any:
         """The controller, if it is this broker."""
-        cluster = self._broker.cluster
-        return None if cluster is None else cluster.controller
+        return self._broker.membership.controller
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Have a topic made and return its image; TopicError."""

@@ -104,7 +104,7 @@ def admit_transactional(
     if not places:
         return refused
     wanted = frozenset(places.values())
-    if broker.cluster is None:
+    if broker.membership.alone:
         found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
     else:
         answer = broker.admission().admit(connection, transactional_id, claim, wanted, adds=adds)

@@ -134,7 +134,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.durable = broker.config["kstore.flush.policy"] == "always"
         """Whether a decision counts only once it is on the disk."""
         self._sender: MarkerSender | None = None
-        if broker.cluster is not None:
+        if not broker.membership.alone:
             from kstore.broker.runtime.transactions.marker_sender import MarkerSender
 
             self._sender = MarkerSender(broker)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.metadata.metadata import EncodedMetadata, Missing, handle_metadata
+from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -155,7 +156,9 @@ def test_all_topics_of_an_image() -> None:
             TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {})
         )
     config = {"auto.create.topics.enable": True}
-    broker = SimpleNamespace(node_id=1, image=image, config=config, cluster=None, authorizer=None)
+    broker = SimpleNamespace(
+        node_id=1, image=image, config=config, membership=Alone(1, 0), authorizer=None
+    )
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
     encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
     assert isinstance(encoded, EncodedMetadata)

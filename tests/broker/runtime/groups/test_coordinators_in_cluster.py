@@ -120,7 +120,7 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.node_id = HERE
         self.config = SETTINGS
-        self.cluster = SimpleNamespace(may_answer_alone=lambda: True)
+        self.membership = SimpleNamespace(alone=False, may_answer_alone=lambda: True)
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Lazy[GroupCoordinator] = Lazy(
             lambda: GroupCoordinator(self),  # type: ignore[arg-type]
@@ -330,7 +330,7 @@ def test_an_answer_waits_for_the_followers(tmp_path: Path) -> None:
 def test_who_may_have_been_replaced_answers_nothing_by_what_it_alone_knows(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         coordinator = await served(host)
-        host.cluster.may_answer_alone = lambda: False
+        host.membership.may_answer_alone = lambda: False
         refused = coordinator.handle("g", commit(1), ASKED)
         assert await code_of(refused) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         with pytest.raises(CoordinatorNotAvailableError):

@@ -20,6 +20,7 @@ from kstore.broker.runtime.groups.group_coordinator import (
     GroupCoordinator,
     partition_of,
 )
+from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.errors import ErrorCode, KafkaError
@@ -78,7 +79,7 @@ class Host:
         self.config = SETTINGS
         self.log_dir = kstore.open_log_dir(path)
         self.groups: Any = None
-        self.cluster = None
+        self.membership = Alone(1, 0)
         self.configs = self
         self.image = self
         self.ordered: set[str] = set()

@@ -95,9 +95,11 @@ class Leader:
         self.dir = open_log_dir(str(folder))
         self.table = PartitionTable(ME, loop.call_soon)
         self.controller = Controller()
-        self.cluster = SimpleNamespace(controller_id=1, broker_epoch=BROKER_EPOCH, controller=None)
+        self.membership = SimpleNamespace(
+            controller_id=1, broker_epoch=BROKER_EPOCH, controller=None
+        )
         broker: Any = SimpleNamespace(
-            node_id=ME, loop=loop, table=self.table, cluster=self.cluster,
+            node_id=ME, loop=loop, table=self.table, membership=self.membership,
             peers=self.controller, config={"replica.lag.time.max.ms": LAG_MS},
         )  # fmt: skip
         self.changes = IsrChanges(broker)
@@ -219,11 +221,11 @@ def test_an_undecided_proposal_is_asked_again(run: Any, problem: Any) -> None:
 def test_without_a_controller_it_waits_for_one(run: Any) -> None:
     async def story(leader: Leader) -> None:
         partition = leader.partitions[0]
-        leader.cluster.controller_id = -1
+        leader.membership.controller_id = -1
         partition.propose_isr((ME, NEAR))
         await asyncio.sleep(0.005)
         assert (leader.controller.asked, partition.proposed_isr) == ([], (ME, NEAR))
-        leader.cluster.controller_id = 2
+        leader.membership.controller_id = 2
         await leader.until(lambda: partition.isr == (ME, NEAR))
 
     run(story)
@@ -237,7 +239,7 @@ def test_the_controllers_own_broker_asks_without_a_connection(run: Any) -> None:
             asked.append(request)
             return leader.controller.granted(request)
 
-        leader.cluster.controller = SimpleNamespace(alter_partition=alter_partition)
+        leader.membership.controller = SimpleNamespace(alter_partition=alter_partition)
         leader.partitions[0].propose_isr((ME, NEAR))
         await leader.until(lambda: leader.partitions[0].isr == (ME, NEAR))
         assert (len(asked), leader.controller.asked) == (1, [])

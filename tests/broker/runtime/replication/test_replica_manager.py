@@ -282,7 +282,7 @@ async def test_a_session_lost_in_the_middle_of_a_request_ends_it(folder: Path) -
 
         def lose_session(place: TopicPartition, leads: bool, epoch: int) -> None:
             if leads:
-                broker.cluster.broker_epoch = BROKER_EPOCH + 1  # type: ignore[union-attr]
+                broker.membership.broker_epoch = BROKER_EPOCH + 1
                 manager.on_leadership.remove(lose_session)
                 manager.fence()
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.transactions.produce import (
     WAIT_S,
     AwaitedBatches,
@@ -31,7 +32,7 @@ class Place:
         self.partition: Any = FakePartition(entry=SimpleNamespace(name=b"t"), index=0)
         coordinator = SimpleNamespace(verify_partitions=self._verify, durable=False)
         self.broker: Any = SimpleNamespace(
-            cluster=None,
+            membership=Alone(1, 0),
             config={"transaction.partition.verification.enable": True},
             transactions=SimpleNamespace(made=coordinator),
             awaited_batches=Lazy(AwaitedBatches),
