@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from tests.broker.sasl_harness import Signer
-    from tests.broker.tls_harness import Authority
+    from tests.broker.runtime.security.sasl_harness import Signer
+    from tests.broker.runtime.security.tls_harness import Authority
 
 TESTS = Path(__file__).parent
 REAL_PROCESSES = (
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Who signs the certificates of a file's brokers and clients."""
-    from tests.broker.tls_harness import Authority
+    from tests.broker.runtime.security.tls_harness import Authority
 
     return Authority(tmp_path_factory.mktemp("authority"))
 
@@ -46,7 +46,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     """Who issues the tokens that a file's brokers trust."""
-    from tests.broker.sasl_harness import Signer
+    from tests.broker.runtime.security.sasl_harness import Signer
 
     return Signer(tmp_path_factory.mktemp("signer"))
 

@@ -83,7 +83,7 @@ def admin(broker: Broker) -> Iterator[AdminClient]:
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Broker]:
     """A broker that checks rights: of the user spark on its second listener, who has none yet."""
-    from tests.broker.sasl_harness import plain_users
+    from tests.broker.runtime.security.sasl_harness import plain_users
 
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",

@@ -8,7 +8,7 @@ from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.clients import AdminClient, NewTopic
 from kstore.pipeline.errors import PipelineError
 from kstore.testing.brokers import Broker
-from tests.broker.sasl_harness import PASSWORD, addresses, plain_login
+from tests.broker.runtime.security.sasl_harness import PASSWORD, addresses, plain_login
 from tests.pipeline.reading import Query, batch_rows, values, write
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kstore.testing import Broker
-from tests.broker.tls_harness import Authority
+from tests.broker.runtime.security.tls_harness import Authority
 
 CONNECTIONS = 30
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

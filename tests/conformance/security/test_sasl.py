@@ -18,8 +18,14 @@ from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import encode_request
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
-from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
-from tests.broker.tls_harness import Authority
+from tests.broker.runtime.security.sasl_harness import (
+    PASSWORD,
+    RawClient,
+    Signer,
+    addresses,
+    plain_users,
+)
+from tests.broker.runtime.security.tls_harness import Authority
 from tests.conformance.kafka_broker import KafkaBroker, free_port, run_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]

@@ -19,7 +19,7 @@ from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 from kstore.config import ConfigError
 from kstore.config.sasl_configs import SASL_CONFIGS
 from kstore.net.sasl_server import TokenRefusedError
-from tests.broker.sasl_harness import Signer
+from tests.broker.runtime.security.sasl_harness import Signer
 
 
 class Endpoint:

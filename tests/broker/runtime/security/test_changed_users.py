@@ -18,7 +18,7 @@ from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, Cluster
-from tests.broker.sasl_harness import PASSWORD, RawClient, addresses, plain_users
+from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, addresses, plain_users
 
 PATIENCE_S = 30.0
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

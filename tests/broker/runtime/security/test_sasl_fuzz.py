@@ -20,7 +20,13 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from kstore.protocol.registry import encode_request
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
-from tests.broker.sasl_harness import PASSWORD, RawClient, Signer, addresses, plain_users
+from tests.broker.runtime.security.sasl_harness import (
+    PASSWORD,
+    RawClient,
+    Signer,
+    addresses,
+    plain_users,
+)
 
 SEED = int(os.environ.get("KSTORE_FUZZ_SEED", "368"))
 CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "200"))

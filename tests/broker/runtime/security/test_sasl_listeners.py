@@ -24,7 +24,7 @@ from kstore.protocol.registry import encode_request
 from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, BrokerError, Cluster
-from tests.broker.sasl_harness import (
+from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
     PATIENCE_S,
     RawClient,
@@ -32,7 +32,7 @@ from tests.broker.sasl_harness import (
     addresses,
     plain_users,
 )
-from tests.broker.tls_harness import Authority, consume, produce
+from tests.broker.runtime.security.tls_harness import Authority, consume, produce
 from tests.conformance.probes.topics import create
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

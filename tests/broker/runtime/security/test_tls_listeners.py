@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
-from tests.broker.tls_harness import TIMEOUT_S, Authority, consume, produce
+from tests.broker.runtime.security.tls_harness import TIMEOUT_S, Authority, consume, produce
 
 PASSWORD = "not-to-be-told"
 
