@@ -318,7 +318,10 @@ class Broker:
             return None
         from kstore.broker.runtime.security.security import Security
 
-        return Security(self.node, self.listener_settings, self.scram, server.dispatch)
+        return Security(
+            self.node, self.listener_settings, self.scram, server.dispatch,
+            has_peers=self.config.clustered,
+        )  # fmt: skip
 
     def _unpack(self, *asked: Any) -> None:
         self.unpacking().ask(*asked)

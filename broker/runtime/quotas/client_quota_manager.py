@@ -56,8 +56,9 @@ class ClientQuotaManager:
             self.throttles = None
         elif self.throttles is None:
             self.throttles = ClientThrottles(
-                self._node, self._metadata, self._authorizer, self.stored
-            )
+                self._node, self._metadata, self._authorizer, self.stored,
+                self._plane.fetch.peer_listener,
+            )  # fmt: skip
         else:
             self.throttles.forget_bounds()
         for connection in self._plane.open_connections():

@@ -102,12 +102,15 @@ class ClientThrottles:
         metadata: MetadataCache,
         authorizer: Authorizer | None,
         quotas: ClientQuotas,
+        peer_listener: str | None,
     ) -> None:
+        """``peer_listener`` is where other brokers come; None: there are none."""
         self._loop = node.loop
         self._config = node.config
         self._metadata = metadata
         self._authorizer = authorizer
         self._quotas = quotas
+        self._peer_listener = peer_listener
         self._rates: BoundedCache[tuple[str, str | None, str | None], SampledRate] = BoundedCache(
             MAX_BYTES
         )
@@ -256,14 +259,13 @@ class ClientThrottles:
         """Whether it is another broker of the cluster, whose copying has throttles of its own: on
         the listener that is for brokers, and, where there is an authorizer, with their right.
         """
-        config, authorizer = self._config, self._authorizer
-        if not config.clustered or who.listener != config.inter_broker_listener.name:
+        if who.listener != self._peer_listener:
             return False
         named = BROKER_CLIENT.fullmatch(who.client_id)
         if named is None or int(named[1]) not in self._metadata.image.brokers:
             return False
         action, kind = AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
-        return authorizer is None or authorizer.authorize(
+        return self._authorizer is None or self._authorizer.authorize(
             who.principal, who.host, action, kind, CLUSTER_NAME
         )
 

@@ -40,8 +40,12 @@ class Security:
         settings: ListenerSettings,
         scram: Lazy[ScramUsers],
         dispatch: Dispatch,
+        *,
+        has_peers: bool,
     ) -> None:
-        """``dispatch`` answers a request of a client that is not authenticated yet."""
+        """``dispatch`` answers a request of a client that is not authenticated yet;
+        ``has_peers``: it connects to other brokers.
+        """
         config = node.config
         own = config.inter_broker_listener
         self.peer_listener = own.name
@@ -72,7 +76,7 @@ class Security:
                 node, settings, scram, self.unauthenticated, self.counts, dispatch
             )
             self._warn()
-        if own.sasl and config.clustered:
+        if own.sasl and has_peers:
             self._login = _peer_login(node, settings, own.name)
         self.own_principal = self._own_principal(own)
         """As whom this broker comes to others, where it can tell: by no certificate and no token.

@@ -17,18 +17,13 @@ FETCH = 1
 RATE = "consumer_byte_rate"
 
 
-class Config(dict[str, int]):
-    clustered = True
-    inter_broker_listener = SimpleNamespace(name="INTERNAL")
-
-
 def throttles(quotas: dict[Any, float], authorizer: Authorizer | None = None) -> ClientThrottles:
     loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: None)
-    config = Config({"quota.window.num": 11, "quota.window.size.seconds": 1})
+    config = {"quota.window.num": 11, "quota.window.size.seconds": 1}
     node: Any = SimpleNamespace(loop=loop, config=config)
     metadata: Any = SimpleNamespace(image=SimpleNamespace(brokers={1: None, 2: None}))
     rows: Any = SimpleNamespace(quotas={entity: {RATE: rate} for entity, rate in quotas.items()})
-    return ClientThrottles(node, metadata, authorizer, rows)
+    return ClientThrottles(node, metadata, authorizer, rows, "INTERNAL")
 
 
 def connection(user: str, client_id: str, listener: str = "CLIENTS") -> Any:
