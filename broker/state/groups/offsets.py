@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kstore.broker.state.groups.record import GroupRecord
@@ -22,7 +22,14 @@ from kstore.protocol.groups.offsets import (
 )
 from kstore.protocol.schema import ZERO_UUID
 
-__all__ = ["NO_PRODUCER_ID", "CommittedOffset", "Offsets", "commit_record", "commit_tombstone"]
+__all__ = [
+    "NO_PRODUCER_ID",
+    "CommittedOffset",
+    "OffsetToCommit",
+    "Offsets",
+    "commit_record",
+    "commit_tombstone",
+]
 
 NO_PRODUCER_ID = -1
 INVALID_OFFSET = -1
@@ -31,6 +38,16 @@ COMMIT_VERSION_WITH_EXPIRY = 1
 """The only version that carries an expiry of its own; a client before OffsetCommit 5 may ask for
 one.
 """
+
+
+class OffsetToCommit(Protocol):
+    """A partition of OffsetCommit or TxnOffsetCommit."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+    partition_epoch: int
 
 
 class CommittedOffset(NamedTuple):
@@ -202,20 +219,27 @@ class Offsets:
 
 
 def commit_record(
-    group_id: str, topic: str, partition: int, committed: CommittedOffset
+    group_id: str,
+    topic: str,
+    topic_id: UUID,
+    asked: OffsetToCommit,
+    now_ms: int,
+    expire_timestamp: int = -1,
 ) -> GroupRecord:
-    """The record that stores a committed offset."""
+    """The record that stores an offset as it was asked for; replaying it makes it a committed
+    one.
+    """
     value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_timestamp,
-        expire_timestamp=committed.expire_timestamp,
-        topic_id=committed.topic_id,
-        partition_epoch=committed.partition_epoch,
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_timestamp,
+        topic_id=topic_id,
+        partition_epoch=asked.partition_epoch,
     )
-    version = COMMIT_VERSION if committed.expire_timestamp == -1 else COMMIT_VERSION_WITH_EXPIRY
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    version = COMMIT_VERSION if expire_timestamp == -1 else COMMIT_VERSION_WITH_EXPIRY
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=asked.partition_index)
     return GroupRecord(key, value, version)
 
 

@@ -5,13 +5,12 @@ is in offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 from uuid import UUID
 
 from kstore.broker.state.groups.classic.group import ClassicGroup
 from kstore.broker.state.groups.contract import CommitClaim, Group, ShardState
 from kstore.broker.state.groups.offsets import (
-    CommittedOffset,
+    OffsetToCommit,
     commit_record,
     commit_tombstone,
 )
@@ -28,8 +27,6 @@ from kstore.protocol.groups.offset_delete import (
 )
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -63,6 +60,8 @@ def commit_offsets(
     if error_code != ErrorCode.NONE:
         return Result(offset_commit_failure(request, error_code))
     response = OffsetCommitResponse(topics=[])
+    retention_ms = request.retention_time_ms
+    expires_ms = -1 if retention_ms == -1 else _wrapped(ctx.now_ms + retention_ms)
     records: list[GroupRecord] = []
     for topic in request.topics:
         answers = []
@@ -74,7 +73,16 @@ def commit_offsets(
                 )
             )
             if error_code == ErrorCode.NONE:
-                records.append(_record(request, topic, partition, ctx.now_ms))
+                records.append(
+                    commit_record(
+                        request.group_id,
+                        topic.name,
+                        topic.topic_id,
+                        partition,
+                        ctx.now_ms,
+                        expires_ms,
+                    )
+                )
         response.topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
@@ -112,15 +120,6 @@ def commit_error(
         if error_code != ErrorCode.NONE:
             return error_code
     return ErrorCode.NONE
-
-
-class OffsetToCommit(Protocol):
-    """A partition of OffsetCommit or TxnOffsetCommit."""
-
-    partition_index: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
-    partition_epoch: int
 
 
 def offset_error(
@@ -177,25 +176,6 @@ def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> Offs
 def _wrapped(timestamp_ms: int) -> int:
     """As a 64-bit integer overflows, which is what Kafka's sum does for a huge retention."""
     return (timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _record(
-    request: OffsetCommitRequest,
-    topic: OffsetCommitRequestTopic,
-    partition: OffsetCommitRequestPartition,
-    now_ms: int,
-) -> GroupRecord:
-    retention_ms = request.retention_time_ms
-    committed = CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_timestamp=now_ms,
-        expire_timestamp=-1 if retention_ms == -1 else _wrapped(now_ms + retention_ms),
-        topic_id=topic.topic_id,
-        partition_epoch=partition.partition_epoch,
-    )
-    return commit_record(request.group_id, topic.name, partition.partition_index, committed)
 
 
 def replay_commit(

@@ -12,14 +12,12 @@ from kstore.broker.state.groups.coordinator.offset_commit import (
     is_metadata_too_long,
     offset_error,
 )
-from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
-from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.offsets import commit_record
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.transactions.transactions import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -57,7 +55,7 @@ def commit_transactional_offsets(
             answer.error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
             if answer.error_code == ErrorCode.NONE:
                 records.append(
-                    _record(request.group_id, topic.name, topic_id, partition, ctx.now_ms)
+                    commit_record(request.group_id, topic.name, topic_id, partition, ctx.now_ms)
                 )
     timers = () if group is None else group.commit_timers(claim)
     producer = (request.producer_id, request.producer_epoch)
@@ -87,21 +85,3 @@ def txn_offset_commit_failure(
 def _topic_id(ctx: GroupContext, name: str) -> UUID:
     topic = None if ctx.image is None else ctx.image.topics.get(name)
     return ZERO_UUID if topic is None else topic.topic_id
-
-
-def _record(
-    group_id: str,
-    topic: str,
-    topic_id: UUID,
-    partition: TxnOffsetCommitRequestPartition,
-    now_ms: int,
-) -> GroupRecord:
-    committed = CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_timestamp=now_ms,
-        topic_id=topic_id,
-        partition_epoch=partition.partition_epoch,
-    )
-    return commit_record(group_id, topic, partition.partition_index, committed)

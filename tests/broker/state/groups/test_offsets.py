@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.groups.offsets import CommittedOffset, commit_record
+from kstore.broker.state.groups.offsets import commit_record
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import (
@@ -36,6 +36,7 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kstore.protocol.schema import ZERO_UUID
 from tests.reference.group_driver import GroupDriver
 
 TOPIC_ID = UUID(int=7)
@@ -336,8 +337,14 @@ class TestDeletion:
         assert [topic.name for topic in fetch(driver, None, group="h").topics] == ["u"]
 
 
+def asked(offset: int) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=3
+    )
+
+
 class TestTransactions:
-    record = commit_record("g", "t", 0, CommittedOffset(9, 3, "", 1))
+    record = commit_record("g", "t", ZERO_UUID, asked(9), 1)
 
     def test_offsets_of_an_open_transaction_are_not_seen(self) -> None:
         driver = GroupDriver()
@@ -358,7 +365,7 @@ class TestTransactions:
     def test_a_later_plain_commit_wins_over_an_earlier_transactional_one(self) -> None:
         driver = GroupDriver()
         driver.shard.replay(self.record, record_offset=1, producer_id=1)
-        plain = commit_record("g", "t", 0, CommittedOffset(7, 3, "", 1))
+        plain = commit_record("g", "t", ZERO_UUID, asked(7), 1)
         driver.shard.replay(plain, record_offset=2)
         driver.shard.replay_transaction_end(1, committed=True)
         assert offset_in(fetch(driver, {"t": [0]})) == (7, ErrorCode.NONE)
