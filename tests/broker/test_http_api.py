@@ -91,7 +91,7 @@ def test_faults_are_taken_told_and_ended(broker: Broker) -> None:
         (b"{", "not JSON"),
         (b"\xff", "not JSON"),
         ([DROP, 5], "an object"),
-        ({"action": "drop", "api": "ShareFetch"}, "not served"),
+        ({"action": "drop", "api": "ShareFetch"}, "must be an API's name"),
         ({"action": "drop", "api": "JoinGroup", "topic": "t"}, "takes no topic"),
     ],
 )

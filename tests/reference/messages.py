@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kstore.protocol
 from kstore.protocol import schema
 from kstore.protocol.schema import Message, Struct
+from tests.reference.unserved.apis import MODULES
 
 __all__ = ["all_messages", "exists", "fields_of", "is_extension", "messages", "versions_of"]
 
@@ -33,10 +34,11 @@ Override = Callable[[str, str], "st.SearchStrategy[Any] | None"]
 
 
 def all_messages() -> list[type[Message]]:
-    """Every subclass of Message in kstore.protocol, by name."""
+    """Every subclass of Message in kstore.protocol, and those that nobody serves, by name."""
     found: dict[str, type[Message]] = {}
-    for info in pkgutil.walk_packages(kstore.protocol.__path__, "kstore.protocol."):
-        module = importlib.import_module(info.name)
+    walked = pkgutil.walk_packages(kstore.protocol.__path__, "kstore.protocol.")
+    declaring = [importlib.import_module(info.name) for info in walked]
+    for module in (*declaring, *MODULES.values()):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:
                 found[value.__name__] = value
