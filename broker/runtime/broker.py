@@ -28,13 +28,16 @@ from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
 from kstore.broker.runtime.node import Node
 from kstore.broker.runtime.slices import Turns
-from kstore.broker.runtime.topics.topics import Topics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
@@ -52,8 +55,10 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.security import Security
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+    from kstore.broker.runtime.topics.internal_topics import InternalTopics
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
-    from kstore.broker.runtime.transactions.produce import AwaitedBatches
+    from kstore.broker.runtime.transactions.markers import Markers, MarkerWriter
+    from kstore.broker.runtime.transactions.produce import TransactionalProduce
     from kstore.broker.runtime.transactions.producer_ids import ProducerIds
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
     from kstore.broker.state.security.authorizer import Authorizer
@@ -122,15 +127,7 @@ class Broker:
         """What the controller has this broker do (runtime/replica_manager.py); in a cluster."""
         self.isr: IsrChanges
         """Proposals of in-sync replicas to the controller (runtime/isr.py); in a cluster."""
-        self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
-        self.transactions: Lazy[TransactionCoordinator] = Lazy(
-            self._make_transactions, lambda made: made.start()
-        )
-        self.admission: Lazy[TransactionAdmission] = Lazy(self._make_admission)
-        """Who asks the coordinators of transactions on behalf of writers, in a cluster."""
-        self.awaited_batches: Lazy[AwaitedBatches] = Lazy(self._make_awaited_batches)
-        """Transactional batches that were refused and are to come again."""
-        self.producer_ids: Lazy[ProducerIds] = Lazy(self._make_producer_ids)
+        self._promise_coordinators()
         self.authorizer: Authorizer | None = None
         """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
         self.acls: AclStore | None = None
@@ -235,36 +232,112 @@ class Broker:
         return found if found is not None and found.online else None
 
     def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
-        from kstore.broker.runtime.transactions.produce import admit_transactional
-
-        return admit_transactional(self, *asked)
+        return self.transactional_produce().admit(*asked)
 
     def _make_moves(self) -> ReplicaMoves:
         from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
 
         return ReplicaMoves(self.node, self.table, self.log_manager)
 
+    def _promise_coordinators(self) -> None:
+        self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
+        self.transactions: Lazy[TransactionCoordinator] = Lazy(
+            self._make_transactions, lambda made: made.start()
+        )
+        self.partition_writer: Lazy[PartitionWriter] = Lazy(self._make_partition_writer)
+        self.internal_topics: Lazy[InternalTopics] = Lazy(self._make_internal_topics)
+        self.admission: Lazy[TransactionAdmission] = Lazy(self._make_admission)
+        """Who asks the coordinators of transactions on behalf of writers."""
+        self.transactional_produce: Lazy[TransactionalProduce] = Lazy(self._make_produce)
+        self.markers: Lazy[Markers] = Lazy(self._make_markers)
+        self.producer_ids: Lazy[ProducerIds] = Lazy(self._make_producer_ids)
+
+    def _make_partition_writer(self) -> PartitionWriter:
+        from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+
+        return PartitionWriter(self.node, self.table, self.commits)
+
+    def _coordinator_topic(self, name: str) -> CoordinatorTopic:
+        from kstore.broker.runtime.coordinators.topic import AloneTopic, ClusterTopic
+
+        if self.membership.alone:
+            return AloneTopic(name, self.node, self.metadata, self.topics)
+        may_answer = self.membership.may_answer_alone
+        return ClusterTopic(name, self.node, self.metadata, self.topics, self.table, may_answer)
+
     def _make_groups(self) -> GroupCoordinator:
         from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 
-        return GroupCoordinator(self)
+        return GroupCoordinator(
+            self.node,
+            self._coordinator_topic(OFFSETS_TOPIC),
+            self.partition_writer(),
+            self.configs,
+            Lazy(self._make_expansion_gates),
+            self.authorizer,
+        )
+
+    def _make_expansion_gates(self) -> ExpansionGates:
+        from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
+
+        return ExpansionGates(
+            self.node,
+            self.store,
+            self.metadata,
+            self.table,
+            lambda: self.peers,
+            lambda work: self.groups().spawn(work),
+        )
+
+    def _make_internal_topics(self) -> InternalTopics:
+        from kstore.broker.runtime.topics.internal_topics import InternalTopics
+
+        return InternalTopics(self.node, self.topics)
 
     def _make_transactions(self) -> TransactionCoordinator:
         from kstore.broker.runtime.transactions.transaction_coordinator import (
             TransactionCoordinator,
         )
 
-        return TransactionCoordinator(self)
+        return TransactionCoordinator(
+            self.node,
+            self._coordinator_topic(TRANSACTION_TOPIC),
+            self.partition_writer(),
+            self.producer_ids(),
+            self._marker_writer(),
+        )
+
+    def _marker_writer(self) -> MarkerWriter:
+        if self.membership.alone:
+            from kstore.broker.runtime.transactions.markers import OwnMarkers
+
+            return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
+        from kstore.broker.runtime.transactions.marker_sender import MarkerSender
+
+        markers = self.markers()
+        return MarkerSender(self.node, self.store, self.metadata, markers, lambda: self.peers)
+
+    def _make_markers(self) -> Markers:
+        from kstore.broker.runtime.transactions.markers import Markers
+
+        return Markers(self.node, self.metadata, self.partition_writer(), self._offsets_ended)
+
+    def _offsets_ended(self, index: int, producer_id: int, committed: bool) -> None:
+        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        if self.groups.made is not None:
+            self.groups.made.transaction_ended(index, producer_id, committed=committed)
 
     def _make_admission(self) -> TransactionAdmission:
-        from kstore.broker.runtime.transactions.admission import TransactionAdmission
+        from kstore.broker.runtime.transactions.admission import OwnAdmission, PeerAdmission
 
-        return TransactionAdmission(self)
+        if self.membership.alone:
+            return OwnAdmission(self.transactions, self.plane.produce)
+        return PeerAdmission(self.node, lambda: self.peers, self.transactions)
 
-    def _make_awaited_batches(self) -> AwaitedBatches:
-        from kstore.broker.runtime.transactions.produce import AwaitedBatches
+    def _make_produce(self) -> TransactionalProduce:
+        from kstore.broker.runtime.transactions.produce import TransactionalProduce
 
-        return AwaitedBatches()
+        return TransactionalProduce(self.node, self.admission)
 
     def _make_producer_ids(self) -> ProducerIds:
         from kstore.broker.runtime.transactions.producer_ids import ProducerIds

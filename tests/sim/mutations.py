@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import kstore.broker.runtime.controller.store as controller_store
-import kstore.broker.runtime.groups.group_coordinator as shards
+import kstore.broker.runtime.groups.group_coordinator as group_coordinator
 import kstore.broker.runtime.metadata.image_updates as image_updates
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
@@ -153,14 +153,14 @@ def _high_watermark_back(put: Put) -> None:
 
 
 def _wrong_marker(put: Put) -> None:
-    write = markers.write_marker
+    write = markers.Markers.write
 
-    def careless(broker: Any, place: Any, *given: Any, committed: bool, **more: Any) -> int:
+    def careless(self: Any, place: Any, *given: Any, committed: bool, **more: Any) -> int:
         if place.topic != "copies" or place.partition != 0:
-            return write(broker, place, *given, committed=committed, **more)
-        return write(broker, place, *given, committed=not committed, **more)
+            return write(self, place, *given, committed=committed, **more)
+        return write(self, place, *given, committed=not committed, **more)
 
-    put(markers, "write_marker", careless)
+    put(markers.Markers, "write", careless)
 
 
 def _offsets_of_aborted(put: Put) -> None:
@@ -217,7 +217,7 @@ def _epochs_again(put: Put) -> None:
 
 
 def _lost_commits(put: Put) -> None:
-    replay = shards.GroupPartition._replay
+    replay = group_coordinator.GroupPartition._replay
 
     def forgetful(self: Any, record: Any) -> None:
         key = record.key
@@ -227,7 +227,7 @@ def _lost_commits(put: Put) -> None:
         if not (is_commit and record.offset % 3 == 0):
             replay(self, record)
 
-    put(shards.GroupPartition, "_replay", forgetful)
+    put(group_coordinator.GroupPartition, "_replay", forgetful)
 
 
 def _no_failover(put: Put) -> None:

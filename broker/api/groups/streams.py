@@ -12,8 +12,6 @@ from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.groups.consumer import UNSEEN, may_describe
 from kstore.broker.api.security.access import allowed_cluster, permitted
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-from kstore.broker.runtime.topics.internal_topics import InternalTopics
 from kstore.broker.state.groups.streams.describe import describe_streams_group
 from kstore.broker.state.groups.streams.group import StreamsGroup
 from kstore.broker.state.groups.streams.requests import check_heartbeat
@@ -70,7 +68,7 @@ async def handle_streams_group_heartbeat(
     statuses = response.status or []
     for index, status in enumerate(statuses):
         if status.status_code == MISSING_INTERNAL_TOPICS:
-            problem = await _make_internal_topics(coordinator, request.group_id, ctx)
+            problem = await _make_internal_topics(broker, request.group_id, ctx)
             # The group keeps this status for the next answer: it must not grow with each.
             statuses[index] = Status(
                 status_code=status.status_code, status_detail=status.status_detail + problem
@@ -83,15 +81,13 @@ def _is_enabled(broker: Broker) -> bool:
     return STREAMS_PROTOCOL in protocols and bool(broker.features().levels.get(STREAMS_FEATURE))
 
 
-async def _make_internal_topics(
-    coordinator: GroupCoordinator, group_id: str, ctx: RequestContext
-) -> str:
+async def _make_internal_topics(broker: Broker, group_id: str, ctx: RequestContext) -> str:
     """Have the missing topics made; words for those that could not be."""
-    broker = coordinator.broker
+    coordinator = broker.groups()
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup) or group.topology is None:
         return ""
-    missing = configured_topology(group.topology, broker.image).missing_topics
+    missing = configured_topology(group.topology, coordinator.topic.image).missing_topics
     denied = set(missing)
     if allowed_cluster(broker, ctx, AclOperation.CREATE, quiet=True):
         denied.clear()
@@ -99,9 +95,7 @@ async def _make_internal_topics(
         denied -= permitted(broker, ctx, AclOperation.CREATE, AclResourceType.TOPIC, missing)
     if denied:
         return f"; {ctx.principal} has no right to create {_some(sorted(denied))}."
-    if coordinator.internal_topics is None:
-        coordinator.internal_topics = InternalTopics(broker)
-    maker: InternalTopics = coordinator.internal_topics
+    maker = broker.internal_topics()
     errors = maker.errors(missing)
     interval_ms = broker.configs.group(group_id)["streams.heartbeat.interval.ms"]
     maker.create(missing, 2 * interval_ms / 1000)

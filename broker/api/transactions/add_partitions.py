@@ -51,7 +51,7 @@ def handle_add_partitions_to_txn(
     found = sliced(broker, ctx, _decide(broker, request, ctx))
     if isinstance(found, Awaitable):
         return _added_later(broker, found, ctx)
-    if broker.membership.alone and not broker.transactions().durable:
+    if not broker.transactions().waits:
         return sliced(broker, ctx, _added(found, ctx.api_version))
     return _added_settled(broker, found, ctx)
 

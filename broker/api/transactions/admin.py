@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed, permitted
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.runtime.transactions.markers import commit_markers, write_marker
 from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.broker.state.transactions.coordinator_shard import TransactionFilter
 from kstore.broker.state.transactions.state import STATE_NAMES, Transaction
@@ -191,7 +190,7 @@ async def handle_write_txn_markers(
     """End transactions on partitions, as another broker or an administrator asks. The answer comes
     once the markers can't be lost any more.
     """
-    response = WriteTxnMarkersResponse()
+    response, markers = WriteTxnMarkersResponse(), broker.markers()
     written: dict[TopicPartition, list[WritableTxnMarkerPartitionResult]] = {}
     versioned = ctx.api_version >= FIRST_MARKERS_WITH_TRANSACTION_VERSION
     for marker in request.markers:
@@ -202,8 +201,7 @@ async def handle_write_txn_markers(
             result.topics.append(topic)
             for index in asked.partition_indexes:
                 place = TopicPartition(asked.name, index)
-                code = write_marker(
-                    broker,
+                code = markers.write(
                     place,
                     (marker.producer_id, marker.producer_epoch),
                     marker.coordinator_epoch,
@@ -215,7 +213,7 @@ async def handle_write_txn_markers(
                 if code == ErrorCode.NONE:
                     written.setdefault(place, []).append(row)
         await asyncio.sleep(0)
-    for place, code in (await commit_markers(broker, written)).items():
+    for place, code in (await markers.commit(written)).items():
         for row in written[place]:
             row.error_code = code
     return response

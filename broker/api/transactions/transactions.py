@@ -143,28 +143,19 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
     it.
     """
     place = await _group_place(broker, request.group_id)
-    coordinator = broker.transactions()
+    groups = broker.groups()
     claim = Claim(request.producer_id, request.producer_epoch)
-    if has_transaction(broker, place, claim):
+    if has_transaction(groups.writer.partition(place), claim):
         return ErrorCode.NONE
     adds = version >= FIRST_COMMIT_THAT_ADDS
     verifies = broker.config["transaction.partition.verification.enable"]
-    if not broker.membership.alone and (adds or verifies):
-        await broker.groups().loaded_partition(request.group_id)  # else nothing is added
-
-        answers = await broker.admission().ask(
-            request.transactional_id, claim, frozenset({place}), adds=adds
-        )
-        code = answers[place]
-    elif adds:
-        code = coordinator.add_partitions(request.transactional_id, claim, frozenset({place}), TV_2)
-        if code == ErrorCode.NONE:
-            await coordinator.settled(request.transactional_id)
-    elif verifies:
-        found = coordinator.verify_partitions(request.transactional_id, claim, frozenset({place}))
-        code = found[place]
-    else:
-        code = ErrorCode.NONE
+    if not (adds or verifies):
+        return ErrorCode.NONE
+    await groups.loaded_partition(request.group_id)  # else nothing is added
+    answers = await broker.admission().ask(
+        request.transactional_id, claim, frozenset({place}), adds=adds
+    )
+    code = answers[place]
     return error_for_version(code, abortable=version >= FIRST_COMMIT_WITH_ABORTABLE)
 
 

@@ -12,31 +12,31 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kstore.broker.runtime.coordinators.partitions import committed, log_of, partition_of
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
-from kstore.config.broker import SourceKind
+from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.state.metadata.topic_rules import NewTopic
     from kstore.log import Log
 
-__all__ = ["Coordinator", "CoordinatorPartition", "watch_leadership"]
+__all__ = ["Coordinator", "CoordinatorPartition", "LazyCoordinator", "watch_leadership"]
 
 LOGGER = logging.getLogger(__name__)
 LOAD_WAIT_SECONDS = 1.0
 """How long a client that looks for its coordinator may be kept waiting for a partition to load."""
-DEFAULT_REPLICAS = 3
-"""In a cluster, where nothing is set; fewer while there are fewer brokers."""
 
 
 class CoordinatorPartition:
     """One partition of a coordinator's topic, from its load until this broker stops serving it."""
 
-    def __init__(self, broker: Broker, place: TopicPartition) -> None:
-        self.broker = broker
+    def __init__(
+        self, topic: CoordinatorTopic, writer: PartitionWriter, place: TopicPartition
+    ) -> None:
+        self.topic = topic
+        self.writer = writer
         self.place = place
         self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """NONE once it is loaded; what to answer until then, or after a failure."""
@@ -45,7 +45,7 @@ class CoordinatorPartition:
     @property
     def log(self) -> Log:
         """The partition's log; KafkaError if this broker does not have it."""
-        return log_of(self.broker, self.place)
+        return self.writer.log_of(self.place)
 
     async def load(self, reading: asyncio.Lock) -> None:
         """Replay the log; a bad record makes the partition unavailable.
@@ -55,7 +55,7 @@ class CoordinatorPartition:
         from kstore.log.errors import LogError
 
         try:
-            await committed(self.broker, self.place)
+            await self.writer.committed(self.place)
             async with reading:
                 await self.replay_log()
         except (ValueError, LogError, KafkaError) as error:
@@ -76,7 +76,7 @@ class CoordinatorPartition:
 
     def check(self) -> None:
         """KafkaError unless it is loaded and served here."""
-        if not self.broker.membership.may_answer_alone():
+        if not self.topic.may_answer():
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.error_code != ErrorCode.NONE:
             raise error_for(self.error_code)
@@ -94,10 +94,15 @@ P = TypeVar("P", bound=CoordinatorPartition)
 class Coordinator(Generic[P]):
     """The partitions of a coordinator's topic that this broker serves."""
 
-    def __init__(self, broker: Broker, topic: str, make: Callable[[TopicPartition], P]) -> None:
-        self.broker = broker
+    def __init__(
+        self,
+        topic: CoordinatorTopic,
+        writer: PartitionWriter,
+        make: Callable[[TopicPartition], P],
+    ) -> None:
+        self.topic = topic
+        self.writer = writer
         self.loop = asyncio.get_running_loop()
-        self._topic = topic
         self._make = make
         self._by_index: dict[int, P] = {}
         self._begun = False
@@ -108,14 +113,7 @@ class Coordinator(Generic[P]):
 
     def start(self) -> None:
         """Begin to load what this broker serves; requests are told to wait until it is in."""
-        image = self.broker.image.topics.get(self._topic)
-        if self.broker.membership.alone:
-            if image is not None and not self._by_index:
-                self._serve(range(len(image.partitions)))
-            return
-        entry = self.broker.table.topic(self._topic.encode())
-        if entry is not None:
-            self._serve(item.index for item in entry.partitions if item is not None and item.online)
+        self._serve(self.topic.led())
 
     def note_leadership(self, index: int, *, leads: bool) -> None:
         """This broker has become a partition's leader, or is none."""
@@ -130,7 +128,7 @@ class Coordinator(Generic[P]):
 
     def _serve(self, indexes: Iterable[int]) -> None:
         made = {
-            index: self._make(TopicPartition(self._topic, index))
+            index: self._make(TopicPartition(self.topic.name, index))
             for index in indexes
             if index not in self._by_index
         }
@@ -164,10 +162,7 @@ class Coordinator(Generic[P]):
     @property
     def count(self) -> int:
         """How many partitions the topic has in the cluster; 0 while it is missing."""
-        if self.broker.membership.alone:
-            return len(self._by_index)
-        image = self.broker.image.topics.get(self._topic)
-        return 0 if image is None else len(image.partitions)
+        return self.topic.count(len(self._by_index))
 
     def find(self, name: str) -> P:
         """The partition that keeps a group or transactional id, loaded or not; KafkaError if it is
@@ -183,61 +178,35 @@ class Coordinator(Generic[P]):
         """The broker that serves a group or transactional id; the first question makes the topic.
         KafkaError while there is none.
         """
-        await self.ensure()
-        if self.broker.membership.alone:
-            return self.broker.node_id
+        await self._make_topic()
         leader = self.known_leader(name)
-        if leader == self.broker.node_id:
-            served = self._by_index.get(partition_of(name, self.count))
-            await self._wait_for([] if served is None else [served])
+        if leader == self.topic.node.node_id:
+            asked = self._by_index.get(partition_of(name, self.count))
+            await self._wait_for(self.topic.awaited(self.partitions, asked))
         return leader
 
     def known_leader(self, name: str) -> int:
-        """The broker that serves a group or transactional id in a cluster; KafkaError while there
-        is none, or no topic.
+        """The broker that serves a group or transactional id; KafkaError while there is none, or no
+        topic.
         """
         count = self.count
-        image = self.broker.image.partition(self._topic, partition_of(name, count) if count else 0)
-        if image is None or image.leader not in self.broker.image.brokers:
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return image.leader
+        return self.topic.leader(partition_of(name, count) if count else 0)
 
     async def ensure(self) -> None:
         """Make the topic if it is missing, and wait a moment for what is served here to be loaded;
         KafkaError.
         """
-        clustered = not self.broker.membership.alone
-        if self._topic not in self.broker.image.topics or not (clustered or self._by_index):
-            try:
-                await self.broker.topics.ensure(self.new_topic())
-            except TopicError as error:
-                LOGGER.error("%s can't be made: %s", self._topic, error)
-                raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+        await self._make_topic()
+        await self._wait_for(self.topic.awaited(self.partitions, None))
+
+    async def _make_topic(self) -> None:
+        if self.topic.is_missing(len(self._by_index)):
+            await self.topic.make(self.new_topic())
             self.start()
-        if not clustered:
-            await self.wait_loaded()
 
     def new_topic(self) -> NewTopic:
         """The topic, as the settings want it."""
         raise NotImplementedError
-
-    def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:
-        """The topic with as many partitions and replicas as the settings of these names say.
-
-        Kafka wants all replicas from the beginning, and so it is here, where they are set.
-        """
-        config = self.broker.config
-        replicas: int = config[factor]
-        if self.is_default(factor):
-            replicas = min(DEFAULT_REPLICAS, len(self.broker.image.brokers))
-        return NewTopic(self._topic, config[count], replicas, configs=configs)
-
-    def is_default(self, setting: str) -> bool:
-        """Whether a setting was left to this broker, which is one of a cluster."""
-        config = self.broker.config
-        return (
-            not self.broker.membership.alone and config.source(setting).kind == SourceKind.DEFAULT
-        )
 
     async def wait_loaded(self) -> None:
         """Wait a moment for loading to end; requests of what is not loaded by then are refused."""
@@ -262,7 +231,7 @@ class Coordinator(Generic[P]):
         self._tasks.discard(task)
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
-            LOGGER.error("%s: what was under way has failed", self._topic, exc_info=problem)
+            LOGGER.error("%s: what was under way has failed", self.topic.name, exc_info=problem)
 
 
 class Elected(Protocol):
@@ -283,12 +252,12 @@ class LazyCoordinator(Protocol):
         """The coordinator; the first call makes it."""
 
 
-def watch_leadership(broker: Broker) -> None:
-    """In a cluster: have coordinators follow their partitions, and groups forget deleted topics."""
-    coordinators: dict[str, LazyCoordinator] = {
-        OFFSETS_TOPIC: broker.groups,
-        TRANSACTION_TOPIC: broker.transactions,
-    }
+def watch_leadership(
+    coordinators: Mapping[str, LazyCoordinator],
+) -> Callable[[TopicPartition, bool, int], None]:
+    """What is to be told of changes of leaders, so that coordinators, by their topics, follow their
+    partitions.
+    """
 
     def note(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
         lazy = coordinators.get(place.topic)
@@ -298,12 +267,7 @@ def watch_leadership(broker: Broker) -> None:
         if coordinator is not None:
             coordinator.note_leadership(place.partition, leads=leads)
 
-    def forget(name: str) -> None:
-        if broker.groups.made is not None:
-            broker.groups.made.forget_soon(name)
-
-    broker.replica_manager.on_leadership.append(note)
-    broker.replica_manager.images.on_topic_deleted.append(forget)
+    return note
 
 
 def _log_bytes(partition: CoordinatorPartition) -> int:

@@ -22,7 +22,11 @@ from kstore.protocol.logs.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.state.metadata.image import TopicImage
 
 __all__ = ["ExpansionGates"]
@@ -40,10 +44,20 @@ class ExpansionGates:
     """The gates of all topics with ordered expansion, kept in the image."""
 
     def __init__(
-        self, broker: Broker, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        table: PartitionTable,
+        peers: Callable[[], Peers],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         """``spawn`` starts what goes on beside requests, and ends with the broker."""
-        self._broker = broker
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._table = table
+        self._peers = peers
         self._spawn = spawn
         self._priors: dict[str, Priors] = {}
         self._gates: dict[str, TopicGates] = {}
@@ -59,13 +73,13 @@ class ExpansionGates:
                 try:
                     await self._read()
                 except StoreError as problem:  # the next request tries again
-                    self._broker.report(f"partitions that were added are held back: {problem}")
+                    self._node.report(f"partitions that were added are held back: {problem}")
         if self._unknown() and (self._asking is None or self._asking.done()):
             self._asking = self._spawn(self._ask())
 
     def _stale(self) -> list[TopicImage]:
         """The topics of which something else, or less, is known."""
-        image = self._broker.image
+        image = self._metadata.image
         found = []
         for name in image.ordered:
             topic, gates = image.topics[name], self._gates.get(name)
@@ -76,12 +90,11 @@ class ExpansionGates:
 
     async def _read(self) -> None:
         """Read the nodes of what is not known; what this broker leads is looked up at once."""
-        broker = self._broker
         stale = self._stale()
-        read: dict[str, list[PartitionNode | None]] = await broker.run_blocking(
+        read: dict[str, list[PartitionNode | None]] = await self._node.run_blocking(
             lambda: {
                 topic.name: [
-                    read_node(broker.store, topic.name, index)
+                    read_node(self._store, topic.name, index)
                     for index in range(len(topic.partitions))
                 ]
                 for topic in stale
@@ -106,17 +119,16 @@ class ExpansionGates:
                     for index, row in priors.items()
                 },
             )
-        ordered = broker.image.ordered
+        ordered = self._metadata.image.ordered
         self._gates = {name: gates for name, gates in self._gates.items() if name in ordered}
         self._publish()
 
     def _publish(self) -> None:
-        metadata = self._broker.metadata
-        metadata.publish(metadata.image.with_gates(self._gates))
+        self._metadata.publish(self._metadata.image.with_gates(self._gates))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
         """Where a leader epoch ended, if this broker leads in a later one."""
-        partition = self._broker.table.partition(topic.encode(), index)
+        partition = self._table.partition(topic.encode(), index)
         if partition is None or not partition.online or partition.leader_epoch <= epoch:
             return UNKNOWN
         end: int = partition.end_offset_for_epoch(epoch)[1]
@@ -126,7 +138,7 @@ class ExpansionGates:
         """The priors whose end is not known, by topic."""
         found: dict[str, set[tuple[int, int]]] = defaultdict(set)
         for name, gates in self._gates.items():
-            if name not in self._broker.image.ordered:
+            if name not in self._metadata.image.ordered:
                 continue  # deleted since
             for index, row in gates.thresholds.items():
                 for place, (_, end) in enumerate(row):
@@ -147,11 +159,10 @@ class ExpansionGates:
     async def _ask_leaders(
         self, name: str, priors: list[tuple[int, int]]
     ) -> dict[tuple[int, int], int]:
-        broker = self._broker
         by_leader: dict[int, dict[int, int]] = defaultdict(dict)
         for index, epoch in priors:
-            image = broker.image.partition(name, index)
-            if image is not None and image.leader not in (-1, broker.node_id):
+            image = self._metadata.image.partition(name, index)
+            if image is not None and image.leader not in (-1, self._node.node_id):
                 by_leader[image.leader][index] = epoch
         found: dict[tuple[int, int], int] = {}
         for leader, epochs in by_leader.items():
@@ -163,7 +174,7 @@ class ExpansionGates:
                 topics=[OffsetForLeaderTopic(topic=name, partitions=asked)],
             )
             try:
-                answer = await broker.peers.ask(leader, request, ASK_S)
+                answer = await self._peers().ask(leader, request, ASK_S)
             except KafkaError:
                 continue  # asked again soon, or another leader is
             for row in answer.topics[0].partitions:

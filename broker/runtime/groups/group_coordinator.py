@@ -13,20 +13,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import uuid4
 
 from kstore._fast.record.builder import build_batch, build_single_batch
 from kstore._fast.record.records import Record
-from kstore.broker.runtime.coordinators.partitions import (
-    TURN_SECONDS,
-    append,
-    partition_of,
-    read_records,
-    refusal_of,
-    settle,
-    to_be_committed,
-)
+from kstore.broker.runtime.coordinators.partition_writer import refusal_of, settle
+from kstore.broker.runtime.coordinators.partitions import TURN_SECONDS, read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.groups.regex_rights import RegexRights
 from kstore.broker.runtime.groups.topic_matches import TopicMatches
@@ -48,8 +41,15 @@ from kstore.protocol.coordinator_records.framing import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.topic_rules import NewTopic
+    from kstore.broker.state.security.authorizer import Authorizer
+    from kstore.config import BrokerConfig
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "Asker",
     "GroupCoordinator",
     "GroupPartition",
-    "partition_of",
 ]
 
 T = TypeVar("T")
@@ -90,7 +89,7 @@ class GroupPartition(CoordinatorPartition):
     """One partition of __consumer_offsets: its log, its shard, its timers, its parked requests."""
 
     def __init__(self, coordinator: GroupCoordinator, place: TopicPartition) -> None:
-        super().__init__(coordinator.broker, place)
+        super().__init__(coordinator.topic, coordinator.writer, place)
         self._coordinator = coordinator
         self.shard = GroupShard(coordinator.settings)
         self._timers: TimerTable[TimerKey, TimerEvent] = TimerTable(
@@ -148,7 +147,7 @@ class GroupPartition(CoordinatorPartition):
         self._take(result)
         if result.response is None:
             return parked
-        told = to_be_committed(self.broker, self.place)
+        told = self.writer.to_be_committed(self.place)
         return result.response if told is None else self._settled(told, result.response)
 
     async def _settled(self, told: asyncio.Future[int], response: Message) -> Message:
@@ -157,7 +156,7 @@ class GroupPartition(CoordinatorPartition):
 
     async def settled(self) -> None:
         """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
-        told = to_be_committed(self.broker, self.place)
+        told = self.writer.to_be_committed(self.place)
         if told is not None:
             await settle(told, self._coordinator.commit_timeout_s)
 
@@ -200,7 +199,7 @@ class GroupPartition(CoordinatorPartition):
         tried: set[str] = set()
         while self.error_code == ErrorCode.NONE and (left := self._unmatched(event) - tried):
             tried |= left
-            await self._coordinator.topic_matches.prepare(left, self.broker.image)
+            await self._coordinator.topic_matches.prepare(left, self.topic.image)
         if self.error_code == ErrorCode.NONE:
             self._expire(key, event)
 
@@ -227,7 +226,7 @@ class GroupPartition(CoordinatorPartition):
             elif not (change.only_if_absent and change.key in self._timers):
                 self._timers.set(change.key, change.delay_ms, change.event)
         if result.completions:
-            told = to_be_committed(self.broker, self.place)
+            told = self.writer.to_be_committed(self.place)
             if told is None:
                 self._answer_some(result.completions)
             else:
@@ -282,7 +281,7 @@ class GroupPartition(CoordinatorPartition):
                 transactional=result.producer is not None,
             )
         self.check()  # not if it was given up, and is led anew meanwhile
-        return append(self.broker, self.place, batch)
+        return self.writer.append(self.place, batch)
 
     def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
         """A big group's answers are spread over turns of the loop."""
@@ -296,17 +295,25 @@ class GroupPartition(CoordinatorPartition):
 class GroupCoordinator(Coordinator[GroupPartition]):
     """All group partitions of this broker, and what is common to them."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker, OFFSETS_TOPIC, lambda place: GroupPartition(self, place))
-        self.settings = _settings(broker.config)
-        self.commit_timeout_s: float = broker.config["offsets.commit.timeout.ms"] / 1000
+    def __init__(
+        self,
+        node: Node,
+        topic: CoordinatorTopic,
+        writer: PartitionWriter,
+        configs: DynamicConfigs,
+        gates: Lazy[ExpansionGates],
+        authorizer: Authorizer | None,
+    ) -> None:
+        super().__init__(topic, writer, lambda place: GroupPartition(self, place))
+        self.settings = _settings(node.config)
+        self.commit_timeout_s: float = node.config["offsets.commit.timeout.ms"] / 1000
         """How long an answer waits for the followers."""
-        self.regex_rights = RegexRights(broker)
+        self.regex_rights = RegexRights(authorizer)
         self.topic_matches = TopicMatches()
-        self.internal_topics: Any = None
-        """Who makes topics for streams groups (runtime/internal_topics.py), once one needs any."""
-        self._gates: Any = None
-        """What holds partitions back (runtime/expansion_gates.py), once a topic wants that."""
+        self._node = node
+        self._configs = configs
+        self._gates = gates
+        """What holds partitions back, once a topic wants that."""
         self._line = asyncio.Lock()
         self._in_line = 0
         """Requests that are not decided on yet: what comes behind them must not overtake them."""
@@ -324,10 +331,10 @@ class GroupCoordinator(Coordinator[GroupPartition]):
 
     def new_topic(self) -> NewTopic:
         """__consumer_offsets, as the settings want it."""
-        return self.as_configured(
+        return self.topic.as_configured(
             "offsets.topic.num.partitions",
             "offsets.topic.replication.factor",
-            offsets_topic_configs(self.broker.config),
+            offsets_topic_configs(self._node.config),
         )
 
     def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
@@ -335,7 +342,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         where it can't, in Kafka's terms. Requests are decided on in the order in which they come:
         of two commits on one connection the second counts.
         """
-        if self._in_line or self.broker.image.ordered or not self._by_index:
+        if self._in_line or self.topic.image.ordered or not self._by_index:
             return self._answer_later(group_id, request, ctx)
         return self.find(group_id).answer(request, ctx)
 
@@ -347,8 +354,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
         async with self._turn():
             partition = await self.partition(group_id)
-            if self.broker.image.ordered:
-                await self._refresh_gates()
+            if self.topic.image.ordered:  # groups see as much as they may (KIP-253)
+                await self._gates().refresh()
             answer = partition.answer(request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -362,14 +369,6 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         finally:
             self._in_line -= 1
 
-    async def _refresh_gates(self) -> None:
-        """Let groups see as much of topics with ordered expansion as they may (KIP-253)."""
-        if self._gates is None:
-            from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
-
-            self._gates = ExpansionGates(self.broker, self.spawn)
-        await self._gates.refresh()
-
     async def read(self, group_id: str, view: Callable[[GroupShard], T]) -> T:
         """What the group's shard shows now, once it can't be lost any more; KafkaError."""
         async with self._turn():
@@ -382,7 +381,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """The partition that keeps a group, made by a broker that is alone if none exists yet;
         KafkaError.
         """
-        if self.broker.membership.alone and not self.partitions:
+        if self.topic.made_by_requests and not self._by_index:
             await self.ensure()
         return self.find(group_id)
 
@@ -413,7 +412,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
 
     def now_ms(self) -> int:
         """Wall time."""
-        return self.broker.now_ms()
+        return self._node.now_ms()
 
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
@@ -422,12 +421,12 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return GroupContext(
             now_ms=self.now_ms(),
             new_id=new_id,
-            configs=self.broker.configs.group(group_id),
+            configs=self._configs.group(group_id),
             token=token,
             api_version=asked.api_version if asked is not None else 0,
             client_id=(asked.client_id or "") if asked is not None else "",
             client_host=f"/{asked.client_host}" if asked is not None else "",
-            image=self.broker.image,
+            image=self.topic.image,
         )
 
     def found(
@@ -436,13 +435,13 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """What a group's regular expressions find now, given what each found the last time."""
         return {
             regex: self.regex_rights.describable(
-                group_id, regex, self.topic_matches.matched(regex, self.broker.image), known
+                group_id, regex, self.topic_matches.matched(regex, self.topic.image), known
             )
             for regex, known in regexes.items()
         }
 
     def _schedule_expiry(self) -> None:
-        interval_ms = self.broker.config["offsets.retention.check.interval.ms"]
+        interval_ms = self._node.config["offsets.retention.check.interval.ms"]
         self._expiry = self.loop.call_later(interval_ms / 1000, self._expire_offsets)
 
     def _expire_offsets(self) -> None:
@@ -463,7 +462,7 @@ def _refuse(token: Token, problem: KafkaError) -> None:
         token.set_exception(problem)
 
 
-def _settings(config: Any) -> GroupSettings:
+def _settings(config: BrokerConfig) -> GroupSettings:
     return GroupSettings(
         min_session_timeout_ms=config["group.min.session.timeout.ms"],
         max_session_timeout_ms=config["group.max.session.timeout.ms"],

@@ -13,7 +13,7 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.state.security.authorizer import Authorizer
 
 __all__ = ["RegexRights"]
 
@@ -26,13 +26,14 @@ ENTRY_BYTES = 512
 class RegexRights:
     """Who subscribed with which expression last, by group."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, authorizer: Authorizer | None) -> None:
+        """``authorizer`` decides who may do what; None: everybody may do everything."""
+        self._authorizer = authorizer
         self._askers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(MAX_KNOWN_BYTES)
 
     def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
         """Who asks says what a member is subscribed to."""
-        if self._broker.authorizer is None or not regex:
+        if self._authorizer is None or not regex:
             return
         size = ENTRY_BYTES + sum(map(text_bytes, (group_id, regex, principal, host)))
         self._askers.put((group_id, regex), (principal, host), size)
@@ -45,7 +46,7 @@ class RegexRights:
         self, group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
     ) -> frozenset[str]:
         """Those of the topics that the expression may find; ``known`` are those of last time."""
-        authorizer = self._broker.authorizer
+        authorizer = self._authorizer
         if authorizer is None:
             return found
         asker = self._askers.get((group_id, regex))

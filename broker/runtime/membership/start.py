@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.coordination.stores import open_shared_store
-from kstore.broker.runtime.coordinators.runtime import watch_leadership
+from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
 from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember
@@ -19,6 +19,7 @@ from kstore.broker.runtime.metadata.leader_hints import give_hints
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.broker.runtime.replication.replica_manager import ReplicaManager
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
@@ -65,10 +66,25 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     broker.isr = IsrChanges(broker)
     broker.isr.start()
     give_hints(config, broker.table, broker.metadata)
-    watch_leadership(broker)
+    _let_coordinators_follow(broker)
     _watch_damage(broker)
     broker.topics = ClusterTopics(broker)
     broker.configs.when_changed = broker.topics.take_over_defaults
+
+
+def _let_coordinators_follow(broker: Broker) -> None:
+    """Have coordinators follow their partitions, and groups forget deleted topics."""
+
+    def forget(name: str) -> None:
+        if broker.groups.made is not None:
+            broker.groups.made.forget_soon(name)
+
+    coordinators: dict[str, LazyCoordinator] = {
+        OFFSETS_TOPIC: broker.groups,
+        TRANSACTION_TOPIC: broker.transactions,
+    }
+    broker.replica_manager.on_leadership.append(watch_leadership(coordinators))
+    broker.replica_manager.images.on_topic_deleted.append(forget)
 
 
 def _watch_damage(broker: Broker) -> None:

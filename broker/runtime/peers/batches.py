@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kstore.errors import KafkaError, NetworkError
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.peers.peers import Peers
     from kstore.protocol.schema import Message
 
 __all__ = ["PeerBatches"]
@@ -33,13 +33,15 @@ class PeerBatches(Generic[Q, A]):
 
     def __init__(
         self,
-        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
+        peers: Callable[[], Peers],
         request_of: Callable[[list[Q]], Message],
         answers_of: Callable[[Any], Sequence[A]],
         timeout_s: float,
     ) -> None:
         """``answers_of`` takes a response apart into the answers, in the order of the questions."""
-        self._broker = broker
+        self._loop = loop
+        self._peers = peers
         self._request_of = request_of
         self._answers_of = answers_of
         self._timeout_s = timeout_s
@@ -49,10 +51,10 @@ class PeerBatches(Generic[Q, A]):
 
     async def ask(self, node_id: int, question: Q) -> A:
         """The answer of a broker; KafkaError (mostly a NetworkError) if there is none."""
-        answer: asyncio.Future[A] = self._broker.loop.create_future()
+        answer: asyncio.Future[A] = self._loop.create_future()
         self._waiting.setdefault(node_id, []).append((question, answer))
         if node_id not in self._asking:
-            self._asking[node_id] = self._broker.loop.create_task(self._ask_all(node_id))
+            self._asking[node_id] = self._loop.create_task(self._ask_all(node_id))
         return await answer
 
     async def close(self) -> None:
@@ -70,7 +72,7 @@ class PeerBatches(Generic[Q, A]):
                 some, rest = waiting[:MAX_QUESTIONS], waiting[MAX_QUESTIONS:]
                 if rest:
                     self._waiting[node_id] = rest
-                task = self._broker.loop.create_task(self._ask_some(node_id, some))
+                task = self._loop.create_task(self._ask_some(node_id, some))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
                 await asyncio.wait({task}, timeout=PATIENCE_S)
@@ -83,7 +85,7 @@ class PeerBatches(Generic[Q, A]):
     async def _ask_some(self, node_id: int, some: list[tuple[Q, asyncio.Future[A]]]) -> None:
         request = self._request_of([question for question, _ in some])
         try:
-            response = await self._broker.peers.ask(node_id, request, self._timeout_s)
+            response = await self._peers().ask(node_id, request, self._timeout_s)
         except KafkaError as problem:
             _tell(some, problem)
             return

@@ -16,7 +16,8 @@ from kstore.broker.state.groups.streams.topics import InternalTopic
 from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.topics.topics import Topics
 
 __all__ = ["InternalTopics"]
 
@@ -27,14 +28,15 @@ DEFAULT_REPLICATION_FACTOR = -1
 class InternalTopics:
     """Topics being made, and those that could not be."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, topics: Topics) -> None:
+        self._loop = node.loop
+        self._topics = topics
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._errors: dict[str, tuple[str, float]] = {}
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
         """Why some of the topics could not be made."""
-        now = self._broker.loop.time()
+        now = self._loop.time()
         self._errors = {name: item for name, item in self._errors.items() if item[1] > now}
         return {name: self._errors[name][0] for name in names if name in self._errors}
 
@@ -45,7 +47,7 @@ class InternalTopics:
         failed = self.errors(topics)
         for name, topic in topics.items():
             if name not in self._tasks and name not in failed:
-                self._tasks[name] = self._broker.loop.create_task(self._create(topic, retry_s))
+                self._tasks[name] = self._loop.create_task(self._create(topic, retry_s))
 
     async def _create(self, topic: InternalTopic, retry_s: float) -> None:
         new = NewTopic(
@@ -55,9 +57,9 @@ class InternalTopics:
             configs=topic.configs,
         )
         try:
-            await self._broker.topics.ensure(new)
+            await self._topics.ensure(new)
         except (TopicError, OSError) as error:
             LOGGER.warning("internal topic %s can't be made: %s", topic.name, error)
-            self._errors[topic.name] = (str(error), self._broker.loop.time() + retry_s)
+            self._errors[topic.name] = (str(error), self._loop.time() + retry_s)
         finally:
             del self._tasks[topic.name]

@@ -1,13 +1,15 @@
-"""Asks the coordinator of a transaction, which another broker may be, on behalf of who writes into
-it here: data (Produce), or a group's offsets (KIP-890).
+"""Asks the coordinator of a transaction on behalf of who writes into it here: data (Produce), or a
+group's offsets (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-A Produce request waits meanwhile, and with it what has come behind it on its connection.
+In a cluster the coordinator may be another broker: a Produce request waits meanwhile, and with it
+what has come behind it on its connection.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.peers.batches import PeerBatches
 from kstore.broker.state.transactions.state import TV_2
@@ -22,24 +24,110 @@ from kstore.protocol.transactions.transactions import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.broker.produce_path import ProducePath
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["TransactionAdmission"]
+__all__ = ["OwnAdmission", "PeerAdmission", "TransactionAdmission"]
 
 TIMEOUT_S = 10.0
 Codes = dict[TopicPartition, int]
 
 
-class TransactionAdmission:
+class TransactionAdmission(Protocol):
     """Questions about transactions, to whoever coordinates them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def admit(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes | None:
+        """An error code for each place. None: the connection's request has to wait for them; it is
+        admitted, which brings it here once more.
+        """
+
+    async def ask(
+        self,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes:
+        """An error code for each place: it is in the transaction, or (``adds``) is from now on.
+        KafkaError if that may still be lost.
+        """
+
+
+class OwnAdmission:
+    """The TransactionAdmission of a broker that is alone: it coordinates all transactions."""
+
+    def __init__(self, transactions: Lazy[TransactionCoordinator], produce: ProducePath) -> None:
+        self._transactions = transactions
+        self._produce = produce
+
+    def admit(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes | None:
+        """The answer is known at once."""
+        coordinator = self._transactions.made
+        if coordinator is None:
+            return dict.fromkeys(places, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if not adds:
+            return coordinator.verify_partitions(transactional_id, claim, places)
+        code = coordinator.add_partitions(transactional_id, claim, places, TV_2)
+        if coordinator.waits and code == ErrorCode.NONE:
+            # First the transaction, then its records: else a crash could leave one that hangs.
+            log = coordinator.partition(transactional_id).log
+            self._produce.appended.append((log, log.log_end_offset))
+        return dict.fromkeys(places, code)
+
+    async def ask(
+        self,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes:
+        """As above, once what was added can't be lost any more."""
+        coordinator = self._transactions()
+        if not adds:
+            return coordinator.verify_partitions(transactional_id, claim, places)
+        code = coordinator.add_partitions(transactional_id, claim, places, TV_2)
+        if code == ErrorCode.NONE:
+            await coordinator.settled(transactional_id)
+        return dict.fromkeys(places, code)
+
+
+class PeerAdmission:
+    """The TransactionAdmission of a broker of a cluster."""
+
+    def __init__(
+        self,
+        node: Node,
+        peers: Callable[[], Peers],
+        transactions: Lazy[TransactionCoordinator],
+    ) -> None:
+        self._node = node
+        self._transactions = transactions
         self._elsewhere: PeerBatches[AddPartitionsToTxnTransaction, AddPartitionsToTxnResult] = (
             PeerBatches(
-                broker,
+                node.loop,
+                peers,
                 lambda asked: AddPartitionsToTxnRequest(transactions=asked),
                 lambda response: response.results_by_transaction,
                 TIMEOUT_S,
@@ -63,7 +151,7 @@ class TransactionAdmission:
         question = (connection, transactional_id, claim, places, adds)
         if self._known is not None and self._known[0] == question:
             return self._known[1]
-        coordinator = self._broker.transactions()
+        coordinator = self._transactions()
 
         async def ask_and_admit() -> None:
             found = await self.ask(transactional_id, claim, places, adds=adds)
@@ -85,10 +173,10 @@ class TransactionAdmission:
         adds: bool,
     ) -> Codes:
         """An error code for each place: it is in the transaction, or (``adds``) is from now on."""
-        coordinator = self._broker.transactions()
+        coordinator = self._transactions()
         try:
             leader = coordinator.known_leader(transactional_id)
-            if leader == self._broker.node_id:
+            if leader == self._node.node_id:
                 return await _ask_here(coordinator, transactional_id, claim, places, adds=adds)
             question = _question(transactional_id, claim, places, adds=adds)
             result = await self._elsewhere.ask(leader, question)

@@ -7,17 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.peers.batches import PeerBatches
-from kstore.broker.runtime.transactions.markers import (
-    MARKERS_PER_TURN,
-    PASSED_OVER,
-    commit_markers,
-    write_marker,
-)
+from kstore.broker.runtime.transactions.markers import MARKERS_PER_TURN, PASSED_OVER, Markers
 from kstore.broker.state.transactions.state import PREPARE_COMMIT, Transaction
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.transactions.transactions import (
@@ -29,23 +24,41 @@ from kstore.protocol.transactions.transactions import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
 
 __all__ = ["MarkerSender"]
 
 LOGGER = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
+RETRY_SECONDS = 0.1
+"""When markers can't be written, another broker may lead after so long."""
 DONE = PASSED_OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} | {ErrorCode.NONE}
 """A partition that a broker does not know may be too new for it."""
 
 
 class MarkerSender:
-    """Writes markers wherever their partitions are led."""
+    """The MarkerWriter of a broker of a cluster: markers go wherever their partitions are led."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    retry_s = RETRY_SECONDS
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        markers: Markers,
+        peers: Callable[[], Peers],
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._markers = markers
         self._elsewhere: PeerBatches[WritableTxnMarker, WritableTxnMarkerResult] = PeerBatches(
-            broker,
+            node.loop,
+            peers,
             lambda markers: WriteTxnMarkersRequest(markers=markers),
             lambda response: response.markers,
             TIMEOUT_S,
@@ -55,14 +68,20 @@ class MarkerSender:
         """Send no more."""
         await self._elsewhere.close()
 
+    def write_now(
+        self, prepared: Transaction, coordinator_epoch: int
+    ) -> frozenset[TopicPartition] | None:
+        """Nothing: other brokers are asked, and followers are waited for."""
+        return None
+
     async def write(
-        self, prepared: Transaction, coordinator_epoch: int, places: Iterable[TopicPartition]
+        self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
         """Try each place once; those that failed are returned."""
         led: dict[int, list[TopicPartition]] = defaultdict(list)
         failed: list[TopicPartition] = []
         for place in places:
-            image = self._broker.image.partition(*place)
+            image = self._metadata.image.partition(*place)
             if image is None and await self._is_gone(place):
                 LOGGER.info("%s is gone: no marker of %r", place, prepared.transactional_id)
             elif image is None or image.leader < 0:
@@ -71,7 +90,7 @@ class MarkerSender:
                 led[image.leader].append(place)
         sent = [
             self._write_here(prepared, coordinator_epoch, some)
-            if node_id == self._broker.node_id
+            if node_id == self._node.node_id
             else self._write_there(node_id, prepared, coordinator_epoch, some)
             for node_id, some in led.items()
         ]
@@ -84,10 +103,9 @@ class MarkerSender:
 
     async def _is_gone(self, place: TopicPartition) -> bool:
         """Whether a partition that is not in this broker's image is not in the store either."""
-        store = self._broker.store
-        node = f"/brokers/topics/{place.topic}/partitions/{place.partition}"
+        path = f"/brokers/topics/{place.topic}/partitions/{place.partition}"
         try:
-            return not await self._broker.run_blocking(lambda: store.exists(node))
+            return not await self._node.run_blocking(lambda: self._store.exists(path))
         except StoreError:
             return False
 
@@ -96,8 +114,7 @@ class MarkerSender:
     ) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for count, place in enumerate(places, 1):
-            found[place] = write_marker(
-                self._broker,
+            found[place] = self._markers.write(
                 place,
                 (prepared.producer_id, prepared.producer_epoch),
                 coordinator_epoch,
@@ -106,7 +123,7 @@ class MarkerSender:
             if count % MARKERS_PER_TURN == 0:
                 await asyncio.sleep(0)
         written = {place for place, code in found.items() if code == ErrorCode.NONE}
-        return found | await commit_markers(self._broker, written)
+        return found | await self._markers.commit(written)
 
     async def _write_there(
         self,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kstore.broker.runtime.coordinators.partitions import log_of
-from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
@@ -16,12 +14,14 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
     from kstore._fast.network.connection import Connection
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.transactions.admission import TransactionAdmission
 
 __all__ = [
     "WAIT_S",
     "AwaitedBatches",
-    "admit_transactional",
+    "TransactionalProduce",
     "error_for_version",
     "has_transaction",
 ]
@@ -72,93 +72,80 @@ class AwaitedBatches:
         self._first.pop(writer, None)
 
 
-def admit_transactional(
-    broker: Broker,
-    connection: Connection,
-    transactional_id: str,
-    producer: tuple[int, int],
-    version: int,
-    asked: list[tuple[Partition, int]],
-) -> dict[Partition, int] | None:
-    """The error codes of those partitions of a Produce request whose batch may not be appended;
-    None: the connection's request waits until they are known, and is then handled once more.
+class TransactionalProduce:
+    """Says which batches of Produce requests belong to a transaction."""
 
-    ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. A client
-    from version 12 on adds no partitions itself: writing does.
-    """
-    claim = Claim(*producer)
-    adds = version >= FIRST_VERSION_THAT_ADDS
-    if not adds and not broker.config["transaction.partition.verification.enable"]:
-        return {}
-    awaited, now = broker.awaited_batches(), broker.loop.time()
-    refused: dict[Partition, int] = {
-        partition: ErrorCode.NOT_ENOUGH_REPLICAS
-        for partition, base_sequence in asked
-        if awaited.is_behind((partition, *producer), base_sequence, now)
-    }
-    places = {
-        partition: TopicPartition(partition.entry.name.decode(), partition.index)
-        for partition, _ in asked
-        if partition not in refused
-    }
-    if not places:
-        return refused
-    wanted = frozenset(places.values())
-    if broker.membership.alone:
-        found = _ask_here(broker, transactional_id, claim, wanted, adds=adds)
-    else:
-        answer = broker.admission().admit(connection, transactional_id, claim, wanted, adds=adds)
-        if answer is None:
+    def __init__(self, node: Node, admission: Lazy[TransactionAdmission]) -> None:
+        self._node = node
+        self._admission = admission
+        self._awaited = AwaitedBatches()
+
+    def admit(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        producer: tuple[int, int],
+        version: int,
+        asked: list[tuple[Partition, int]],
+    ) -> dict[Partition, int] | None:
+        """The error codes of those partitions of a Produce request whose batch may not be appended;
+        None: the connection's request waits until they are known, and is then handled once more.
+
+        ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. A
+        client from version 12 on adds no partitions itself: writing does.
+        """
+        claim = Claim(*producer)
+        adds = version >= FIRST_VERSION_THAT_ADDS
+        if not adds and not self._node.config["transaction.partition.verification.enable"]:
+            return {}
+        now = self._node.loop.time()
+        refused: dict[Partition, int] = {
+            partition: ErrorCode.NOT_ENOUGH_REPLICAS
+            for partition, base_sequence in asked
+            if self._awaited.is_behind((partition, *producer), base_sequence, now)
+        }
+        places = {
+            partition: TopicPartition(partition.entry.name.decode(), partition.index)
+            for partition, _ in asked
+            if partition not in refused
+        }
+        if not places:
+            return refused
+        wanted = frozenset(places.values())
+        found = self._admission().admit(connection, transactional_id, claim, wanted, adds=adds)
+        if found is None:
             return None
-        found = answer
-    abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-    for partition, base_sequence in asked:
-        if partition not in places:
-            continue
-        writer = (partition, *producer)
-        if found[places[partition]] in RETRIABLE:
-            awaited.add(writer, base_sequence, now)
+        abortable = version >= FIRST_VERSION_WITH_ABORTABLE
+        for partition, base_sequence in asked:
+            if partition not in places:
+                continue
+            error_code = found[places[partition]]
+            self._await(error_code, (partition, *producer), base_sequence, now)
+            code = _told(error_code, abortable=abortable)
+            if code == ErrorCode.NONE and adds and _is_late(partition, base_sequence, claim):
+                code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if code != ErrorCode.NONE:
+                refused[partition] = code
+        return refused
+
+    def _await(self, error_code: int, writer: _Writer, base_sequence: int, now: float) -> None:
+        if error_code in RETRIABLE:
+            self._awaited.add(writer, base_sequence, now)
         else:
-            awaited.discard(writer)
-        code = _told(found[places[partition]], abortable=abortable)
-        if (
-            code == ErrorCode.NONE
-            and adds
-            and base_sequence > 0
-            and not _is_known(partition, claim.producer_id)
-        ):
-            # The first batch in a transaction begins at 0: an earlier one has not come.
-            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if code != ErrorCode.NONE:
-            refused[partition] = code
-    return refused
+            self._awaited.discard(writer)
 
 
-def _ask_here(
-    broker: Broker,
-    transactional_id: str,
-    claim: Claim,
-    wanted: frozenset[TopicPartition],
-    *,
-    adds: bool,
-) -> dict[TopicPartition, int]:
-    """The answer of a broker that is alone: it is the coordinator."""
-    coordinator = broker.transactions.made
-    if coordinator is None:
-        return dict.fromkeys(wanted, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    if adds:
-        code = coordinator.add_partitions(transactional_id, claim, wanted, TV_2)
-        if coordinator.durable and code == ErrorCode.NONE:
-            # First the transaction, then its records: else a crash could leave one that hangs.
-            log = log_of(broker, coordinator.partition(transactional_id).place)
-            broker.plane.produce.appended.append((log, log.log_end_offset))
-        return dict.fromkeys(wanted, code)
-    return coordinator.verify_partitions(transactional_id, claim, wanted)
+def _is_late(partition: Partition, base_sequence: int, claim: Claim) -> bool:
+    """Whether a batch that would be the first of a transaction is not: that begins at 0, and an
+    earlier batch has not come.
+    """
+    return base_sequence > 0 and not _is_known(partition, claim.producer_id)
 
 
-def has_transaction(broker: Broker, place: TopicPartition, claim: Claim) -> bool:
-    """Whether the producer's transaction is open on the partition already."""
-    partition = broker.partition(place)
+def has_transaction(partition: Partition | None, claim: Claim) -> bool:
+    """Whether the producer's transaction is open on the partition already; None: it is not led
+    here.
+    """
     if partition is None:
         return False
     entry = partition.log.core.producers.entries.get(claim.producer_id)

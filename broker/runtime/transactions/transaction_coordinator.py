@@ -12,23 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kstore._fast.record.builder import build_batch
-from kstore.broker.runtime.coordinators.partitions import (
-    COMMIT_SECONDS,
-    append,
-    committed,
-    read_records,
-    to_be_committed,
-)
+from kstore.broker.runtime.coordinators.partition_writer import COMMIT_SECONDS
+from kstore.broker.runtime.coordinators.partitions import read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
-from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC, transaction_topic_configs
-from kstore.broker.runtime.transactions.markers import (
-    MARKERS_PER_TURN,
-    commit_markers,
-    write_markers,
-)
+from kstore.broker.runtime.topics.topics import transaction_topic_configs
 from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transactions.state import Transaction, TransactionRecord
 from kstore.broker.state.transactions.steps import Claim, Decision
@@ -42,9 +32,13 @@ from kstore.protocol.coordinator_records.transactions import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.transactions.marker_sender import MarkerSender
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.transactions.markers import MarkerWriter
+    from kstore.broker.runtime.transactions.producer_ids import ProducerIds
     from kstore.broker.state.metadata.topic_rules import NewTopic
+    from kstore.config import BrokerConfig
 
 __all__ = ["TransactionCoordinator", "TransactionPartition"]
 
@@ -53,9 +47,7 @@ LOGGER = logging.getLogger(__name__)
 MIN_IN_SYNC = 2
 """In a cluster, where nothing is set and there are replicas enough."""
 RETRY_SECONDS = 1.0
-"""When markers can't be written, they are tried again after so long."""
-RETRY_ELSEWHERE_SECONDS = 0.1
-"""The same in a cluster, where another broker may lead by then."""
+"""How long an answer is held up by markers that can't be written."""
 EXPIRED_PER_TURN = 500
 
 
@@ -63,7 +55,7 @@ class TransactionPartition(CoordinatorPartition):
     """One partition of __transaction_state: its place and its shard."""
 
     def __init__(self, coordinator: TransactionCoordinator, place: TopicPartition) -> None:
-        super().__init__(coordinator.broker, place)
+        super().__init__(coordinator.topic, coordinator.writer, place)
         self._coordinator = coordinator
         self.shard = TransactionShard(coordinator.settings)
         self.completing: set[str] = set()
@@ -72,7 +64,7 @@ class TransactionPartition(CoordinatorPartition):
     @property
     def coordinator_epoch(self) -> int:
         """The epoch in the markers: it grows with each new leader of the partition."""
-        partition = self.broker.partition(self.place)
+        partition = self.writer.partition(self.place)
         return 0 if partition is None else partition.leader_epoch
 
     async def replay_log(self) -> None:
@@ -107,41 +99,46 @@ class TransactionPartition(CoordinatorPartition):
                 )
                 for item in records
             ],
-            timestamp=self.broker.now_ms(),
+            timestamp=self._coordinator.now_ms(),
         )
-        append(self.broker, self.place, batch)
+        self.writer.append(self.place, batch)
 
     def is_settled(self) -> bool:
         """Whether all that was decided so far can't be lost any more, as far as that is asked
         for; KafkaError if this broker does not lead.
         """
-        return to_be_committed(self.broker, self.place) is None
+        return self.writer.to_be_committed(self.place) is None
 
     async def settled(self, timeout_s: float | None = COMMIT_SECONDS) -> None:
         """Wait until all that was decided so far is on the disk, if that is asked for, and with the
         followers in sync; KafkaError if that is not to be, or not in time.
         """
-        await committed(self.broker, self.place, timeout_s)
+        await self.writer.committed(self.place, timeout_s)
 
 
 class TransactionCoordinator(Coordinator[TransactionPartition]):
     """All transaction partitions of this broker, and what is common to them."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker, TRANSACTION_TOPIC, lambda place: TransactionPartition(self, place))
-        self.settings = _settings(broker.config)
-        self.producer_ids = broker.producer_ids()
-        self.durable = broker.config["kstore.flush.policy"] == "always"
-        """Whether a decision counts only once it is on the disk."""
-        self._sender: MarkerSender | None = None
-        if not broker.membership.alone:
-            from kstore.broker.runtime.transactions.marker_sender import MarkerSender
-
-            self._sender = MarkerSender(broker)
+    def __init__(
+        self,
+        node: Node,
+        topic: CoordinatorTopic,
+        writer: PartitionWriter,
+        producer_ids: ProducerIds,
+        markers: MarkerWriter,
+    ) -> None:
+        super().__init__(topic, writer, lambda place: TransactionPartition(self, place))
+        self.settings = _settings(node.config)
+        self.producer_ids = producer_ids
+        self.waits = topic.replicated or writer.durable
+        """Whether a decision counts only once followers, or the disk, have it."""
+        self.now_ms = node.now_ms
+        self._config = node.config
+        self._markers = markers
 
     def begin(self) -> None:
         """There are transactions: look now and then for what has run out of time."""
-        config = self.broker.config
+        config = self._config
         overdue_ms = config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
         expiry_ms = config["transaction.remove.expired.transaction.cleanup.interval.ms"]
         self._every(overdue_ms / 1000, self._abort_overdue)
@@ -149,18 +146,17 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
 
     async def close(self) -> None:
         """Stop loading, timers and what is under way: the next start takes it up again."""
-        if self._sender is not None:
-            await self._sender.close()
+        await self._markers.close()
         await super().close()
 
     def new_topic(self) -> NewTopic:
         """__transaction_state, as the settings want it."""
-        topic = self.as_configured(
+        topic = self.topic.as_configured(
             "transaction.state.log.num.partitions",
             "transaction.state.log.replication.factor",
-            transaction_topic_configs(self.broker.config),
+            transaction_topic_configs(self._config),
         )
-        if self.is_default("transaction.state.log.min.isr"):
+        if self.topic.is_default("transaction.state.log.min.isr"):
             in_sync = max(1, min(MIN_IN_SYNC, topic.replication_factor - 1))
             topic = topic._replace(configs={**topic.configs, "min.insync.replicas": str(in_sync)})
         return topic
@@ -178,7 +174,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         that is asked for; KafkaError if it may be.
         """
         partition = self.partition(transactional_id)
-        if (self._sender is not None or self.durable) and not partition.is_settled():
+        if self.waits and not partition.is_settled():
             await partition.settled()
 
     # ---- decisions made to happen ----
@@ -205,7 +201,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         """
         partition = self.partition(transactional_id)
         decision = partition.shard.handle_init(
-            transactional_id, timeout_ms, claim, self.broker.now_ms(), self.producer_ids.take
+            transactional_id, timeout_ms, claim, self.now_ms(), self.producer_ids.take
         )
         return self._carry_out(partition, decision)
 
@@ -220,7 +216,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         try:
             partition = self.partition(transactional_id)
             decision = partition.shard.handle_add(
-                transactional_id, claim, places, client_version, self.broker.now_ms()
+                transactional_id, claim, places, client_version, self.now_ms()
             )
             if decision.transaction is not None:
                 partition.take(decision.transaction)
@@ -247,7 +243,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             transactional_id,
             claim,
             client_version,
-            self.broker.now_ms(),
+            self.now_ms(),
             self.producer_ids.take,
             committed=committed,
         )
@@ -264,20 +260,19 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             partition.take(transaction)
             if partition.shard.is_prepared(transaction.transactional_id):
                 return self._end(partition, transaction, decision)
-            if self.durable:
-                return self._when_settled(partition, decision)
         # What was answered rests on what was decided before, too.
-        if self._sender is None or partition.is_settled():
+        if not self.waits or partition.is_settled():
             return decision
         return self._when_settled(partition, decision)
 
     def _end(
         self, partition: TransactionPartition, prepared: Transaction, decision: Decision
     ) -> Decision | Awaitable[Decision]:
-        alone = self._sender is None and not self.durable
-        if not alone or len(prepared.partitions) > MARKERS_PER_TURN:
+        left = self._markers.write_now(prepared, partition.coordinator_epoch)
+        if left is None:
             return self._complete_first(partition, decision)
-        self._complete_now(partition, prepared)
+        if left or not self._completed(partition, prepared.transactional_id):
+            self.complete_later(partition, prepared.transactional_id, self._markers.retry_s)
         return decision
 
     async def _when_settled(self, partition: TransactionPartition, decision: Decision) -> Decision:
@@ -295,12 +290,6 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return decision
 
     # ---- prepared transactions ----
-
-    def _complete_now(self, partition: TransactionPartition, prepared: Transaction) -> None:
-        """In this turn of the loop; what fails is tried again later."""
-        left = write_markers(self.broker, prepared, partition.coordinator_epoch)
-        if left or not self._completed(partition, prepared.transactional_id):
-            self.complete_later(partition, prepared.transactional_id, RETRY_SECONDS)
 
     def complete_later(
         self, partition: TransactionPartition, transactional_id: str, delay_s: float = 0.0
@@ -324,10 +313,10 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             # Not before the decision is safe: a marker without it would be half a transaction.
             await partition.settled(timeout_s=None)
             prepared = partition.shard.transactions[transactional_id]
-            retry_s = RETRY_SECONDS if self._sender is None else RETRY_ELSEWHERE_SECONDS
+            retry_s = self._markers.retry_s
             left = sorted(prepared.partitions)
             while left and partition.error_code == ErrorCode.NONE:
-                left = await self._write_some(partition, prepared, left)
+                left = await self._markers.write(prepared, partition.coordinator_epoch, left)
                 if left:
                     await asyncio.sleep(retry_s)
             while partition.error_code == ErrorCode.NONE:
@@ -339,26 +328,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         finally:
             partition.completing.discard(transactional_id)
 
-    async def _write_some(
-        self, partition: TransactionPartition, prepared: Transaction, places: list[TopicPartition]
-    ) -> list[TopicPartition]:
-        """Try each place once; those that failed are returned."""
-        if self._sender is not None:
-            return await self._sender.write(prepared, partition.coordinator_epoch, places)
-        failed: list[TopicPartition] = []
-        for begin in range(0, len(places), MARKERS_PER_TURN):
-            some = places[begin : begin + MARKERS_PER_TURN]
-            epoch = partition.coordinator_epoch
-            missing = write_markers(self.broker, prepared, epoch, some)
-            if self.durable:
-                # A transaction that is noted as completed gets no marker again.
-                missing |= set(await commit_markers(self.broker, set(some) - missing))
-            failed += sorted(missing)
-            await asyncio.sleep(0)
-        return failed
-
     def _completed(self, partition: TransactionPartition, transactional_id: str) -> bool:
-        completed = partition.shard.handle_completed(transactional_id, self.broker.now_ms())
+        completed = partition.shard.handle_completed(transactional_id, self.now_ms())
         if completed is None:
             return True
         try:
@@ -374,14 +345,14 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         """Abort transactions that have run out of time, and fence their producers."""
         for partition in self._loaded():
             try:
-                for transactional_id in list(partition.shard.overdue(self.broker.now_ms())):
+                for transactional_id in list(partition.shard.overdue(self.now_ms())):
                     self._abort_if_overdue(partition, transactional_id)
             except KafkaError as error:
                 LOGGER.error("%s: overdue transactions stay open: %s", partition.place, error)
             await asyncio.sleep(0)
 
     def _abort_if_overdue(self, partition: TransactionPartition, transactional_id: str) -> None:
-        prepared = partition.shard.handle_overdue(transactional_id, self.broker.now_ms())
+        prepared = partition.shard.handle_overdue(transactional_id, self.now_ms())
         if prepared is not None:
             LOGGER.info("the transaction of %r has timed out", transactional_id)
             partition.take(prepared)
@@ -393,7 +364,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             known = list(partition.shard.transactions)
             for begin in range(0, len(known), EXPIRED_PER_TURN):
                 some = known[begin : begin + EXPIRED_PER_TURN]
-                records = partition.shard.expired(some, self.broker.now_ms())
+                records = partition.shard.expired(some, self.now_ms())
                 if records and partition.error_code == ErrorCode.NONE:
                     partition.append(records)
                     for record in records:
@@ -419,7 +390,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.spawn(again())
 
 
-def _settings(config: Any) -> TransactionSettings:
+def _settings(config: BrokerConfig) -> TransactionSettings:
     return TransactionSettings(
         max_timeout_ms=config["transaction.max.timeout.ms"],
         id_expiration_ms=config["transactional.id.expiration.ms"],

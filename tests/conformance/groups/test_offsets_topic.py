@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.groups.group_coordinator import partition_of
+from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.settings import GroupSettings

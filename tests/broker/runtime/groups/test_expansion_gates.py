@@ -47,15 +47,13 @@ class OwnPartition:
 
 
 class Host:
-    """What the gates need of a broker."""
+    """What the gates need: the node, the partitions led here and the other brokers."""
 
     def __init__(self) -> None:
         self.node_id = ME
         self.store = MemoryStore()
         znodes.prepare(self.store)
         self.metadata = MetadataCache(MetadataImage("cluster"), lambda: None)
-        self.table = self
-        self.peers = self
         self.own: dict[int, OwnPartition] = {}
         self.answers: dict[int, int] = {}
         """Partition to the end offset that its leader tells; a missing one is not led there."""
@@ -117,7 +115,9 @@ def on_a_loop(test: Callable[[Host, ExpansionGates], Awaitable[None]]) -> Callab
     def run() -> None:
         async def main() -> None:
             host = Host()
-            gates = ExpansionGates(host, asyncio.get_running_loop().create_task)  # type: ignore[arg-type]
+            given: Any = host
+            spawn = asyncio.get_running_loop().create_task
+            gates = ExpansionGates(given, host.store, host.metadata, given, lambda: given, spawn)
             await test(host, gates)
 
         asyncio.run(main())

@@ -15,13 +15,13 @@ import pytest
 
 import kstore
 from kstore.broker.api import RequestContext
-from kstore.broker.runtime.groups.group_coordinator import (
-    OFFSETS_TOPIC,
-    GroupCoordinator,
-    partition_of,
-)
-from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.runtime.coordinators.topic import AloneTopic
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
@@ -61,11 +61,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Outcome(NamedTuple):
-    error_code: int
-    base_offset: int
-
-
 class Topic(NamedTuple):
     name: str
     topic_id: UUID
@@ -73,14 +68,14 @@ class Topic(NamedTuple):
 
 
 class Host:
-    """What the coordinator needs of a broker: config, image, topics, partitions, append, clock."""
+    """What the coordinator needs of a broker that is alone: settings, clock, image, topics and
+    partitions.
+    """
 
     def __init__(self, path: Path) -> None:
         self.config = SETTINGS
+        self.node_id = 1
         self.log_dir = kstore.open_log_dir(path)
-        self.groups: Any = None
-        self.membership = Alone(1, 0)
-        self.configs = self
         self.image = self
         self.ordered: set[str] = set()
         self.topics = _Topics(self)
@@ -98,20 +93,39 @@ class Host:
     def group(self, group_id: str) -> dict[str, Any]:
         return {}
 
-    def partition(self, place: TopicPartition) -> Any:
-        log = self.logs.get(place)
-        return None if log is None else type("Partition", (), {"log": log, "replication": None})
-
-    def append(self, place: TopicPartition, batch: bytes) -> Outcome:
-        if isinstance(self.failure, OSError):
-            raise self.failure
-        if self.failure is not None:
-            return Outcome(self.failure, -1)
-        info = self.logs[place].append_batches(batch, leader_epoch=0, origin="coordinator")
-        return Outcome(0, info.base_offset)
+    def partition(self, topic: bytes, index: int) -> Any:
+        log = self.logs.get(TopicPartition(topic.decode(), index))
+        return None if log is None else OwnPartition(self, log)
 
     def now_ms(self) -> int:
         return 1_000_000
+
+    def coordinator(self) -> GroupCoordinator:
+        given: Any = self
+        topics: Any = self.topics
+        topic = AloneTopic(OFFSETS_TOPIC, given, given, topics)
+        writer = PartitionWriter(given, given, given)
+        return GroupCoordinator(given, topic, writer, given, given, None)
+
+
+class OwnPartition:
+    """A partition without followers, whose log can't be written while the host has a failure."""
+
+    replication = None
+    online = True
+
+    def __init__(self, host: Host, log: Any) -> None:
+        self.host = host
+        self.log = log
+
+    def append_batches(self, batch: bytes, *, origin: int) -> tuple[int, int, int, int]:
+        failure = self.host.failure
+        if isinstance(failure, OSError):
+            raise failure
+        if failure is not None:
+            return failure, -1, -1, -1
+        info = self.log.append_batches(batch, leader_epoch=0, origin="coordinator")
+        return 0, info.base_offset, info.last_offset, info.last_offset + 1
 
 
 class _Topics(dict[str, Topic]):
@@ -133,7 +147,7 @@ def run(path: Path, story: Callable[[Host, GroupCoordinator], Awaitable[None]]) 
 
     async def told() -> None:
         host = Host(path)
-        coordinator = host.groups = GroupCoordinator(host)  # type: ignore[arg-type]
+        coordinator = host.coordinator()
         coordinator.start()
         try:
             await coordinator.wait_loaded()
@@ -232,7 +246,7 @@ def test_a_join_waits_and_a_session_that_ends_lets_it_go_on(tmp_path: Path) -> N
 def test_until_it_is_loaded_a_partition_refuses(tmp_path: Path) -> None:
     async def story(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.partition("g")
-        fresh = GroupCoordinator(host)  # type: ignore[arg-type]
+        fresh = host.coordinator()
         fresh.start()
         with pytest.raises(KafkaError) as refused:
             await fresh.handle("g", commit(1), ASKED)
@@ -322,7 +336,8 @@ def test_a_commit_is_not_overtaken_while_gates_are_read(tmp_path: Path, stays: b
     async def story(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.partition("g")
         for turns in range(12):
-            coordinator._gates = SlowGates(host, topic_stays=stays)
+            gates: Any = SlowGates(host, topic_stays=stays)
+            coordinator._gates = Lazy(lambda gates=gates: gates)
             await commit_in_a_row(coordinator, turns)
 
     run(tmp_path, story)

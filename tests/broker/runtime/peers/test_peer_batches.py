@@ -16,8 +16,8 @@ Ask = Callable[[int, list[str], float], Awaitable[list[str]]]
 
 
 def batches(ask: Ask) -> PeerBatches[str, str]:
-    broker: Any = SimpleNamespace(loop=asyncio.get_running_loop(), peers=SimpleNamespace(ask=ask))
-    return PeerBatches(broker, _same, _same, timeout_s=9.0)
+    peers: Any = SimpleNamespace(ask=ask)
+    return PeerBatches(asyncio.get_running_loop(), lambda: peers, _same, _same, timeout_s=9.0)
 
 
 def _same(questions: Any) -> Any:

@@ -9,12 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.membership.membership import Alone
-from kstore.broker.runtime.transactions.produce import (
-    WAIT_S,
-    AwaitedBatches,
-    admit_transactional,
-)
+from kstore.broker.runtime.transactions.admission import OwnAdmission
+from kstore.broker.runtime.transactions.produce import WAIT_S, TransactionalProduce
 from kstore.errors import ErrorCode
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -30,14 +26,15 @@ class Place:
         self.asked = 0
         self.now = 100.0
         self.partition: Any = FakePartition(entry=SimpleNamespace(name=b"t"), index=0)
-        coordinator = SimpleNamespace(verify_partitions=self._verify, durable=False)
-        self.broker: Any = SimpleNamespace(
-            membership=Alone(1, 0),
+        coordinator = SimpleNamespace(verify_partitions=self._verify)
+        transactions: Any = SimpleNamespace(made=coordinator)
+        node: Any = SimpleNamespace(
             config={"transaction.partition.verification.enable": True},
-            transactions=SimpleNamespace(made=coordinator),
-            awaited_batches=Lazy(AwaitedBatches),
             loop=SimpleNamespace(time=lambda: self.now),
         )
+        produce: Any = None
+        admission = OwnAdmission(transactions, produce)
+        self.produce = TransactionalProduce(node, Lazy(lambda: admission))
 
     def _verify(self, transactional_id: str, claim: Any, places: Iterable[Any]) -> dict[Any, int]:
         self.asked += 1
@@ -47,7 +44,7 @@ class Place:
         """What a batch is refused with; 0: it may be appended."""
         asked = [(self.partition, base_sequence)]
         connection: Any = None
-        refused = admit_transactional(self.broker, connection, "id", (7, epoch), VERSION, asked)
+        refused = self.produce.admit(connection, "id", (7, epoch), VERSION, asked)
         assert refused is not None
         return refused.get(self.partition, NONE)
 
