@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         RebalanceListener,
         WakeupError,
     )
-    from kstore.clients.core.consumer.assignors import Assignor, Subscription
     from kstore.clients.core.consumer.subscription import SubscriptionPattern
+    from kstore.clients.core.group.assignors import Assignor, Subscription
     from kstore.clients.producer import (
         AIOProducer,
         Deliveries,
@@ -58,7 +58,7 @@ _MODULES = {
     "AIOConsumer": "aio_consumer",
     "AIOProducer": "producer",
     "AdminClient": "admin",
-    "Assignor": "core.consumer.assignors",
+    "Assignor": "core.group.assignors",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer",
     "CorruptRecordError": "consumer",
@@ -69,7 +69,7 @@ _MODULES = {
     "Producer": "producer",
     "ProducerRecord": "producer",
     "RebalanceListener": "consumer",
-    "Subscription": "core.consumer.assignors",
+    "Subscription": "core.group.assignors",
     "SubscriptionPattern": "core.consumer.subscription",
     "WakeupError": "consumer",
 }

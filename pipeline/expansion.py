@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from kstore.clients.core.consumer.expansion_gate import PriorEpoch
+from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.pipeline.planning import is_held_back
 from kstore.pipeline.read_options import EARLIEST
 from kstore.pipeline.topic_client import TopicClient

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from kstore.clients.core.consumer.expansion_gate import PriorEpoch
+from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.pipeline.ranges import OffsetRange
 from kstore.types import TopicPartition
 

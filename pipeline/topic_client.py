@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from kstore.clients.core.consumer.expansion_gate import PriorEpoch
+from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets
 from kstore.clients.io.loop_thread import LoopThread

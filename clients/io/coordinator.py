@@ -1,7 +1,7 @@
-"""A consumer's membership of its group: the shell of core/classic_member and core/consumer_member.
+"""A consumer's membership of its group: the shell of core/group.
 
 It sends what the member wants sent, hands assignments over to the user through the consumer's
-shell (core/subscription says how), and commits. Everything runs on the loop but `on_poll`.
+shell (core/consumer/subscription says how), and commits. Everything runs on the loop but `on_poll`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kstore.clients.core.consumer.assignors import Assignor
 from kstore.clients.core.consumer.commits import AutoCommit, Commit, commits_of
-from kstore.clients.core.consumer.expansion_gate import need_rows, position_rows
-from kstore.clients.core.consumer.group_step import (
+from kstore.clients.core.group.assignors import Assignor
+from kstore.clients.core.group.expansion_gate import need_rows, position_rows
+from kstore.clients.core.group.group_step import (
     CommitClaim,
     Effect,
     Fail,
@@ -45,10 +45,10 @@ from kstore.protocol.groups.consumer_groups import (
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.core.consumer.classic_member import ClassicMember
-    from kstore.clients.core.consumer.consumer_member import ConsumerMember
-    from kstore.clients.core.consumer.expansion_gate import ExpansionGate
     from kstore.clients.core.consumer.subscription import Handover, Position, SubscriptionState
+    from kstore.clients.core.group.classic_member import ClassicMember
+    from kstore.clients.core.group.consumer_member import ConsumerMember
+    from kstore.clients.core.group.expansion_gate import ExpansionGate
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = ["GroupCoordinatorClient"]
@@ -462,16 +462,16 @@ def _member(settings: Mapping[str, Any]) -> Member:
         server_assignor=settings["group.remote.assignor"],
     )
     if is_new:
-        from kstore.clients.core.consumer.consumer_member import ConsumerMember
+        from kstore.clients.core.group.consumer_member import ConsumerMember
 
         return ConsumerMember(own, str(uuid.uuid4()), random.random)
-    from kstore.clients.core.consumer.classic_member import ClassicMember
+    from kstore.clients.core.group.classic_member import ClassicMember
 
     return ClassicMember(own, _assignors(settings), random.random)
 
 
 def _assignors(settings: Mapping[str, Any]) -> list[Assignor]:
-    from kstore.clients.core.consumer.assignor_table import make_assignor
+    from kstore.clients.core.group.assignor_table import make_assignor
 
     return [make_assignor(item) for item in settings["partition.assignment.strategy"]]
 

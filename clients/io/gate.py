@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kstore.clients.core.consumer.expansion_gate import ExpansionGate, PriorEpoch
+from kstore.clients.core.group.expansion_gate import ExpansionGate, PriorEpoch
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.group_offsets import LANE
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets_once

@@ -18,7 +18,7 @@ from kstore.clients.core.consumer.commits import (
     fetched_offsets,
     request_version,
 )
-from kstore.clients.core.consumer.group_step import COORDINATOR_MOVED, CommitClaim
+from kstore.clients.core.group.group_step import COORDINATOR_MOVED, CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import (
     CommitFailedError,

@@ -23,7 +23,7 @@ import pytest
 
 from kstore.clients import AIOAdminClient, AIOProducer, NewTopic
 from kstore.clients.core.consumer.commits import commit_request, commits_of
-from kstore.clients.core.consumer.group_step import CommitClaim
+from kstore.clients.core.group.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
 from kstore.types import OffsetAndMetadata, TopicPartition

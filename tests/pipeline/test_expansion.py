@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from kstore.clients.core.consumer.expansion_gate import PriorEpoch
+from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset
 from kstore.pipeline.expansion import TELL_EVERY_S, Expansion
 from kstore.types import TopicPartition

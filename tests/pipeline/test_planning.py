@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.clients.core.consumer.expansion_gate import PriorEpoch
+from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.pipeline.planning import is_held_back, rate_limited, split
 from kstore.pipeline.ranges import OffsetRange
 from kstore.types import TopicPartition

@@ -12,13 +12,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from kstore.clients.core.consumer.group_step import (
+from kstore.clients.core.consumer.positions import committable, committed_position
+from kstore.clients.core.consumer.subscription import Position
+from kstore.clients.core.group.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
     CommitClaim,
 )
-from kstore.clients.core.consumer.positions import committable, committed_position
-from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import (
     CommitFailedError,
     ErrorCode,

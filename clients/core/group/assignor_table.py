@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kstore.clients.core.consumer.assignors import Assignor, RangeAssignor, RoundRobinAssignor
-from kstore.clients.core.consumer.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from kstore.clients.core.group.assignors import Assignor, RangeAssignor, RoundRobinAssignor
+from kstore.clients.core.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 from kstore.config.definition import ConfigError
 
 __all__ = ["ASSIGNORS", "make_assignor"]

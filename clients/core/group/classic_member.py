@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kstore.clients.core.consumer.assignors import Assignor, Subscription
-from kstore.clients.core.consumer.classic_protocol import decode_assignment
-from kstore.clients.core.consumer.classic_requests import (
+from kstore.clients.core.group.assignors import Assignor, Subscription
+from kstore.clients.core.group.classic_protocol import decode_assignment
+from kstore.clients.core.group.classic_requests import (
     PROTOCOL_TYPE,
     heartbeat_request,
     join_request,
@@ -23,8 +23,8 @@ from kstore.clients.core.consumer.classic_requests import (
     subscriptions_of,
     sync_request,
 )
-from kstore.clients.core.consumer.classic_state import HEARTBEATING, REJOIN, ClassicState
-from kstore.clients.core.consumer.group_step import (
+from kstore.clients.core.group.classic_state import HEARTBEATING, REJOIN, ClassicState
+from kstore.clients.core.group.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
     Backoff,

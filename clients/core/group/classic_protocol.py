@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable
 
-from kstore.clients.core.consumer.assignors import Subscription
+from kstore.clients.core.group.assignors import Subscription
 from kstore.errors import ProtocolError
 from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,

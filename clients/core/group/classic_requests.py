@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kstore.clients.core.consumer.assignors import Subscription
-from kstore.clients.core.consumer.classic_protocol import (
+from kstore.clients.core.group.assignors import Subscription
+from kstore.clients.core.group.classic_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from kstore.clients.core.consumer.group_step import MemberSettings
+from kstore.clients.core.group.group_step import MemberSettings
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
     JoinGroupRequest,

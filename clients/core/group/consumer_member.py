@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from kstore.clients.core.consumer.group_step import (
+from kstore.clients.core.group.group_step import (
     COORDINATOR_LOADING,
     COORDINATOR_MOVED,
     Backoff,

@@ -12,7 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from kstore.clients.core.consumer.assignors import Assignor, Subscription, in_order
+from kstore.clients.core.group.assignors import Assignor, Subscription, in_order
 from kstore.errors import ProtocolError
 from kstore.protocol.schema import Int32, Message, String, Struct, field
 from kstore.types import TopicPartition

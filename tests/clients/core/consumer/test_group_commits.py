@@ -18,10 +18,10 @@ from kstore.clients.core.consumer.commits import (
     fetched_offsets,
     request_version,
 )
-from kstore.clients.core.consumer.group_step import CommitClaim
 from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.clients.core.consumer.positions import committable
 from kstore.clients.core.consumer.subscription import Position
+from kstore.clients.core.group.group_step import CommitClaim
 from kstore.errors import (
     CommitFailedError,
     ErrorCode,

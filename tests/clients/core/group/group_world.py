@@ -13,11 +13,11 @@ from typing import Any
 
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.contract import CommitClaim as BrokerClaim
-from kstore.clients.core.consumer.assignor_table import make_assignor
-from kstore.clients.core.consumer.classic_member import ClassicMember
-from kstore.clients.core.consumer.classic_state import ClassicState
-from kstore.clients.core.consumer.consumer_member import ConsumerMember, MemberState
-from kstore.clients.core.consumer.group_step import (
+from kstore.clients.core.group.assignor_table import make_assignor
+from kstore.clients.core.group.classic_member import ClassicMember
+from kstore.clients.core.group.classic_state import ClassicState
+from kstore.clients.core.group.consumer_member import ConsumerMember, MemberState
+from kstore.clients.core.group.group_step import (
     CommitClaim,
     Effect,
     Fail,

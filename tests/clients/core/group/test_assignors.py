@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore.clients.core.consumer.assignor_table import ASSIGNORS, make_assignor
-from kstore.clients.core.consumer.assignors import Assignor, Subscription
-from kstore.clients.core.consumer.classic_protocol import (
+from kstore.clients.core.group.assignor_table import ASSIGNORS, make_assignor
+from kstore.clients.core.group.assignors import Assignor, Subscription
+from kstore.clients.core.group.classic_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

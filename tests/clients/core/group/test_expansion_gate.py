@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.clients.core.consumer.expansion_gate import (
+from kstore.clients.core.group.expansion_gate import (
     ExpansionGate,
     PriorEpoch,
     need_rows,

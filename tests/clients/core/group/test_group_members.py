@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from kstore.clients.core.consumer.classic_state import ClassicState
-from kstore.clients.core.consumer.consumer_member import MemberState
+from kstore.clients.core.group.classic_state import ClassicState
+from kstore.clients.core.group.consumer_member import MemberState
 from kstore.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
 from kstore.types import TopicPartition
-from tests.clients.core.consumer.group_world import MAX_POLL_MS, SESSION_MS, User, World
+from tests.clients.core.group.group_world import MAX_POLL_MS, SESSION_MS, User, World
 
 KINDS = (("range",), ("sticky",), ("cooperative-sticky",), ("range", "cooperative-sticky"), ())
 
