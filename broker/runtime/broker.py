@@ -143,7 +143,8 @@ class Broker:
         self.scram: Lazy[ScramUsers] = Lazy(self._make_scram)
         self.security: Security | None = self._make_security(server)
         """TLS and SASL; None where all listeners are PLAINTEXT."""
-        self._peers: Peers | None = None
+        self.peers: Lazy[Peers] = Lazy(self._make_peers)
+        """The connections to other brokers."""
         self._fetchers: Fetchers | None = None
         self.commits = FsyncBatcher(loop, report)
         self.table.call_threadsafe = loop.call_soon_threadsafe
@@ -167,15 +168,6 @@ class Broker:
 
             self._fetchers = Fetchers(self)
         return self._fetchers
-
-    @property
-    def peers(self) -> Peers:
-        """The connections to other brokers, made at the first call."""
-        if self._peers is None:
-            from kstore.broker.runtime.peers.peers import Peers
-
-            self._peers = Peers(self)
-        return self._peers
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the store and the logs; ``endpoints`` are where clients reach this broker. Blocks;
@@ -234,6 +226,11 @@ class Broker:
     def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
         return self.transactional_produce().admit(*asked)
 
+    def _make_peers(self) -> Peers:
+        from kstore.broker.runtime.peers.peers import Peers
+
+        return Peers(self.node, self.metadata, self.security)
+
     def _make_moves(self) -> ReplicaMoves:
         from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
 
@@ -285,7 +282,7 @@ class Broker:
             self.store,
             self.metadata,
             self.table,
-            lambda: self.peers,
+            self.peers,
             lambda work: self.groups().spawn(work),
         )
 
@@ -315,7 +312,7 @@ class Broker:
         from kstore.broker.runtime.transactions.marker_sender import MarkerSender
 
         markers = self.markers()
-        return MarkerSender(self.node, self.store, self.metadata, markers, lambda: self.peers)
+        return MarkerSender(self.node, self.store, self.metadata, markers, self.peers)
 
     def _make_markers(self) -> Markers:
         from kstore.broker.runtime.transactions.markers import Markers
@@ -332,7 +329,7 @@ class Broker:
 
         if self.membership.alone:
             return OwnAdmission(self.transactions, self.plane.produce)
-        return PeerAdmission(self.node, lambda: self.peers, self.transactions)
+        return PeerAdmission(self.node, self.peers, self.transactions)
 
     def _make_produce(self) -> TransactionalProduce:
         from kstore.broker.runtime.transactions.produce import TransactionalProduce
@@ -425,8 +422,8 @@ class Broker:
             self._fetchers.close()
         if self.repairs is not None:
             self.repairs.close()
-        if self._peers is not None:
-            self._peers.close()
+        if self.peers.made is not None:
+            self.peers.made.close()
         if self.unpacking.made is not None:
             self.unpacking.made.close()
         self.node.close()

@@ -82,7 +82,7 @@ class Member:
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
         """What it answers."""
-        return await self._broker.peers.ask(self.controller_id, request, timeout_s)
+        return await self._broker.peers().ask(self.controller_id, request, timeout_s)
 
 
 class InCluster(Broker):

@@ -21,6 +21,7 @@ from kstore._fast.network.data_plane import DataPlane
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -129,7 +130,7 @@ class Node:
             self.table.add_partition(Partition(entry, index, log, leader_id=-1, leader_epoch=-1))
             self.partition(index).online = False
         self.commits = FsyncBatcher(self.loop, self.report)
-        self.peers = Peers(self.as_broker)
+        self.peers = Lazy(lambda: Peers(self.as_broker, self.metadata, None))
         self.configs = SimpleNamespace(cluster={}, brokers={})
         self.log_manager = SimpleNamespace(logs=self._logs)
         self.fetchers = Fetchers(self.as_broker)
@@ -184,7 +185,7 @@ class Node:
         self.alive = False
         self._acceptor.close()
         self.fetchers.close()
-        self.peers.close()
+        self.peers().close()
         for connection in self.plane.open_connections():
             connection.close()
         self.commits.close()

@@ -250,7 +250,7 @@ async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
             def close(self) -> None:
                 """Nothing is open."""
 
-        broker._peers = Controllers()  # type: ignore[assignment]
+        broker.peers.made = Controllers()  # type: ignore[assignment]
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=9000)
         handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
         response = await handler(broker, request, ctx(20))

@@ -196,13 +196,17 @@ class _Host:
         self.store = store
         self.config = cluster.config
         self.loop = asyncio.get_running_loop()
-        self.peers = self
+        self.peers = lambda: self
         self.security = None
         self._cluster = cluster
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
         """In a thread, as the broker does."""
         return await self.loop.run_in_executor(None, call)
+
+    def endpoint_of(self, endpoints: tuple[Endpoint, ...]) -> Endpoint:
+        """The one there is."""
+        return endpoints[0]
 
     async def ask_at(self, host: str, port: int, request: Any, timeout_s: float) -> Any:
         """Reach the node at that port."""

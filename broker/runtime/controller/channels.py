@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kstore.broker.runtime.peers.peers import inter_broker_endpoint
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.controller import messages
 from kstore.broker.state.controller.state import PIECE
@@ -30,7 +29,7 @@ from kstore.protocol.controller.broker_requests import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.state.controller.state import ControllerState, TopicId
     from kstore.broker.state.metadata.image import BrokerImage
     from kstore.protocol.schema import Message
@@ -255,19 +254,44 @@ class Channel:
         return response
 
 
+class Decider(Protocol):
+    """The controller, as its channels know it."""
+
+    @property
+    def node_id(self) -> int:
+        """The broker that it is."""
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch."""
+
+    @property
+    def state(self) -> ControllerState:
+        """What holds now."""
+
+    def deposed(self, why: str) -> None:
+        """Another controller is elected."""
+
+    def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
+        """A broker can't open replicas."""
+
+    def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
+        """A broker has deleted replicas that were to be deleted."""
+
+
 class Channels:
     """All channels of one controller."""
 
-    def __init__(self, controller: Controller, ask: Callable[[str, int, Message, float], Any]):
-        """``ask`` is `Peers.ask_at`: by address, since this broker's own image may lag behind."""
+    def __init__(self, controller: Decider, peers: Peers, *, tells_epochs: bool) -> None:
+        """``tells_epochs``: the brokers understand broker epochs of ISRs."""
         self.controller_id = controller.node_id
         self.controller_epoch = controller.epoch
         self.when_deposed = controller.deposed
         self.when_deleted = controller.replicas_deleted
         self._when_offline = controller.replicas_failed
         self._controller = controller
-        self._ask = ask
-        self._epochs_told = controller.broker.config.tells_epochs
+        self._peers = peers
+        self._epochs_told = tells_epochs
         self._channels: dict[int, Channel] = {}
 
     @property
@@ -279,9 +303,10 @@ class Channels:
         """A broker's answer, at the address that it registered under."""
         if not self._epochs_told:
             messages.without_epochs(request)
-        end = inter_broker_endpoint(self._controller.broker, broker.endpoints)
+        end = self._peers.endpoint_of(broker.endpoints)
         assert end is not None, "a broker registers with an endpoint"
-        return await self._ask(end.host, end.port, request, REQUEST_TIMEOUT_S)
+        # By address, since this broker's own image may lag behind.
+        return await self._peers.ask_at(end.host, end.port, request, REQUEST_TIMEOUT_S)
 
     def note_failures(
         self, broker: BrokerImage, topics: Iterable[LeaderAndIsrTopic], response: Any

@@ -70,7 +70,7 @@ class Controller:
         self.epoch = controller_epoch
         self.state = ControllerState()
         self.broker = broker
-        self.channels = Channels(self, broker.peers.ask_at)
+        self.channels = Channels(self, broker.peers(), tells_epochs=broker.config.tells_epochs)
         self.topics = ControllerTopics(self)
         self.moves = ControllerMoves(self)
         self.store = ControllerStore(broker.store, controller_epoch, epoch_version)

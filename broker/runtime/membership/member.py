@@ -126,7 +126,7 @@ class ClusterMember:
             self._next_controller = self._broker.loop.create_future()
         changed = self._next_controller
         asked = asyncio.ensure_future(
-            self._broker.peers.ask(self.controller_id, request, timeout_s)
+            self._broker.peers().ask(self.controller_id, request, timeout_s)
         )
         try:
             await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -303,7 +303,7 @@ class ClusterMember:
         metadata = self._broker.metadata
         metadata.publish(metadata.image.without_broker(node_id))
         metadata.forget_departed_later(self._broker.loop)
-        self._broker.peers.forget(node_id)
+        self._broker.peers().forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
         """Try to become the controller; a claim whose answer was lost is seen by the next look."""
@@ -458,7 +458,7 @@ class ClusterMember:
         if self.controller is not None:
             return len(await self.controller.controlled_shutdown(self.node_id, self.broker_epoch))
         request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
-        response: Any = await self._broker.peers.ask(self.controller_id, request)
+        response: Any = await self._broker.peers().ask(self.controller_id, request)
         if response.error_code:
             raise error_for(response.error_code)
         return len(response.remaining_partitions)

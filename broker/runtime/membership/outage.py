@@ -123,7 +123,9 @@ class Outage:
         epoch = self._broker.membership.broker_epoch
         request = BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=epoch)
         try:
-            response: Any = await self._broker.peers.ask(node_id, request, self._session_s * PAUSE)
+            response: Any = await self._broker.peers().ask(
+                node_id, request, self._session_s * PAUSE
+            )
         except KafkaError as problem:
             if isinstance(problem.__cause__, ConnectionRefusedError):
                 return Sight.GONE

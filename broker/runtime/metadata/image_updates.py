@@ -125,7 +125,7 @@ class ImageUpdates:
             if node_id != self._broker.node_id and (
                 now is None or now.endpoints != known.endpoints
             ):
-                self._broker.peers.forget(node_id)
+                self._broker.peers().forget(node_id)
         if before is not image.brokers:
             self._broker.metadata.forget_departed_later(self._broker.loop)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import Endpoint
     from kstore.protocol.schema import Message
 
-__all__ = ["Peers", "connect_to_peer", "inter_broker_endpoint"]
+__all__ = ["Peers"]
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -42,12 +43,27 @@ LANES: dict[int, str] = {
 }
 
 
+class PeerSecurity(Protocol):
+    """How this broker comes to others where a listener has TLS or SASL."""
+
+    @property
+    def peer_listener(self) -> str:
+        """The listener between brokers."""
+
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int
+    ) -> tuple[P, float | None]:
+        """See `Peers.connect`."""
+
+
 class Peers:
     """The other brokers, to be asked. All methods belong to the broker's loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._client_id = f"broker-{broker.node_id}"
+    def __init__(self, node: Node, metadata: MetadataCache, security: PeerSecurity | None) -> None:
+        self._node = node
+        self._metadata = metadata
+        self._security = security
+        self._client_id = f"broker-{node.node_id}"
         self._channels: dict[tuple[str, int, str], _Channel] = {}
         self._addresses: dict[int, set[tuple[str, int]]] = {}  # that a broker was asked at
         self._closed = False
@@ -88,9 +104,36 @@ class Peers:
             channel.close("this broker stops")
         self._channels.clear()
 
+    # ---- where they are ----
+
+    def endpoint(self, node_id: int) -> Endpoint | None:
+        """Where brokers reach that one, as this broker knows it; None if it is not alive."""
+        known = self._metadata.image.brokers.get(node_id)
+        return None if known is None else self.endpoint_of(known.endpoints)
+
+    def endpoint_of(self, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
+        """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at
+        the first (of security.inter.broker.protocol).
+        """
+        name = (self._node.config["inter.broker.listener.name"] or "").upper()
+        if self._security is not None:
+            name = self._security.peer_listener
+        named = (end for end in endpoints if end.listener.upper() == name)
+        return next(named, endpoints[0] if endpoints else None)
+
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int
+    ) -> tuple[P, float | None]:
+        """The protocol of a new connection to another broker, which takes requests; and for how
+        many seconds it does, None: for as long as there is the connection. Raises OSError.
+        """
+        if self._security is not None:
+            return await self._security.connect(factory, host, port)
+        _, protocol = await self._node.loop.create_connection(factory, host, port)
+        return protocol, None
+
     def _address(self, node_id: int) -> tuple[str, int]:
-        image = self._broker.image.brokers.get(node_id)
-        endpoint = None if image is None else inter_broker_endpoint(self._broker, image.endpoints)
+        endpoint = self.endpoint(node_id)
         if endpoint is None:
             raise NetworkError(f"broker {node_id} is not among those that are alive")
         address = (endpoint.host, endpoint.port)
@@ -102,32 +145,9 @@ class Peers:
             raise NetworkError("this broker stops")
         channel = self._channels.get((host, port, lane))
         if channel is None:
-            channel = _Channel(self._broker, host, port)
+            channel = _Channel(self._node.loop, self.connect, host, port)
             self._channels[host, port, lane] = channel
         return channel
-
-
-def inter_broker_endpoint(broker: Broker, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
-    """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at the
-    first (of security.inter.broker.protocol).
-    """
-    name = (broker.config["inter.broker.listener.name"] or "").upper()
-    if broker.security is not None:
-        name = broker.security.peer_listener
-    named = (end for end in endpoints if end.listener.upper() == name)
-    return next(named, endpoints[0] if endpoints else None)
-
-
-async def connect_to_peer(
-    broker: Broker, factory: Callable[[], P], host: str, port: int
-) -> tuple[P, float | None]:
-    """The protocol of a new connection to another broker, which takes requests; and for how many
-    seconds it does, None: for as long as there is the connection. Raises OSError.
-    """
-    if broker.security is not None:
-        return await broker.security.connect(factory, host, port)
-    _, protocol = await broker.loop.create_connection(factory, host, port)
-    return protocol, None
 
 
 class _Asked(NamedTuple):
@@ -141,9 +161,15 @@ class _Asked(NamedTuple):
 class _Channel:
     """One lane to one broker: its connection, made when needed and made anew."""
 
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
-        self._broker = broker
-        self._loop = broker.loop
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect: Callable[[Callable[[], _Link], str, int], Awaitable[tuple[_Link, float | None]]],
+        host: str,
+        port: int,
+    ) -> None:
+        self._loop = loop
+        self._connect_to = connect
         self._host = host
         self._port = port
         self._link: _Link | None = None
@@ -206,8 +232,8 @@ class _Channel:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                link, usable_s = await connect_to_peer(
-                    self._broker, lambda: _Link(self._name, self._lost), self._host, self._port
+                link, usable_s = await self._connect_to(
+                    lambda: _Link(self._name, self._lost), self._host, self._port
                 )
         except (OSError, TimeoutError) as problem:
             pause_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)

@@ -294,7 +294,7 @@ class Fetchers:
         )
         topic = ListOffsetsTopic(name=followed.key.topic, partitions=[asked])
         request = ListOffsetsRequest(replica_id=self._broker.node_id, topics=[topic])
-        response = await self._broker.peers.ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
+        response = await self._broker.peers().ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
         [answer] = response.topics[0].partitions
         if answer.error_code != ErrorCode.NONE:
             raise error_for(answer.error_code)

@@ -143,7 +143,9 @@ class IsrChanges:
             if membership.controller is not None:
                 response = await membership.controller.alter_partition(request)
             else:
-                response = await self._broker.peers.ask(membership.controller_id, request, ANSWER_S)
+                response = await self._broker.peers().ask(
+                    membership.controller_id, request, ANSWER_S
+                )
         except KafkaError as problem:
             log.info("the controller can't be asked for ISRs: %s", problem)
             return True

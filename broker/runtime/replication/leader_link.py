@@ -9,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.replication.replica_fetcher import ReplicaFetcher
-from kstore.broker.runtime.peers.peers import connect_to_peer, inter_broker_endpoint
 from kstore.broker.state.replication.follower import BackOff
 
 if TYPE_CHECKING:
@@ -86,16 +85,14 @@ class LeaderLink:
 
     async def _try(self) -> None:
         """One attempt; a leader that is not known, or not there, may be soon."""
-        image = self._broker.image.brokers.get(self.leader_id)
-        endpoint = None if image is None else inter_broker_endpoint(self._broker, image.endpoints)
+        peers = self._broker.peers()
+        endpoint = peers.endpoint(self.leader_id)
         if endpoint is None:
             return
         protocol: Any = self.fetcher
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, usable_s = await connect_to_peer(
-                    self._broker, lambda: protocol, endpoint.host, endpoint.port
-                )
+                _, usable_s = await peers.connect(lambda: protocol, endpoint.host, endpoint.port)
         except (OSError, TimeoutError):
             return
         if usable_s is not None:

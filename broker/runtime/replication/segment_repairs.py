@@ -346,7 +346,7 @@ class SegmentRepairs:
             )
             topic = FetchTopic(topic_id=damaged.topic_id or ZERO_UUID, partitions=[asked])
             request = FetchRequest(max_bytes=PIECE_BYTES, topics=[topic])
-            response = await self._broker.peers.ask(source, request, ASK_TIMEOUT_S)
+            response = await self._broker.peers().ask(source, request, ASK_TIMEOUT_S)
             if response.error_code != ErrorCode.NONE or not response.responses:
                 raise error_for(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
             [answer] = response.responses[0].partitions

@@ -18,6 +18,7 @@ from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.renewable import RenewableStore
 from kstore.broker.coordination.store import Store, StoreError
 from kstore.broker.runtime.controller import controller
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.membership import member as cluster
 from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -97,7 +98,7 @@ class Machine:
             report=lambda sentence: None,
             run_blocking=run_blocking,
             metadata=MetadataCache(image, lambda: None),
-            peers=SimpleNamespace(forget=lambda node: None, ask=self._ask),
+            peers=Lazy(lambda: SimpleNamespace(forget=lambda node: None, ask=self._ask)),
             replica_manager=SimpleNamespace(ready=ready),
         )
         myself = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
@@ -187,7 +188,7 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
             asked.append(node_id)
             await asyncio.Event().wait()
 
-        third._broker.peers.ask = hang  # type: ignore[method-assign]
+        third._broker.peers().ask = hang  # type: ignore[method-assign]
         waiting = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
         other = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
         await until(lambda: asked == [1, 1])

@@ -49,7 +49,7 @@ class Place:
         self.said: list[str] = []
         broker: Any = SimpleNamespace(
             node_id=1, loop=self.clock, image=SimpleNamespace(brokers={1: None, 2: None, 3: None}),
-            peers=self, membership=SimpleNamespace(broker_epoch=7), report=self.said.append,
+            peers=lambda: self, membership=SimpleNamespace(broker_epoch=7), report=self.said.append,
         )  # fmt: skip
         store: Any = self.store
         self.outage = Outage(broker, store, SESSION_S, self._give_up)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError, RequestTimedOutError
@@ -63,7 +64,7 @@ class Peer:
             writer.write(connection.data_to_send())
 
 
-def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
+def run(story: Callable[[Peer, Peers, MetadataCache], Awaitable[None]]) -> None:
     """A story with one scripted peer, which is broker 2, and the connections of broker 1."""
 
     async def body() -> None:
@@ -72,12 +73,11 @@ def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
         image = MetadataImage("c").with_broker(
             BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", peer.port),))
         )
-        broker: Any = SimpleNamespace(
-            loop=asyncio.get_running_loop(), node_id=1, image=image, config=CONFIG, security=None
-        )
-        peers = Peers(broker)
+        metadata = MetadataCache(image, lambda: None)
+        node: Any = SimpleNamespace(loop=asyncio.get_running_loop(), node_id=1, config=CONFIG)
+        peers = Peers(node, metadata, None)
         try:
-            await story(peer, peers, broker)
+            await story(peer, peers, metadata)
         finally:
             peers.close()
             await peer.stop()
@@ -90,7 +90,7 @@ def run(story: Callable[[Peer, Peers, Any], Awaitable[None]]) -> None:
 
 
 def test_pipelined_requests_get_their_own_answers() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: MetadataResponse(controller_id=request.header.correlation_id)
         answers = await asyncio.gather(*(peers.ask(2, MetadataRequest()) for _ in range(20)))
         assert [answer.controller_id for answer in answers] == list(range(20))
@@ -102,7 +102,7 @@ def test_pipelined_requests_get_their_own_answers() -> None:
 
 
 def test_requests_asked_before_the_connection_is_there_go_out_in_their_order() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         epochs: list[int] = []
 
         def answer(request: RequestReceived) -> Any:
@@ -122,7 +122,7 @@ def test_requests_asked_before_the_connection_is_there_go_out_in_their_order() -
 
 
 def test_a_broker_that_the_image_does_not_have_is_a_network_error() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         with pytest.raises(NetworkError, match="broker 9"):
             await peers.ask(9, MetadataRequest())
 
@@ -132,7 +132,7 @@ def test_a_broker_that_the_image_does_not_have_is_a_network_error() -> None:
 def test_a_lost_connection_fails_everything_outstanding_and_the_next_request_makes_a_new_one() -> (
     None
 ):
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: None
         asked = [asyncio.create_task(peers.ask(2, MetadataRequest())) for _ in range(5)]
         while len(peer.seen) < 5:
@@ -148,7 +148,7 @@ def test_a_lost_connection_fails_everything_outstanding_and_the_next_request_mak
 
 
 def test_a_broker_that_came_back_at_its_address_is_asked_again() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         await peers.ask(2, MetadataRequest())
         await peer.stop()
         while True:
@@ -164,7 +164,7 @@ def test_a_broker_that_came_back_at_its_address_is_asked_again() -> None:
 
 
 def test_no_answer_in_time_ends_the_connection_as_what_is_behind_waits_in_vain() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: None
         behind = asyncio.create_task(peers.ask(2, MetadataRequest(), 20))
         with pytest.raises(RequestTimedOutError):
@@ -176,7 +176,7 @@ def test_no_answer_in_time_ends_the_connection_as_what_is_behind_waits_in_vain()
 
 
 def test_a_request_that_waits_long_does_not_hold_up_another_kind() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: (
             None if isinstance(request.message, MetadataRequest) else ControlledShutdownResponse()
         )
@@ -189,12 +189,12 @@ def test_a_request_that_waits_long_does_not_hold_up_another_kind() -> None:
 
 
 def test_forget_fails_what_was_asked_even_when_the_image_has_lost_the_broker() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: None
         asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
         while not peer.seen:
             await asyncio.sleep(0.001)
-        broker.image = broker.image.without_broker(2)
+        metadata.publish(metadata.image.without_broker(2))
         peers.forget(2)
         with pytest.raises(NetworkError, match="broker 2 is gone"):
             await asked
@@ -203,7 +203,7 @@ def test_forget_fails_what_was_asked_even_when_the_image_has_lost_the_broker() -
 
 
 def test_what_is_no_answer_ends_the_connection() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: None
         asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
         while not peer.seen:
@@ -216,7 +216,7 @@ def test_what_is_no_answer_ends_the_connection() -> None:
 
 
 def test_after_close_nothing_is_asked() -> None:
-    async def story(peer: Peer, peers: Peers, broker: Any) -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: None
         asked = asyncio.create_task(peers.ask(2, MetadataRequest()))
         while not peer.seen:

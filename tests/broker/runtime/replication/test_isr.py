@@ -100,7 +100,7 @@ class Leader:
         )
         broker: Any = SimpleNamespace(
             node_id=ME, loop=loop, table=self.table, membership=self.membership,
-            peers=self.controller, config={"replica.lag.time.max.ms": LAG_MS},
+            peers=lambda: self.controller, config={"replica.lag.time.max.ms": LAG_MS},
         )  # fmt: skip
         self.changes = IsrChanges(broker)
         self.changes.start()
