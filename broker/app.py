@@ -130,7 +130,7 @@ async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio
             broker.open(endpoints)
             return True
         except StoreUnavailableError as problem:
-            if not broker.config.clustered:
+            if not broker.shares_store:
                 raise
             broker.report(f"this start waits for the coordination store: {problem}")
         try:

@@ -6,19 +6,47 @@ Nothing is exported from here; http_api.py does, where it is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
     from kstore._fast.network.data_plane import DataPlane
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.telemetry.client_metrics import Telemetry
 
-__all__ = ["LoopStall", "prometheus_lines", "snapshot"]
+__all__ = ["LoopStall", "Measured", "prometheus_lines", "snapshot"]
 
 INTERVAL_S = 0.1
 BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Measured(Protocol):
+    """Of whom something is counted."""
+
+    @property
+    def plane(self) -> DataPlane:
+        """Requests and bytes."""
+
+    @property
+    def log_manager(self) -> LogManager:
+        """Damage."""
+
+    @property
+    def membership(self) -> Membership:
+        """What is led, and what a controller sees."""
+
+    @property
+    def security(self) -> Security | None:
+        """Authentications."""
+
+    @property
+    def telemetry(self) -> Lazy[Telemetry]:
+        """What clients push."""
 
 
 class LoopStall:
@@ -77,7 +105,7 @@ _NAMES = {
 }
 
 
-def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> Iterator[str]:
+def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) -> Iterator[str]:
     """Everything that is counted, line by line. ``of_clients``: also what clients have pushed,
     which names their topics.
     """
@@ -96,7 +124,7 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
         total += count
         bound = "+Inf" if limit < 0 else limit
         yield f'kstore_loop_stall_milliseconds_bucket{{le="{bound}"}} {total}'
-    for name, value in _log_counters(broker).items():
+    for name, value in _log_counters(broker.log_manager).items():
         yield f"# TYPE kstore_{name} counter"
         yield f"kstore_{name} {value}"
     for name, value in broker.membership.gauges().items():
@@ -114,9 +142,9 @@ def prometheus_lines(broker: Broker, stall: LoopStall, *, of_clients: bool) -> I
             yield from telemetry.lines()
 
 
-def _log_counters(broker: Broker) -> dict[str, int]:
+def _log_counters(log_manager: LogManager) -> dict[str, int]:
     """What was found damaged or lost in the logs of this broker since it started."""
-    dirs = broker.log_manager.dirs
+    dirs = log_manager.dirs
     return {
         "log_index_damages_total": sum(log_dir.index_damages for log_dir in dirs),
         "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),

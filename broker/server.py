@@ -90,6 +90,11 @@ class Server:
         self._loop = loop
         self._lines = LogLimit(loop, self._tell_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES)
         self._handlers: dict[int, tuple[Handler, Any, int]] = {}
+        self._rows: Mapping[int, ApiRow] = API_TABLE
+        self._placed = _in_cluster
+        if not config.clustered:
+            self._rows = {key: row for key, row in API_TABLE.items() if not row.internal}
+            self._placed = _alone
         self._large: LargeRequests
         self._limits: ConnectionLimits
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,9 +105,7 @@ class Server:
         self._limits = ConnectionLimits(
             broker.node, broker.descriptors, broker.listener_settings, broker.quotas, self._refuse
         )
-        for key, row in API_TABLE.items():
-            if row.internal and not broker.config.clustered:
-                continue
+        for key, row in self._rows.items():
             api = APIS[key]
             broker.plane.serve_api(
                 key, row.min_version, row.max_version, api.flexible_from, row.cached
@@ -282,24 +285,10 @@ class Server:
             from kstore.broker.api.controller.between_brokers import between_brokers
 
             handler = between_brokers(handler)
-        if self.broker.config.clustered:
-            handler = self._in_cluster(api_key, row, handler)
+        handler = self._placed(api_key, row, handler)
         most = max_elements(self.broker.config, api_key)
         found = self._handlers[api_key] = (handler, APIS[api_key], most)
         return found
-
-    def _in_cluster(self, api_key: int, row: ApiRow, handler: Handler) -> Handler:
-        from kstore.broker.api.controller.forwarding import (
-            configs_to_controller,
-            to_controller,
-            when_ready,
-        )
-
-        if row.controller_only:
-            handler = to_controller(handler)
-        elif row.shared_configs:
-            handler = configs_to_controller(handler)
-        return handler if row.internal or api_key == API_VERSIONS else when_ready(handler)
 
     # ---- the end ----
 
@@ -336,6 +325,26 @@ def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection
     from kstore._fast.network.connection import Connection
 
     return lambda: Connection(broker.plane, listener)
+
+
+def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
+    """Who answers where there is no other broker."""
+    return handler
+
+
+def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
+    """Who answers where only the controller may, and none before it knows the cluster."""
+    from kstore.broker.api.controller.forwarding import (
+        configs_to_controller,
+        to_controller,
+        when_ready,
+    )
+
+    if row.controller_only:
+        handler = to_controller(handler)
+    elif row.shared_configs:
+        handler = configs_to_controller(handler)
+    return handler if row.internal or api_key == API_VERSIONS else when_ready(handler)
 
 
 def _printable(text: str) -> str:

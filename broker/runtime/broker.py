@@ -151,6 +151,11 @@ class Broker:
         self.table.on_unsynced = self.commits.sync
 
     @property
+    def shares_store(self) -> bool:
+        """Whether the store is other processes', too, and may be out of reach for a while."""
+        return self.config.clustered
+
+    @property
     def cluster_id(self) -> str:
         """The cluster's id, as Metadata tells it."""
         return self.image.cluster_id
