@@ -30,6 +30,7 @@ from kstore.protocol.schema import Message
 if TYPE_CHECKING:
     from kstore._fast.broker.slots import Slot
     from kstore._fast.network.connection import Connection
+    from kstore.broker.api.groups.parts import CoordinatorParts, StreamsParts
     from kstore.broker.api.logs.leader_epochs import EpochParts
     from kstore.broker.api.logs.list_offsets import OffsetParts
     from kstore.broker.api.logs.log_dirs import LogDirParts
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
     from kstore.broker.api.security.sasl import HasSecurity
     from kstore.broker.api.security.scram import ScramParts
     from kstore.broker.api.telemetry.client_metrics import TelemetryParts
+    from kstore.broker.api.transactions.parts import (
+        AddPartitionsParts,
+        ProducerIdParts,
+        TransactionAdminParts,
+        TransactionalOffsetsParts,
+    )
     from kstore.broker.runtime.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
@@ -51,7 +58,8 @@ if TYPE_CHECKING:
 
     class HandlerParts(
         AclParts, EpochParts, FeatureParts, GuardParts, HasSecurity, LargeRequestParts, LogDirParts,
-        OffsetParts, QuotaParts, ScramParts, TelemetryParts, Protocol,
+        OffsetParts, QuotaParts, ScramParts, TelemetryParts, AddPartitionsParts, CoordinatorParts,
+        ProducerIdParts, StreamsParts, TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""
 

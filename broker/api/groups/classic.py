@@ -10,7 +10,12 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.security.access import allowed, allowed_cluster, operations_mask
+from kstore.broker.api.security.access import (
+    HasAuthorizer,
+    allowed,
+    allowed_cluster,
+    operations_mask,
+)
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -36,7 +41,7 @@ from kstore.protocol.groups.group_admin import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.groups.parts import GroupParts
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -59,7 +64,7 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
 async def handle_join_group(
-    broker: Broker, request: JoinGroupRequest, ctx: RequestContext
+    broker: GroupParts, request: JoinGroupRequest, ctx: RequestContext
 ) -> JoinGroupResponse:
     """Join a group; the answer may wait for the other members."""
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
@@ -76,7 +81,7 @@ async def handle_join_group(
 
 
 async def handle_sync_group(
-    broker: Broker, request: SyncGroupRequest, ctx: RequestContext
+    broker: GroupParts, request: SyncGroupRequest, ctx: RequestContext
 ) -> SyncGroupResponse:
     """Get the member's assignment; the answer waits for the leader's."""
     named = request.protocol_type is not None and request.protocol_name is not None
@@ -89,7 +94,7 @@ async def handle_sync_group(
 
 
 async def handle_heartbeat(
-    broker: Broker, request: HeartbeatRequest, ctx: RequestContext
+    broker: GroupParts, request: HeartbeatRequest, ctx: RequestContext
 ) -> HeartbeatResponse:
     """Keep a session; while its group is being loaded a member is told that all is well."""
     try:
@@ -100,7 +105,7 @@ async def handle_heartbeat(
 
 
 async def handle_leave_group(
-    broker: Broker, request: LeaveGroupRequest, ctx: RequestContext
+    broker: GroupParts, request: LeaveGroupRequest, ctx: RequestContext
 ) -> LeaveGroupResponse:
     """Leave a group; before version 3 one member, whose error is the answer's."""
     single = ctx.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
@@ -119,7 +124,7 @@ async def handle_leave_group(
 
 
 async def handle_describe_groups(
-    broker: Broker, request: DescribeGroupsRequest, ctx: RequestContext
+    broker: GroupParts, request: DescribeGroupsRequest, ctx: RequestContext
 ) -> DescribeGroupsResponse:
     """State and members of the groups asked for."""
     response = DescribeGroupsResponse()
@@ -134,17 +139,17 @@ async def handle_describe_groups(
     return response
 
 
-def group_operations(broker: Broker, ctx: RequestContext, group_id: str) -> int:
+def group_operations(broker: HasAuthorizer, ctx: RequestContext, group_id: str) -> int:
     """What who asks may do with the group (KIP-430)."""
     return operations_mask(broker, ctx, GROUP, group_id)
 
 
-async def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
+async def _describe(broker: GroupParts, group_id: str, api_version: int) -> DescribedGroup:
     return await broker.groups().read(group_id, lambda shard: shard.describe(group_id, api_version))
 
 
 async def handle_list_groups(
-    broker: Broker, request: ListGroupsRequest, ctx: RequestContext
+    broker: GroupParts, request: ListGroupsRequest, ctx: RequestContext
 ) -> ListGroupsResponse:
     """The groups of this broker that pass the filters, of those that who asks may describe."""
     response = ListGroupsResponse()
@@ -164,7 +169,7 @@ async def handle_list_groups(
 
 
 def handle_delete_groups(
-    broker: Broker, request: DeleteGroupsRequest, ctx: RequestContext
+    broker: GroupParts, request: DeleteGroupsRequest, ctx: RequestContext
 ) -> Awaitable[DeleteGroupsResponse]:
     """Delete groups without members, with their offsets; at once, as offsets are committed: a
     commit that comes behind it on the same connection stays.

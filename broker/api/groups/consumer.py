@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.classic import group_operations
-from kstore.broker.api.security.access import permitted
+from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.state.groups.consumer.describe import describe_consumer_group
@@ -26,7 +26,7 @@ from kstore.protocol.groups.consumer_groups import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.groups.parts import GroupProtocolParts
 
 __all__ = [
     "UNSEEN",
@@ -41,7 +41,7 @@ UNSEEN = "The group has topics that whoever asks has no right to describe."
 
 
 async def handle_consumer_group_heartbeat(
-    broker: Broker, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
+    broker: GroupProtocolParts, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
     """Join, stay in or leave a consumer group."""
     if not _is_enabled(broker):
@@ -82,7 +82,7 @@ async def _note_regex(
 
 
 async def handle_consumer_group_describe(
-    broker: Broker, request: ConsumerGroupDescribeRequest, ctx: RequestContext
+    broker: GroupProtocolParts, request: ConsumerGroupDescribeRequest, ctx: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Members, assignments and target assignments of the groups asked for."""
     response = ConsumerGroupDescribeResponse()
@@ -99,7 +99,7 @@ async def handle_consumer_group_describe(
             response.groups.append(DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID))
             continue
         try:
-            described = await _describe(broker, coordinator, group_id)
+            described = await _describe(coordinator, group_id)
         except KafkaError as error:
             response.groups.append(DescribedGroup(group_id=group_id, error_code=error.code))
             continue
@@ -114,7 +114,7 @@ async def handle_consumer_group_describe(
     return response
 
 
-def may_describe(broker: Broker, ctx: RequestContext, topics: Iterable[str]) -> bool:
+def may_describe(broker: HasAuthorizer, ctx: RequestContext, topics: Iterable[str]) -> bool:
     """Whether who asks may describe all of these topics."""
     if broker.authorizer is None:
         return True
@@ -132,17 +132,17 @@ def _topics(described: DescribedGroup) -> set[str]:
     }
 
 
-async def _describe(broker: Broker, coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
+async def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
     default = coordinator.settings.consumer_assignors[0]
     return await coordinator.read(
         group_id,
         lambda shard: describe_consumer_group(
-            shard.groups.get(group_id), group_id, broker.image, default
+            shard.groups.get(group_id), group_id, coordinator.topic.image, default
         ),
     )
 
 
-def _is_enabled(broker: Broker) -> bool:
+def _is_enabled(broker: GroupProtocolParts) -> bool:
     """Whether the protocol is among those of the settings, and its feature is finalized."""
     protocols = broker.config["group.coordinator.rebalance.protocols"]
     return KIND in protocols and broker.features().levels.get(FEATURE, 0) > 0

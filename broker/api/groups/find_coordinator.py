@@ -19,7 +19,7 @@ from kstore.protocol.groups.find_coordinator import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.groups.parts import CoordinatorParts
 
 __all__ = ["handle_find_coordinator"]
 
@@ -32,7 +32,7 @@ RESOURCES = {GROUP: AclResourceType.GROUP, TRANSACTION: AclResourceType.TRANSACT
 
 
 async def handle_find_coordinator(
-    broker: Broker, request: FindCoordinatorRequest, ctx: RequestContext
+    broker: CoordinatorParts, request: FindCoordinatorRequest, ctx: RequestContext
 ) -> FindCoordinatorResponse:
     """The coordinators of the keys; the first question about a group makes __consumer_offsets, the
     first about a transactional id __transaction_state.
@@ -51,7 +51,9 @@ async def handle_find_coordinator(
     )
 
 
-async def _find(broker: Broker, key_type: int, key: str, ctx: RequestContext) -> Coordinator:
+async def _find(
+    broker: CoordinatorParts, key_type: int, key: str, ctx: RequestContext
+) -> Coordinator:
     if key_type not in (GROUP, TRANSACTION):
         return _nowhere(
             key, ErrorCode.INVALID_REQUEST, f"no coordinator for keys of type {key_type}"

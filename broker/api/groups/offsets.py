@@ -38,7 +38,7 @@ from kstore.protocol.groups.offsets import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.groups.parts import GroupParts
     from kstore.protocol.schema import Message
 
 __all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
@@ -51,7 +51,7 @@ INVALID_OFFSET = -1
 
 
 def handle_offset_commit(
-    broker: Broker, request: OffsetCommitRequest, ctx: RequestContext
+    broker: GroupParts, request: OffsetCommitRequest, ctx: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
@@ -89,7 +89,7 @@ def _with_unknown(
 
 
 def _split_by_existence(
-    broker: Broker, request: OffsetCommitRequest, api_version: int
+    broker: GroupParts, request: OffsetCommitRequest, api_version: int
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The topics to commit, with name and id filled in, and the answers for what does not exist."""
     by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
@@ -135,7 +135,7 @@ def _merged(
 
 
 async def handle_offset_fetch(
-    broker: Broker, request: OffsetFetchRequest, ctx: RequestContext
+    broker: GroupParts, request: OffsetFetchRequest, ctx: RequestContext
 ) -> OffsetFetchResponse:
     """Committed offsets of one group, or of many since version 8."""
     if ctx.api_version >= FIRST_FETCH_VERSION_WITH_GROUPS:
@@ -164,7 +164,7 @@ async def handle_offset_fetch(
 
 
 async def _fetch_group(
-    broker: Broker, group: OffsetFetchRequestGroup, require_stable: bool, ctx: RequestContext
+    broker: GroupParts, group: OffsetFetchRequestGroup, require_stable: bool, ctx: RequestContext
 ) -> OffsetFetchResponseGroup:
     if not allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id):
         return OffsetFetchResponseGroup(
@@ -202,7 +202,7 @@ async def _fetch_group(
     return response
 
 
-def _add_topic_ids(broker: Broker, response: OffsetFetchResponseGroup) -> None:
+def _add_topic_ids(broker: GroupParts, response: OffsetFetchResponseGroup) -> None:
     """Name all topics by id; offsets of topics that are gone can't be told in this version."""
     kept = []
     for topic in response.topics:
@@ -213,7 +213,7 @@ def _add_topic_ids(broker: Broker, response: OffsetFetchResponseGroup) -> None:
     response.topics = kept
 
 
-def _is_shown(broker: Broker, ctx: RequestContext, topic: str) -> bool:
+def _is_shown(broker: GroupParts, ctx: RequestContext, topic: str) -> bool:
     return allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
 
@@ -257,7 +257,7 @@ def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
 
 
 def handle_offset_delete(
-    broker: Broker, request: OffsetDeleteRequest, ctx: RequestContext
+    broker: GroupParts, request: OffsetDeleteRequest, ctx: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete committed offsets of topics that the group does not consume; at once, as they are
     committed: a commit that comes behind it on the same connection stays.

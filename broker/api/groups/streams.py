@@ -36,7 +36,7 @@ from kstore.protocol.groups.streams_groups import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.groups.parts import StreamsParts
 
 __all__ = ["handle_streams_group_describe", "handle_streams_group_heartbeat"]
 
@@ -46,7 +46,7 @@ ERRORS_SHOWN = 3
 
 
 async def handle_streams_group_heartbeat(
-    broker: Broker, request: StreamsGroupHeartbeatRequest, ctx: RequestContext
+    broker: StreamsParts, request: StreamsGroupHeartbeatRequest, ctx: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
     """A member joins, stays or leaves."""
     if not _is_enabled(broker):
@@ -76,12 +76,12 @@ async def handle_streams_group_heartbeat(
     return response
 
 
-def _is_enabled(broker: Broker) -> bool:
+def _is_enabled(broker: StreamsParts) -> bool:
     protocols = broker.config["group.coordinator.rebalance.protocols"]
     return STREAMS_PROTOCOL in protocols and bool(broker.features().levels.get(STREAMS_FEATURE))
 
 
-async def _make_internal_topics(broker: Broker, group_id: str, ctx: RequestContext) -> str:
+async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: RequestContext) -> str:
     """Have the missing topics made; words for those that could not be."""
     coordinator = broker.groups()
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
@@ -122,7 +122,7 @@ def _topics(topology: AskedTopology | ToldTopology | None) -> set[str]:
 
 
 async def handle_streams_group_describe(
-    broker: Broker, request: StreamsGroupDescribeRequest, ctx: RequestContext
+    broker: StreamsParts, request: StreamsGroupDescribeRequest, ctx: RequestContext
 ) -> StreamsGroupDescribeResponse:
     """Members, tasks and topology of groups."""
     if not _is_enabled(broker):
@@ -145,7 +145,7 @@ async def handle_streams_group_describe(
     return response
 
 
-async def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+async def _describe(broker: StreamsParts, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

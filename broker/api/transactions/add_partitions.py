@@ -31,7 +31,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.transactions.parts import AddPartitionsParts
 
 __all__ = ["fenced_as_known", "handle_add_partitions_to_txn"]
 
@@ -43,7 +43,7 @@ Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
 
 
 def handle_add_partitions_to_txn(
-    broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext
+    broker: AddPartitionsParts, request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Add partitions to transactions, or look whether they are in them. In a cluster, and where
     answers wait for the disk, this one comes once what it tells can't be lost any more.
@@ -57,13 +57,13 @@ def handle_add_partitions_to_txn(
 
 
 async def _added_later(
-    broker: Broker, deciding: Awaitable[Found], ctx: RequestContext
+    broker: AddPartitionsParts, deciding: Awaitable[Found], ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
     return await _added_settled(broker, await deciding, ctx)
 
 
 async def _added_settled(
-    broker: Broker, found: Found, ctx: RequestContext
+    broker: AddPartitionsParts, found: Found, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
     coordinator = broker.transactions()
     for number, (asked, codes) in enumerate(found, 1):
@@ -80,7 +80,9 @@ async def _added_settled(
 # ---- what becomes of each partition ----
 
 
-def _decide(broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestContext) -> Work[Found]:
+def _decide(
+    broker: AddPartitionsParts, request: AddPartitionsToTxnRequest, ctx: RequestContext
+) -> Work[Found]:
     """Add what can be added."""
     coordinator = broker.transactions()
 
@@ -105,7 +107,7 @@ def _decide(broker: Broker, request: AddPartitionsToTxnRequest, ctx: RequestCont
 
 
 def _add(
-    broker: Broker,
+    broker: AddPartitionsParts,
     coordinator: TransactionCoordinator,
     asked: AddPartitionsToTxnTransaction,
     client_version: int,
@@ -147,7 +149,7 @@ def _none_added(problems: Codes) -> Work[Codes]:
 
 
 def _denied(
-    broker: Broker, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
+    broker: AddPartitionsParts, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
 ) -> Work[Codes]:
     """Errors where the client has no right to write to some partitions, with what else is wrong;
     none where it may write to all.

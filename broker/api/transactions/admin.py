@@ -38,7 +38,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.transactions.parts import TransactionAdminParts
 
 __all__ = [
     "handle_describe_producers",
@@ -54,7 +54,7 @@ STEPS_ON_THE_LOOP = 1_000_000
 
 
 async def handle_describe_transactions(
-    broker: Broker, request: DescribeTransactionsRequest, ctx: RequestContext
+    broker: TransactionAdminParts, request: DescribeTransactionsRequest, ctx: RequestContext
 ) -> DescribeTransactionsResponse:
     """The state of each transactional id, with the topics that who asks may describe."""
     coordinator = broker.transactions()
@@ -76,7 +76,7 @@ async def handle_describe_transactions(
 
 
 async def handle_list_transactions(
-    broker: Broker, request: ListTransactionsRequest, ctx: RequestContext
+    broker: TransactionAdminParts, request: ListTransactionsRequest, ctx: RequestContext
 ) -> ListTransactionsResponse:
     """The transactional ids that pass the filters, of those that who asks may describe."""
     try:
@@ -90,7 +90,7 @@ async def handle_list_transactions(
     response = ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in known]
     )
-    now_ms, slices = broker.now_ms(), Slices()
+    now_ms, slices = broker.node.now_ms(), Slices()
     for partition in partitions:
         for item in list(partition.shard.transactions.values()):
             # The pattern comes last: nobody has it matched against what is not theirs to see.
@@ -113,7 +113,7 @@ async def _matches(wanted: TransactionFilter, transactional_id: str) -> bool:
     return wanted.matches(transactional_id)
 
 
-def _shown(broker: Broker, ctx: RequestContext, transactional_id: str) -> bool:
+def _shown(broker: TransactionAdminParts, ctx: RequestContext, transactional_id: str) -> bool:
     kind = AclResourceType.TRANSACTIONAL_ID
     return allowed(broker, ctx, AclOperation.DESCRIBE, kind, transactional_id, quiet=True)
 
@@ -127,7 +127,7 @@ def _listed(transaction: Transaction) -> ListTransactionsResponseTransactionStat
 
 
 async def handle_describe_producers(
-    broker: Broker, request: DescribeProducersRequest, ctx: RequestContext
+    broker: TransactionAdminParts, request: DescribeProducersRequest, ctx: RequestContext
 ) -> DescribeProducersResponse:
     """The producers that each partition's log remembers, and where their transactions began."""
     response = DescribeProducersResponse()
@@ -159,9 +159,9 @@ def _name_problem(topic: str) -> str | None:
     return None
 
 
-def _producers(broker: Broker, place: TopicPartition) -> PartitionResponse:
-    partition = broker.partition(place)
-    if partition is None:
+def _producers(broker: TransactionAdminParts, place: TopicPartition) -> PartitionResponse:
+    partition = broker.table.partition(place.topic.encode(), place.partition)
+    if partition is None or not partition.online:
         known = broker.image.partition(*place) is not None
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         message = None if place.topic in broker.image.topics else str(error_for(code))
@@ -185,7 +185,7 @@ def _producers(broker: Broker, place: TopicPartition) -> PartitionResponse:
 
 
 async def handle_write_txn_markers(
-    broker: Broker, request: WriteTxnMarkersRequest, ctx: RequestContext
+    broker: TransactionAdminParts, request: WriteTxnMarkersRequest, ctx: RequestContext
 ) -> WriteTxnMarkersResponse:
     """End transactions on partitions, as another broker or an administrator asks. The answer comes
     once the markers can't be lost any more.

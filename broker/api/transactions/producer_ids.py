@@ -16,7 +16,7 @@ from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, Ini
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.transactions.parts import ProducerIdParts
     from kstore.broker.state.transactions.steps import Claim, Decision
 
 __all__ = ["handle_init_producer_id"]
@@ -28,7 +28,7 @@ FIRST_WITH_PRODUCER_FENCED = 4
 
 
 async def handle_init_producer_id(
-    broker: Broker, request: InitProducerIdRequest, ctx: RequestContext
+    broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
     """A producer id and its epoch. An idempotent producer's epoch is always the first: the broker
     never raises it.
@@ -46,7 +46,7 @@ async def handle_init_producer_id(
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
-def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
+def _may_be_idempotent(broker: ProducerIdParts, ctx: RequestContext) -> bool:
     """Who may write any topic may do so idempotently (KIP-679)."""
     needed = AclOperation.IDEMPOTENT_WRITE
     if allowed_cluster(broker, ctx, needed, quiet=True):
@@ -58,7 +58,7 @@ def _may_be_idempotent(broker: Broker, ctx: RequestContext) -> bool:
 
 
 async def _init_transactional(
-    broker: Broker, request: InitProducerIdRequest, api_version: int
+    broker: ProducerIdParts, request: InitProducerIdRequest, api_version: int
 ) -> InitProducerIdResponse:
     from kstore.broker.state.transactions.steps import Claim
 

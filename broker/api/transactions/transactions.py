@@ -33,7 +33,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.transactions.parts import TransactionalOffsetsParts
 
 __all__ = [
     "handle_add_offsets_to_txn",
@@ -49,7 +49,7 @@ RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_
 
 
 async def handle_add_offsets_to_txn(
-    broker: Broker, request: AddOffsetsToTxnRequest, ctx: RequestContext
+    broker: TransactionalOffsetsParts, request: AddOffsetsToTxnRequest, ctx: RequestContext
 ) -> AddOffsetsToTxnResponse:
     """Add the partition of __consumer_offsets that keeps the group."""
     coordinator = broker.transactions()
@@ -68,7 +68,7 @@ async def handle_add_offsets_to_txn(
     return AddOffsetsToTxnResponse(error_code=fenced_as_known(code, ctx.api_version))
 
 
-async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
+async def _group_place(broker: TransactionalOffsetsParts, group_id: str) -> TopicPartition:
     groups = broker.groups()
     if not groups.count:
         await groups.ensure()
@@ -76,7 +76,7 @@ async def _group_place(broker: Broker, group_id: str) -> TopicPartition:
 
 
 def handle_end_txn(
-    broker: Broker, request: EndTxnRequest, ctx: RequestContext
+    broker: TransactionalOffsetsParts, request: EndTxnRequest, ctx: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Commit or abort; from version 5 on the answer has the producer's next epoch."""
     coordinator = broker.transactions()
@@ -115,7 +115,7 @@ def _ended(decision: Decision, api_version: int) -> EndTxnResponse:
 
 
 async def handle_txn_offset_commit(
-    broker: Broker, request: TxnOffsetCommitRequest, ctx: RequestContext
+    broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, ctx: RequestContext
 ) -> TxnOffsetCommitResponse:
     """Commit offsets of partitions that exist, inside the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
@@ -138,7 +138,9 @@ async def handle_txn_offset_commit(
     return TxnOffsetCommitResponse(topics=_merged(refused, response.topics))
 
 
-async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, version: int) -> int:
+async def _admit_offsets(
+    broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, version: int
+) -> int:
     """Add the group's partition of __consumer_offsets to the transaction, or see that it is in
     it.
     """
@@ -160,7 +162,7 @@ async def _admit_offsets(broker: Broker, request: TxnOffsetCommitRequest, versio
 
 
 def _split_by_existence(
-    broker: Broker, request: TxnOffsetCommitRequest
+    broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """The topics with the partitions that exist, and the answers for the others."""
     known: list[TxnOffsetCommitRequestTopic] = []

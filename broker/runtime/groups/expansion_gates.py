@@ -24,6 +24,7 @@ from kstore.protocol.logs.list_offsets import (
 if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
@@ -49,7 +50,7 @@ class ExpansionGates:
         store: Store,
         metadata: MetadataCache,
         table: PartitionTable,
-        peers: Callable[[], Peers],
+        peers: Lazy[Peers],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         """``spawn`` starts what goes on beside requests, and ends with the broker."""

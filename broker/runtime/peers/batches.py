@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kstore.errors import KafkaError, NetworkError
 
 if TYPE_CHECKING:
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.protocol.schema import Message
 
@@ -34,7 +35,7 @@ class PeerBatches(Generic[Q, A]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        peers: Callable[[], Peers],
+        peers: Lazy[Peers],
         request_of: Callable[[list[Q]], Message],
         answers_of: Callable[[Any], Sequence[A]],
         timeout_s: float,

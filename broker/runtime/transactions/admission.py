@@ -8,7 +8,6 @@ what has come behind it on its connection.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.peers.batches import PeerBatches
@@ -119,7 +118,7 @@ class PeerAdmission:
     def __init__(
         self,
         node: Node,
-        peers: Callable[[], Peers],
+        peers: Lazy[Peers],
         transactions: Lazy[TransactionCoordinator],
     ) -> None:
         self._node = node

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreError
@@ -25,6 +24,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
@@ -50,7 +50,7 @@ class MarkerSender:
         store: Store,
         metadata: MetadataCache,
         markers: Markers,
-        peers: Callable[[], Peers],
+        peers: Lazy[Peers],
     ) -> None:
         self._node = node
         self._store = store

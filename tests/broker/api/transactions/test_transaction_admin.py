@@ -38,7 +38,9 @@ def broker(of: TransactionShard, *seen: str) -> Any:
     partitions = [SimpleNamespace(error_code=0, shard=of)]
     coordinator = SimpleNamespace(partitions=partitions)
     return SimpleNamespace(
-        authorizer=authorizer, now_ms=lambda: 0, transactions=lambda: coordinator
+        authorizer=authorizer,
+        node=SimpleNamespace(now_ms=lambda: 0),
+        transactions=lambda: coordinator,
     )
 
 
