@@ -1,7 +1,7 @@
 """A store whose session can be replaced when it is over, for a broker that outlives its sessions.
 
 Everybody holds on to this one; nobody has to know which session is behind it. It decides nothing:
-runtime/cluster.py asks for the new session.
+runtime/membership/member.py asks for the new session.
 """
 
 from __future__ import annotations

@@ -129,9 +129,11 @@ class Broker:
         """Proposals of in-sync replicas to the controller (runtime/isr.py); in a cluster."""
         self._promise_coordinators()
         self.authorizer: Authorizer | None = None
-        """Decides who may do what (state/authorizer.py); None: authorizer.class.name is not set."""
+        """Decides who may do what (state/security/authorizer.py); None: authorizer.class.name is
+        not set.
+        """
         self.acls: AclStore | None = None
-        """Where the authorizer's rules are kept (runtime/acl_store.py)."""
+        """Where the authorizer's rules are kept (runtime/security/acl_store.py)."""
         self.features: Lazy[FinalizedFeatures] = Lazy(self._make_features)
         self.quotas: Lazy[ClientQuotaManager] = Lazy(self._make_quotas)
         """The quotas of clients, and who is held to them."""

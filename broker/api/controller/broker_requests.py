@@ -3,7 +3,7 @@ Envelope 0 and BrokerHeartbeat 0-2: what the controller tells brokers, brokers t
 brokers each other.
 
 They are served in a cluster only, and not advertised. The first three are runtime/replica_manager's
-to carry out, BrokerHeartbeat is runtime/outage.py's, the others are the controller's.
+to carry out, BrokerHeartbeat is runtime/membership/outage.py's, the others are the controller's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 ListPartitionReassignments 0 (KIP-455).
 
 On one node nothing can move, so no election is needed and no reassignment is ever under way; the
-checks are in state/reassignment.py. In a cluster the controller decides, to which other brokers
-hand these requests on.
+checks are in state/controller/reassignment.py. In a cluster the controller decides, to which other
+brokers hand these requests on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeLogDirs 1-5 (KIP-113, KIP-827) and AlterReplicaLogDirs 1-2 (KIP-113): which log dir holds
 which partition, how large, and moves between them.
 
-The moves themselves are runtime/replica_moves.py's.
+The moves themselves are runtime/log_dirs/replica_moves.py's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 KIP-339, KIP-714, KIP-1142): settings of topics, brokers, groups, client metrics and loggers, in a
 running broker.
 
-What may be set is in state/config_rules.py and topic_rules.py; each resource stands by itself.
+What may be set is in state/metadata/config_rules.py and topic_rules.py; each resource stands by
+itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778): raises or lowers finalized feature levels,
 all of them or none.
 
-The rules are in state/features.py; ApiVersions tells the levels.
+The rules are in state/metadata/features.py; ApiVersions tells the levels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeClientQuotas and AlterClientQuotas, versions 0 and 1 (KIP-546): quotas of users, client
 ids and addresses.
 
-The rules are in state/client_quotas.py; runtime/client_throttles.py holds clients to them.
+The rules are in state/quotas/client_quotas.py; runtime/quotas/client_throttles.py holds clients to
+them.
 """
 
 from __future__ import annotations

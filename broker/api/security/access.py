@@ -1,7 +1,7 @@
 """What handlers ask before they act: whether who sent the request may do it.
 
 Without an authorizer everything is allowed. What an API needs is its handler's to say; what the
-rules mean is state/authorizer.py's.
+rules mean is state/security/authorizer.py's.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def note_denied(
     resource_type: AclResourceType,
     name: str,
 ) -> None:
-    """Have a denial logged (runtime/audit_log.py)."""
+    """Have a denial logged (runtime/security/audit_log.py)."""
     assert broker.authorizer is not None
     broker.authorizer.on_denied(
         ctx.principal, ctx.client_host, operation, resource_type, name, ctx.api_key

@@ -1,7 +1,7 @@
 """SaslHandshake 0-1 and SaslAuthenticate 0-2 of a connection that may send any request: a session
 is renewed (KIP-368), all else is ILLEGAL_SASL_STATE, as in Kafka.
 
-How a new connection shows who it is is runtime/authentication.py's.
+How a new connection shows who it is is runtime/security/authentication.py's.
 """
 
 from __future__ import annotations

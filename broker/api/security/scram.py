@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials, version 0 (KIP-554).
 
 Credentials are kept in the coordination store, in Kafka's form, beside the user's quotas. Who
-authenticates with them: runtime/authentication.py.
+authenticates with them: runtime/security/authentication.py.
 """
 
 from __future__ import annotations

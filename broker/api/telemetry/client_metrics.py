@@ -2,7 +2,7 @@
 push, and taking them.
 
 Kafka lists the two APIs when a receiver is configured; here there always is one, the broker's own
-metrics. The rules are in state/telemetry.py.
+metrics. The rules are in state/telemetry/client_metrics.py.
 """
 
 from __future__ import annotations

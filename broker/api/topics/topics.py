@@ -1,8 +1,9 @@
 """CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3: what admin clients do to topics.
 
-The rules are state/topic_rules.py's, the doing runtime/topics.py's; this file speaks the messages.
-Each topic of a request is answered by itself, and once. Nothing waits for other brokers, so a
-timeout matters only when it is over before it began: then nothing is done, as in Kafka.
+The rules are state/metadata/topic_rules.py's, the doing runtime/topics/topics.py's; this file
+speaks the messages. Each topic of a request is answered by itself, and once. Nothing waits for
+other brokers, so a timeout matters only when it is over before it began: then nothing is done, as
+in Kafka.
 """
 
 from __future__ import annotations

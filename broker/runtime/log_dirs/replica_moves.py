@@ -2,7 +2,7 @@
 dir is filled while the partition is served from the old one, and takes its place once it has all.
 
 A folder that is being filled has a mark in it, so that a start after a crash knows which of two is
-the partition. Which moves are asked for is api/log_dirs.py's.
+the partition. Which moves are asked for is api/logs/log_dirs.py's.
 """
 
 from __future__ import annotations

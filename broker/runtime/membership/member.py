@@ -84,7 +84,7 @@ class ClusterMember:
         self._given_up: str | None = None
         self._pulse: asyncio.TimerHandle | None = None
         self.outage = Outage(broker, store, self._session_s, self._give_up)
-        """What is done while the store can't be reached (runtime/outage.py)."""
+        """What is done while the store can't be reached (runtime/membership/outage.py)."""
 
     @property
     def is_controller(self) -> bool:

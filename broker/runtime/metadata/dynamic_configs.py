@@ -1,7 +1,8 @@
 """What was set at run time for brokers, groups and client metrics, as the coordination store holds
-it: loaded at the start, written through, and acting at once. Topics' own are in runtime/topics.py.
+it: loaded at the start, written through, and acting at once. Topics' own are in
+runtime/topics/topics.py.
 
-What may be set is decided before (api/configs.py); this file keeps it and hands it out.
+What may be set is decided before (api/metadata/configs.py); this file keeps it and hands it out.
 """
 
 from __future__ import annotations

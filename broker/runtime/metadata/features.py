@@ -1,5 +1,6 @@
 """The cluster's finalized feature levels: kept in the coordination store at /feature, as the
-ZooKeeper brokers of Kafka kept them (KIP-584). Which updates are valid is state/features.py's.
+ZooKeeper brokers of Kafka kept them (KIP-584). Which updates are valid is
+state/metadata/features.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The quotas of users, client ids and addresses as the coordination store has them, and changes of
 them.
 
-What holds them up is told of every change. The rules are in state/client_quotas.py.
+What holds them up is told of every change. The rules are in state/quotas/client_quotas.py.
 """
 
 from __future__ import annotations

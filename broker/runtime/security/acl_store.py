@@ -3,7 +3,7 @@ them: one node for all rules of a pattern, /kafka-acl/Topic/orders for a literal
 /kafka-acl-extended/prefixed/Topic/ord for the beginning of names.
 
 In a cluster every broker watches both folders, and so follows what the others change. What the
-rules mean is state/authorizer.py's.
+rules mean is state/security/authorizer.py's.
 """
 
 from __future__ import annotations

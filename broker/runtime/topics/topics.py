@@ -1,7 +1,7 @@
 """Topics as they come and go: the store first, then the logs, then the image, one change at a time.
 
-The rules are in state/topic_rules.py; this file makes them happen on this broker. Answers to
-clients are api/topics.py's.
+The rules are in state/metadata/topic_rules.py; this file makes them happen on this broker. Answers
+to clients are api/topics/topics.py's.
 """
 
 from __future__ import annotations

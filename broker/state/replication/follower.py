@@ -2,7 +2,7 @@
 KIP-595), where to begin when the leader does not have the offset asked for, and how long to wait
 before it tries again. And where a leader cuts its own log: its followers can't go on otherwise.
 
-Pure: offsets and epochs in, decisions out. Cutting and asking is runtime/fetchers.py's.
+Pure: offsets and epochs in, decisions out. Cutting and asking is runtime/replication/fetchers.py's.
 """
 
 from __future__ import annotations

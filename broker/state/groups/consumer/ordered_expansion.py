@@ -4,7 +4,7 @@ group of the consumer protocol may be given.
 A partition that was added is held back until the group has committed all that was written to the
 partitions before it under the old count. What is held back does not exist for the group: its steps
 see the topic with as many partitions as are open. It knows thresholds, and not how to find them
-(runtime/expansion_gates.py does).
+(runtime/groups/expansion_gates.py does).
 """
 
 from __future__ import annotations
