@@ -2,12 +2,14 @@
 so its records are never copied.
 """
 
+from typing import Self
+
 class AnswerReader:
     """A writable buffer (a small one, or the rest of a large frame): it is filled from its
     beginning, then `received` is told how far, after which it is another place.
     """
 
-    def __init__(self, max_frame_bytes: int = 104857600) -> None: ...
+    def __new__(cls, max_frame_bytes: int = 104857600) -> Self: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def received(self, size: int) -> list[bytes]:

@@ -1,8 +1,10 @@
 """The second pass of log compaction: batches without the records that were overtaken."""
 
+from typing import Self
+
 from typing_extensions import Buffer
 
-from kstore._fast.log.key_index import Decide
+from kstore._fast.log.key_index import _Decide
 from kstore._fast.log.offset_map import OffsetMap
 
 class BatchCleaner:
@@ -26,16 +28,16 @@ class BatchCleaner:
     """Batches written, empty ones included."""
     keyless: int
     """Records without a key: they are dropped."""
-    def __init__(
-        self,
+    def __new__(
+        cls,
         offsets: OffsetMap,
         *,
         now_ms: int,
         delete_retention_ms: int,
         upper_bound_offset: int,
         last_records: dict[int, tuple[int | None, int]],
-        decide: Decide,
-    ) -> None: ...
+        decide: _Decide,
+    ) -> Self: ...
     def clean(self, data: Buffer) -> tuple[int, bytes]:
         """Bytes of whole batches consumed, and the batches that remain of them.
 

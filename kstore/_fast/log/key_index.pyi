@@ -6,11 +6,11 @@ from typing_extensions import Buffer
 
 from kstore._fast.log.offset_map import OffsetMap
 
-Decide = Callable[[int, int, int], bool]
+_Decide = Callable[[int, int, int], bool]
 """(producer id, last offset, control type or -2 for data) -> whether the batch may go."""
 
 def index_batches(
-    data: Buffer, into: OffsetMap, start_offset: int, decide: Decide
+    data: Buffer, into: OffsetMap, start_offset: int, decide: _Decide
 ) -> tuple[int, bool]:
     """Puts the keys of all whole batches into the map, aborted ones and markers left out.
 

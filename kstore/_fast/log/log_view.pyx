@@ -20,7 +20,7 @@ cdef enum:
     SCAN_INDEX = 1
     SCAN_PRODUCERS = 2
 
-SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
+_SCAN_MODES = {"all": SCAN_ALL, "index": SCAN_INDEX, "producers": SCAN_PRODUCERS}
 
 cdef int64_t LARGEST_DELTA = 0x7FFFFFFFLL         # of a record's offset from its segment's
 
@@ -347,7 +347,7 @@ cdef class LogView:
 
     def scan(self, LogSegment segment not None, int64_t position, int64_t end, *,
              int64_t producers_from=0, str into="all", int64_t limit=-1):
-        cdef int mode = SCAN_MODES[into]
+        cdef int mode = _SCAN_MODES[into]
         cdef Py_ssize_t room = SCAN_CHUNK
         cdef uint8_t* chunk = <uint8_t*>PyMem_RawMalloc(room)
         cdef Py_ssize_t size, used

@@ -1,5 +1,7 @@
 """Sleep until a file in a directory changes (inotify): to follow another process's log."""
 
+from typing import Self
+
 class Watch:
     """Watches the files of one directory. Raises OSError where inotify is not to be had."""
 
@@ -7,7 +9,7 @@ class Watch:
     """The descriptor (readable when something happened), -1 when closed."""
     path: str
     """The directory."""
-    def __init__(self, path: str) -> None: ...
+    def __new__(cls, path: str) -> Self: ...
     def drain(self) -> bool:
         """Forgets what happened so far; whether anything did."""
     def wait(self, timeout_ms: int) -> bool:

@@ -1,5 +1,7 @@
 """From a record's key to the last offset it was written at, in bounded memory."""
 
+from typing import Self
+
 from typing_extensions import Buffer
 
 class OffsetMap:
@@ -13,7 +15,7 @@ class OffsetMap:
     """Keys in the map."""
     latest_offset: int
     """The last offset that was indexed, -1 for none: later records are never dropped."""
-    def __init__(self, max_bytes: int, seed: bytes) -> None: ...
+    def __new__(cls, max_bytes: int, seed: bytes) -> Self: ...
     def put(self, key: Buffer, offset: int) -> bool:
         """Stores the last offset of ``key``; False where the map is full and the key is new."""
     def get(self, key: Buffer) -> int:

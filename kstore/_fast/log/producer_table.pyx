@@ -22,7 +22,7 @@ _COUNTS = struct.Struct(">BII")
 _ENTRY = struct.Struct(">qhiqqB")
 _BATCH = struct.Struct(">iiqq")
 _ABORTED = struct.Struct(">qqqq")
-SNAPSHOT_VERSION = 1
+_SNAPSHOT_VERSION = 1
 
 
 # Sequences wrap from 2^31 - 1 to 0.
@@ -256,7 +256,7 @@ cdef class ProducerTable:
     def pack(self):
         cdef ProducerEntry entry
         cdef int i
-        parts = [_COUNTS.pack(SNAPSHOT_VERSION, len(self.entries), len(self.aborted))]
+        parts = [_COUNTS.pack(_SNAPSHOT_VERSION, len(self.entries), len(self.aborted))]
         for entry in self.entries.values():
             parts.append(_ENTRY.pack(entry.producer_id, entry.producer_epoch,
                                      entry.coordinator_epoch,
@@ -273,8 +273,8 @@ cdef class ProducerTable:
         cdef int i
         self.clear()
         version, entries, aborted = _COUNTS.unpack_from(data, 0)
-        if version != SNAPSHOT_VERSION:
-            raise ValueError(f"producer snapshot has version {version}, not {SNAPSHOT_VERSION}")
+        if version != _SNAPSHOT_VERSION:
+            raise ValueError(f"producer snapshot has version {version}, not {_SNAPSHOT_VERSION}")
         at = _COUNTS.size
         for _ in range(entries):
             row = _ENTRY.unpack_from(data, at)

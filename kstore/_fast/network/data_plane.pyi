@@ -20,6 +20,7 @@ class DataPlane:
     queued_bytes: int
     connections_made: int
     bytes_out: int
+    max_elements: int
     turn_us: int
     """How long the requests of one connection are handled before others have their turn."""
     faults: Any

@@ -46,6 +46,7 @@ class Plan:
     strict: list[FieldPlan]
     min_size: int
     has_arrays: bool
+    tagged_arrays: bool
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Records as columns in Arrow's memory layout. Every column is readable through the buffer
 protocol."""
 
-from typing import Unpack
+from typing import Self, Unpack, final
 
 from typing_extensions import Buffer
 
@@ -15,12 +15,14 @@ HEADERS: int
 TIMESTAMP_TYPE: int
 MICROSECONDS: int
 
+@final
 class ColumnMemory(Buffer):
     """A column's bytes, read-only."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
 class BinaryColumn:
     """Variable-size values."""
 
@@ -35,6 +37,7 @@ class BinaryColumn:
     nulls: int
     """Nulls among them."""
 
+@final
 class Columns:
     """All columns of a decode."""
 
@@ -66,6 +69,7 @@ def decode_columns(
 ) -> Columns:
     """The records of ``buffer`` as columns; options as for ``records.decode``."""
 
+@final
 class ColumnReader:
     """The records of ``buffer`` as columns, in pieces; options as for ``records.decode``.
 
@@ -79,13 +83,13 @@ class ColumnReader:
     """Where the next batch begins; once all is read, where a partial one does, or one at or after
     ``end_offset``."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         buffer: Buffer,
         wanted: int,
         after: ColumnReader | None = None,
         **options: Unpack[DecodeOptions],
-    ) -> None: ...
+    ) -> Self: ...
     def read(self, max_records: int, max_bytes: int) -> Columns:
         """The next records, up to so many, or until keys and values have so many bytes. None are
         left when there are none in it. Where a batch is damaged, those before it come first."""

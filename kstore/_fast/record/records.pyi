@@ -1,7 +1,7 @@
 """Records out of batches, lazily. Nothing is decoded before it is asked for."""
 
 from collections.abc import Iterable, Iterator
-from typing import Unpack, final, overload
+from typing import Self, Unpack, final, overload
 
 from typing_extensions import Buffer
 
@@ -13,11 +13,11 @@ class BatchCursor:
 
     batch: BatchView
     """The batch in hand."""
-    def __init__(
-        self,
+    def __new__(
+        cls,
         buffer: Buffer,
         **options: Unpack[DecodeOptions],
-    ) -> None: ...
+    ) -> Self: ...
 
 @final
 class Record:

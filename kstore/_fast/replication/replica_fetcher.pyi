@@ -1,10 +1,11 @@
 """Copying what another broker leads; see replica_fetcher.pyx."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, type_check_only
 
 from kstore._fast.replication.replica_session import Followed, ReplicaSession
 
+@type_check_only
 class Owner(Protocol):
     """Who decides what is not plain copying. Where a partition is handed over it is held, until
     the owner calls `release`.
@@ -59,6 +60,17 @@ class ReplicaFetcher(ReplicaSession):
 
     def close(self) -> None:
         """End the connection."""
+
+    def fail(self, problem: object) -> None:
+        """What came is no answer, or can't be worked with: the connection ends."""
+
+    def go_on(self) -> None:
+        """Go on with an answer after the others of the loop had their turn."""
+
+    def fetch_now(self) -> None:
+        """Fetch, if the leader has to hear of a partition that it was not asked for, or none is
+        under way.
+        """
 
     def connection_made(self, transport: Any) -> None:
         """The leader is connected: fetch all that is to be copied."""
