@@ -189,14 +189,14 @@ def _response(request: Any, code: int) -> Any:
 
 
 class _Host:
-    """What a Controller wants of the broker that it lives on."""
+    """What a Controller wants of the broker that it lives on: a Node and its Peers."""
 
     def __init__(self, cluster: Cluster, store: Store, node_id: int) -> None:
         self.node_id = node_id
         self.store = store
         self.config = cluster.config
         self.loop = asyncio.get_running_loop()
-        self.peers = lambda: self
+        self.peers = self
         self.security = None
         self._cluster = cluster
 
@@ -243,7 +243,7 @@ class Cluster:
         view = registration.read_view(session)
         host: Any = _Host(self, session, 0)
         self.controller = Controller(
-            host, view.controller_epoch, view.controller_epoch_version, _nothing
+            host, session, host, view.controller_epoch, view.controller_epoch_version, _nothing
         )
         await self.controller.start()
         return self.controller

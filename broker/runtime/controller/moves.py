@@ -23,7 +23,7 @@ from kstore.errors import ErrorCode, KafkaError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.runtime.controller.decisions import Decisions
 
 __all__ = ["ControllerMoves", "Ongoing"]
 
@@ -43,7 +43,7 @@ class Ongoing(NamedTuple):
 class ControllerMoves:
     """The part of one controller that moves leaderships and replicas."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Decisions) -> None:
         self._controller = controller
 
     # ---- elections ----
@@ -82,7 +82,7 @@ class ControllerMoves:
 
     async def balance_leaders(self) -> None:
         """From time to time, hand leaderships back to the brokers that are the first choice."""
-        config = self._controller.broker.config
+        config = self._controller.config
         while self._controller.active:
             await asyncio.sleep(config["leader.imbalance.check.interval.seconds"])
             if config["auto.leader.rebalance.enable"]:

@@ -26,7 +26,7 @@ from kstore.broker.state.metadata.topic_rules import (
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.runtime.controller.decisions import Decisions
 
 __all__ = ["ControllerTopics"]
 
@@ -40,7 +40,7 @@ RESUME_S = 0.5
 class ControllerTopics:
     """The part of one controller that concerns whole topics."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Decisions) -> None:
         self._controller = controller
 
     # ---- creation ----
@@ -52,7 +52,7 @@ class ControllerTopics:
     async def _create(self, new: NewTopic, validate_only: bool) -> TopicImage:
         controller = self._controller
         state = controller.state
-        config = controller.broker.config
+        config = controller.config
         configs = check_configs(new.configs)
         assigned = plan_topic(
             state.image,
@@ -123,7 +123,7 @@ class ControllerTopics:
         controller = self._controller
         while controller.active:
             await asyncio.sleep(RESUME_S)
-            if not controller.broker.store.away:
+            if not controller.coordination.away:
                 await self.finish_expansion(name)
                 return
 
@@ -206,7 +206,7 @@ class ControllerTopics:
         topic = state.topics.get(name)
         if topic is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
-        if not controller.broker.config["delete.topic.enable"]:
+        if not controller.config["delete.topic.enable"]:
             raise TopicError(
                 ErrorCode.TOPIC_DELETION_DISABLED,
                 f"'{name}' is kept: the controller has delete.topic.enable=false.",

@@ -321,7 +321,14 @@ class ClusterMember:
         epoch, version = view.controller_epoch, view.controller_epoch_version
         self._know_controller(self.node_id, epoch)
         log.info("broker %d is the controller, epoch %d", self.node_id, epoch)
-        self.controller = Controller(self._broker, epoch, version, self.outage.keep_promise)
+        self.controller = Controller(
+            self._broker.node,
+            self._store,
+            self._broker.peers(),
+            epoch,
+            version,
+            self.outage.keep_promise,
+        )
         try:
             await self.controller.start()
         except StoreClosedError:

@@ -387,7 +387,7 @@ def test_while_the_store_is_away_changes_are_refused_at_once_and_nothing_is_read
         await controller.create_topic(NewTopic("t", 1, 3))
         await cluster.settle()
         generation = controller.generation
-        kind = type(controller.broker.store)
+        kind = type(controller.coordination)
         with monkeypatch.context() as patch:
             patch.setattr(kind, "away", True)
             patch.setattr(kind, "multi", lambda self, ops: pytest.fail("it was written to"))

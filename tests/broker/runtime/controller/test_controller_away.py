@@ -22,7 +22,7 @@ def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_
         controller = cluster.controller
         await controller.create_topic(NewTopic("t", 1, 3))
         await cluster.settle()
-        kind = type(controller.broker.store)
+        kind = type(controller.coordination)
         with monkeypatch.context() as patch:
             begin = controller.store.begin_expansion
 

@@ -45,8 +45,10 @@ class FakeController:
     made: ClassVar[list[FakeController]] = []
     fails: ClassVar[int] = 0
 
-    def __init__(self, broker: Any, epoch: int, epoch_version: int, keep_promise: Any) -> None:
-        self.node_id = broker.node_id
+    def __init__(
+        self, node: Any, store: Any, peers: Any, epoch: int, epoch_version: int, keep_promise: Any
+    ) -> None:
+        self.node_id = node.node_id
         self.epoch, self.epoch_version = epoch, epoch_version
         self.started = self.closed = False
         self.active = True

@@ -1,0 +1,296 @@
+"""How a controller decides: one thing at a time, written to the store, taken over, and told.
+
+Decisions are state/controller's; what is decided, and when, is controller.py's and the files beside
+it. A write that fails leaves open what the store holds, so everything is read anew then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kstore.broker.coordination.store import StoreClosedError, StoreError, Watch
+from kstore.broker.runtime.controller.channels import Channels
+from kstore.broker.runtime.controller.store import ControllerStore, DeposedError, Found
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.state.controller import events
+from kstore.broker.state.controller.state import (
+    ControllerState,
+    Expansion,
+    PartitionChange,
+    TopicId,
+)
+from kstore.broker.state.metadata.topic_rules import TopicError
+from kstore.errors import ErrorCode, KafkaError, error_for
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.state.metadata.image import BrokerImage
+
+__all__ = ["UNCLEAN_ELECTION", "Decisions"]
+
+LOGGER = logging.getLogger("kstore.controller")
+AWAY_RETRY_S = 0.5
+AWAY = "the coordination store can't be reached now: nothing was changed; try again"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+T = TypeVar("T")
+
+
+class Decisions:
+    """Those of one controller epoch. All methods belong to the broker's loop."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        peers: Peers,
+        controller_epoch: int,
+        epoch_version: int,
+        keep_promise: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``epoch_version`` is the version of /controller_epoch, without which no write counts;
+        ``keep_promise`` is waited for before anybody is elected: see membership/outage.py.
+        """
+        self.node_id = node.node_id
+        self.epoch = controller_epoch
+        self.state = ControllerState()
+        self.config = node.config
+        self.coordination = store
+        self.channels = Channels(self, peers, tells_epochs=node.config.tells_epochs)
+        self.store = ControllerStore(store, controller_epoch, epoch_version)
+        self._epoch_version = epoch_version
+        self.keep_promise = keep_promise
+        self._one_at_a_time = asyncio.Lock()
+        self.generation = 0
+        """How often everything was read from the store."""
+        self._node = node
+        self._stale = True
+        self._over: str | None = None
+        self._watches: list[Watch] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Stop. What is under way is left as it is, for the next controller to finish."""
+        self._over = self._over or "it was closed"
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.cancel()
+        self.channels.close()
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def deposed(self, why: str) -> None:
+        """Another controller is elected, or this broker's session is over: nothing is decided any
+        more. The election is the member's business, which sees the same in the store.
+        """
+        if self._over is None:
+            LOGGER.info("this broker's controller of epoch %d is over: %s", self.epoch, why)
+            self._over = why
+            self.channels.close()
+
+    @property
+    def active(self) -> bool:
+        """Whether it decides: not closed, and no other known to be elected."""
+        return self._over is None
+
+    def gauges(self) -> dict[str, int]:
+        """What metrics tell of the controller."""
+        partitions = [partition for _, _, partition in self.state.partitions()]
+        return {
+            "controller_epoch": self.epoch,
+            "controller_live_brokers": len(self.state.brokers),
+            "controller_partitions": len(partitions),
+            "controller_offline_partitions": sum(each.leader < 0 for each in partitions),
+            "controller_not_preferred_leaders": sum(
+                each.leader != each.replicas[0] for each in partitions
+            ),
+        }
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run something beside everything else; it ends with the controller."""
+        task = asyncio.get_running_loop().create_task(self._guarded(work, args))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...]) -> None:
+        try:
+            await work(*args)
+        except KafkaError as problem:
+            if self.active:
+                LOGGER.warning("the controller left something undone: %s", problem)
+        except Exception:
+            LOGGER.exception("a part of the controller failed")
+
+    async def _load(self) -> None:
+        """Take over what the store says, and begin all channels anew."""
+        await self.keep_promise()
+        self.store = ControllerStore(self.coordination, self.epoch, self._epoch_version)
+        found: Found = await self.in_store(self.store.load)
+        for name in found.half_deleted:
+            await self.in_store(self.store.remove_topic_nodes, name)
+        self.state = _state_of(found, self.state.leaving)
+        self.state.allow_unclean = self.config[UNCLEAN_ELECTION]
+        self._stale = False
+        self.generation += 1
+        self.channels.close()
+
+        def bounced(topic: str, index: int, node: int) -> bool:
+            return found.brokers[node].epoch > found.written[topic, index]
+
+        changes = await self.changes(self.state.topics, bounced)
+        await self._write(changes)
+        self.state.apply(changes)
+        self.channels.follow(self.state.brokers.values())
+        self.loaded(found.expansions)
+
+    # ---- one decision at a time ----
+
+    async def exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run a step that reads the state, decides, and commits, while nothing else does. It goes
+        on when whoever waits for it is cancelled: what is written has to be taken over.
+
+        KafkaError: NOT_CONTROLLER where this is over; REQUEST_TIMED_OUT where the store failed, and
+        what was asked for may or may not happen; the same at once while the store is away.
+        """
+        task = asyncio.get_running_loop().create_task(self._run_alone(step, args))
+        self._tasks.add(task)
+        task.add_done_callback(self._step_done)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and not self.active:  # by close
+                raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}") from None
+            raise
+
+    async def in_the_end(self, step: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """As `exclusively`, once the store can be reached."""
+        while True:
+            try:
+                return await self.exclusively(step, *args)
+            except KafkaError:
+                if not (self.coordination.away and self.active):
+                    raise
+            await asyncio.sleep(AWAY_RETRY_S)
+
+    def _step_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its waiter has it, if there still is one
+
+    async def _run_alone(self, step: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
+        async with self._one_at_a_time:
+            if not self.active:
+                raise error_for(ErrorCode.NOT_CONTROLLER, f"it ended: {self._over}")
+            if self.coordination.away:
+                raise error_for(ErrorCode.REQUEST_TIMED_OUT, AWAY)
+            try:
+                if self._stale:
+                    await self._load()
+                return await step(*args)
+            except (DeposedError, StoreClosedError) as problem:
+                self.deposed(str(problem))
+                raise error_for(ErrorCode.NOT_CONTROLLER, str(problem)) from problem
+            except StoreError as problem:
+                self.read_anew()
+                LOGGER.warning("a write of the controller failed: %s", problem)
+                raise error_for(ErrorCode.REQUEST_TIMED_OUT, str(problem)) from problem
+            except (KafkaError, TopicError):
+                raise  # a refusal, before anything was written
+            except Exception:
+                self.read_anew()  # a defect: nobody knows how far it came
+                raise
+
+    def loaded(self, expansions: Sequence[Expansion]) -> None:
+        """Everything was read from the store, with growths of topics that are under way."""
+        raise NotImplementedError
+
+    def read_anew(self) -> None:
+        """What the store says is not known any more."""
+        self._stale = True
+
+    async def commit(self, changes: Sequence[PartitionChange]) -> None:
+        """Write changes, take them over, tell whom they concern. Only within `exclusively`."""
+        if not changes:
+            return
+        before = self.state.topics
+        ids = {change.topic: TopicId(change.topic, before[change.topic].topic_id)
+               for change in changes}  # fmt: skip
+        await self._write(changes)
+        self.state.apply(changes)
+        for change in changes:
+            if change.dropped:
+                self.channels.tell_stop(
+                    ids[change.topic], change.partition, change.dropped, delete=True
+                )
+        told = [(change.topic, change.partition) for change in changes if change.told]
+        silent = [(change.topic, change.partition) for change in changes if not change.told]
+        if told:
+            self.channels.tell_partitions(told)
+        if silent:
+            self.channels.tell_partitions(silent, replicas=False)
+
+    async def _write(self, changes: Sequence[PartitionChange]) -> None:
+        if changes:
+            await self.in_store(self.store.write_changes, self.state, changes)
+
+    async def in_store(self, call: Callable[..., T], *args: Any) -> T:
+        """Run a blocking call to the store in the thread for that."""
+        result: T = await self._node.run_blocking(lambda: call(*args))
+        return result
+
+    async def changes(
+        self, topics: Iterable[str], bounced: events.Bounced = events.never_bounced
+    ) -> list[PartitionChange]:
+        """What the live brokers call for, piece by piece, with turns for others in between."""
+        changes: list[PartitionChange] = []
+        slices = Slices()
+        for name, indexes in self.state.pieces(list(topics)):
+            changes += events.after_brokers_changed(self.state, name, indexes, bounced)
+            await slices.breathe()
+        return changes
+
+    # ---- what brokers answer ----
+
+    def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
+        """A broker can't open replicas: for them it counts as dead, until its next life."""
+        self.spawn(self.in_the_end, self._take_failed, broker, failed)
+
+    async def _take_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
+        known = self.state.brokers.get(broker.node_id)
+        if known is None or known.epoch != broker.epoch:
+            return
+        offline = self.state.offline.setdefault(broker.node_id, set())
+        if failed <= offline:
+            return
+        offline |= failed
+        await self.commit(
+            await self.changes({name for name, _ in failed} & self.state.topics.keys())
+        )
+        self.channels.tell_partitions(failed, replicas=False)
+
+    def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
+        """A broker has deleted replicas that were to be deleted."""
+        self.spawn(self.in_the_end, self._take_deleted, node, deleted)
+
+    async def _take_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
+        left = self.state.without_deleted(node, deleted)
+        if left:
+            await self.in_store(self.store.write_deletions, self.state, left)
+            self.state.take_deletions(left)
+
+
+def _state_of(found: Found, leaving: dict[int, int]) -> ControllerState:
+    state = ControllerState()
+    state.leaving = dict(leaving)
+    state.take_brokers(found.brokers)
+    state.put_topics(*found.topics)
+    state.partition_epoch = found.partition_epoch
+    state.expansions = {each.topic.name: each for each in found.expansions}
+    state.deletions = dict(found.deletions)
+    return state
