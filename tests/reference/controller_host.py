@@ -191,13 +191,10 @@ def _response(request: Any, code: int) -> Any:
 class _Host:
     """What a Controller wants of the broker that it lives on: a Node and its Peers."""
 
-    def __init__(self, cluster: Cluster, store: Store, node_id: int) -> None:
+    def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.node_id = node_id
-        self.store = store
         self.config = cluster.config
         self.loop = asyncio.get_running_loop()
-        self.peers = self
-        self.security = None
         self._cluster = cluster
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
@@ -241,7 +238,7 @@ class Cluster:
             self.store.delete(registration.CONTROLLER)
         assert registration.claim_controller(session, 0, 0)
         view = registration.read_view(session)
-        host: Any = _Host(self, session, 0)
+        host: Any = _Host(self, 0)
         self.controller = Controller(
             host, session, host, view.controller_epoch, view.controller_epoch_version, _nothing
         )

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.registration import CONTROLLER, ClusterView
@@ -29,8 +29,11 @@ from kstore.protocol.controller.broker_requests import ControlledShutdownRequest
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
-    from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
     from kstore.protocol.schema import Message
 
 __all__ = ["ClusterMember"]
@@ -51,13 +54,33 @@ NO_PROGRESS_S = 0.5
 log = logging.getLogger("kstore.broker")
 
 
+class Replicas(Protocol):
+    """What the controller has this broker hold."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once a controller has said all that this broker has, and all that there is."""
+
+    def gauges(self) -> dict[str, int]:
+        """What metrics tell of the partitions that this broker leads."""
+
+
 class ClusterMember:
     """One broker's place in the cluster, from `start` to `close`."""
 
     alone = False
 
-    def __init__(self, broker: Broker, myself: BrokerImage, store: RenewableStore) -> None:
-        self.node_id = broker.node_id
+    def __init__(
+        self,
+        node: Node,
+        myself: BrokerImage,
+        store: RenewableStore,
+        metadata: MetadataCache,
+        peers: Lazy[Peers],
+        replicas: Callable[[], Replicas],
+    ) -> None:
+        """``myself`` is what all others are told; ``replicas`` are there before `start`."""
+        self.node_id = node.node_id
         self.broker_epoch = -1
         """The czxid of this broker's registration; while it has none, larger than every earlier
         one: what is meant for an earlier life is refused.
@@ -70,20 +93,23 @@ class ClusterMember:
         """The controller, while this broker is it."""
         self.on_session_lost: list[Callable[[], None]] = []
         """Called at once, on the loop, when this broker may no longer lead anything."""
-        self._broker = broker
+        self._node = node
         self._myself = myself
         self._store = store
+        self._metadata = metadata
+        self._peers = peers
+        self._replicas = replicas
         self._brokers: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._next_controller: asyncio.Future[None] | None = None
         self._session_s = self._session_timeout_ms() / 1000
-        stall_ms = broker.config["kstore.coordination.stall.timeout.ms"]
+        stall_ms = node.config["kstore.coordination.stall.timeout.ms"]
         self._stall_s = stall_ms / 1000 if stall_ms else self._session_s
-        self._awake_at = broker.loop.time()
+        self._awake_at = node.loop.time()
         self._given_up: str | None = None
         self._pulse: asyncio.TimerHandle | None = None
-        self.outage = Outage(broker, store, self._session_s, self._give_up)
+        self.outage = Outage(node, store, metadata, peers, self, self._session_s)
         """What is done while the store can't be reached (runtime/membership/outage.py)."""
 
     @property
@@ -94,15 +120,15 @@ class ClusterMember:
     @property
     def joined(self) -> bool:
         """Whether the controller has told this broker everything."""
-        return self._broker.replica_manager.ready.is_set()
+        return self._replicas().ready.is_set()
 
     async def wait_joined(self) -> None:
         """Wait until it has."""
-        await self._broker.replica_manager.ready.wait()
+        await self._replicas().ready.wait()
 
     def reachable(self, listener: str) -> set[int] | None:
         """The brokers with an endpoint on a client's listener."""
-        brokers = self._broker.image.brokers.values()
+        brokers = self._metadata.image.brokers.values()
         return {node.node_id for node in brokers if node.endpoint(listener) is not None}
 
     def gauges(self) -> dict[str, int]:
@@ -110,7 +136,7 @@ class ClusterMember:
         controller = self.controller
         found = {
             "broker_epoch": self.broker_epoch,
-            **self._broker.replica_manager.gauges(),
+            **self._replicas().gauges(),
             "active_controller": int(controller is not None),
         }
         return found if controller is None else found | controller.gauges()
@@ -123,11 +149,9 @@ class ClusterMember:
         RequestTimedOutError.
         """
         if self._next_controller is None:
-            self._next_controller = self._broker.loop.create_future()
+            self._next_controller = self._node.loop.create_future()
         changed = self._next_controller
-        asked = asyncio.ensure_future(
-            self._broker.peers().ask(self.controller_id, request, timeout_s)
-        )
+        asked = asyncio.ensure_future(self._peers().ask(self.controller_id, request, timeout_s))
         try:
             await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
@@ -149,18 +173,18 @@ class ClusterMember:
         """Register, take part in the election, and return once the controller has told this broker
         everything. StoreError where it can't register.
         """
-        slack_s = EXPIRY_S if self._broker.config["zookeeper.connect"] else 0.0
+        slack_s = EXPIRY_S if self._node.config["zookeeper.connect"] else 0.0
         await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
         await self._when_it_answers(self._watch)
-        self._awake_at = self._broker.loop.time()
+        self._awake_at = self._node.loop.time()
         self._beat()
         self._task = asyncio.create_task(self._follow())
-        ready = self._broker.replica_manager.ready
+        ready = self._replicas().ready
         while not ready.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(ready.wait(), PATIENCE_S)
                 continue
-            self._broker.report(
+            self._node.report(
                 f"still waiting for the controller (broker {self.controller_id}) to say what this "
                 "broker is to hold"
             )
@@ -169,7 +193,7 @@ class ClusterMember:
 
     async def _register(self, *, patience_s: float | None = None) -> None:
         """Register, waiting for an earlier session of this broker to end; None waits for ever."""
-        loop = self._broker.loop
+        loop = self._node.loop
         told, begin = False, loop.time()
         while True:
             try:
@@ -191,7 +215,7 @@ class ClusterMember:
                 )
             if not told:
                 told = True
-                self._broker.report(
+                self._node.report(
                     f"broker {self.node_id} is still registered by another session: waiting until "
                     f"it is over, at most {self._session_timeout_ms()} ms if its process has ended"
                 )
@@ -207,12 +231,11 @@ class ClusterMember:
                 await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
-        security = self._broker.security
-        protocols = None if security is None else security.protocols
-        return registration.register(self._store, self._myself, self._broker.now_ms(), protocols)
+        protocols = self._node.config.listener_protocols
+        return registration.register(self._store, self._myself, self._node.now_ms(), protocols)
 
     def _session_timeout_ms(self) -> int:
-        config = self._broker.config
+        config = self._node.config
         shared = config["kstore.coordination.dir"]
         return int(
             config["kstore.coordination.session.timeout.ms"]
@@ -235,7 +258,7 @@ class ClusterMember:
     def _on_contact(self) -> None:
         """The same."""
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
-            self._broker.loop.call_soon_threadsafe(self._note)
+            self._node.loop.call_soon_threadsafe(self._note)
 
     def _note(self) -> None:
         if self._store.over:
@@ -300,15 +323,15 @@ class ClusterMember:
                 self._forget(node_id)
 
     def _forget(self, node_id: int) -> None:
-        metadata = self._broker.metadata
+        metadata = self._metadata
         metadata.publish(metadata.image.without_broker(node_id))
-        metadata.forget_departed_later(self._broker.loop)
-        self._broker.peers().forget(node_id)
+        metadata.forget_departed_later(self._node.loop)
+        self._peers().forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
         """Try to become the controller; a claim whose answer was lost is seen by the next look."""
         if not view.controller_is_mine:
-            now_ms = self._broker.now_ms()
+            now_ms = self._node.now_ms()
             await self._in_store(
                 lambda: registration.claim_controller(self._store, self.node_id, now_ms)
             )
@@ -322,12 +345,7 @@ class ClusterMember:
         self._know_controller(self.node_id, epoch)
         log.info("broker %d is the controller, epoch %d", self.node_id, epoch)
         self.controller = Controller(
-            self._broker.node,
-            self._store,
-            self._broker.peers(),
-            epoch,
-            version,
-            self.outage.keep_promise,
+            self._node, self._store, self._peers(), epoch, version, self.outage.keep_promise
         )
         try:
             await self.controller.start()
@@ -350,7 +368,7 @@ class ClusterMember:
 
     async def _start_over(self) -> None:
         """The store has ended the session: lead nothing, come back under a new broker epoch."""
-        self._broker.report(
+        self._node.report(
             "the coordination store has ended this broker's session: it stops leading, and comes "
             "back with a new session"
         )
@@ -360,7 +378,7 @@ class ClusterMember:
             try:
                 await self._in_store(self._store.renew)
                 await self._register()
-                self._broker.report(f"broker {self.node_id} is registered again")
+                self._node.report(f"broker {self.node_id} is registered again")
                 self._changed.set()
                 return
             except StoreError as problem:
@@ -384,12 +402,12 @@ class ClusterMember:
         still for as long as its session lasts, others may have taken over what it leads, and it is
         fenced before it has heard of that.
         """
-        stood_s = self._broker.loop.time() - self._awake_at
+        stood_s = self._node.loop.time() - self._awake_at
         if stood_s < min(self._stall_s, self._session_s) or not self.registered:
             return
         if stood_s < self._session_s and not self._store.has_expired():
             return
-        self._give_up(
+        self.give_up(
             f"this process has stood still for {stood_s:.1f} s, and its session may be over: it "
             "stops leading, and comes back with a new session"
         )
@@ -405,30 +423,30 @@ class ClusterMember:
         """See Outage."""
         return self.outage.sees_the_store()
 
-    def _give_up(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         """Others may lead by now what this broker leads."""
         if not self.registered:
             return
-        self._broker.report(why)
+        self._node.report(why)
         self._given_up = why
         self._fence()
         self._changed.set()
 
     def _beat(self) -> None:
         self.check_awake()
-        self._awake_at = self._broker.loop.time()
+        self._awake_at = self._node.loop.time()
         pause_s = min(self._stall_s, self._session_s) * PULSE
-        self._pulse = self._broker.loop.call_later(pause_s, self._beat)
+        self._pulse = self._node.loop.call_later(pause_s, self._beat)
 
     # ---- stop ----
 
     async def close(self) -> None:
         """Have this broker's leaderships moved, in bounded time, then leave the cluster."""
-        if self.registered and self._broker.config["controlled.shutdown.enable"]:
+        if self.registered and self._node.config["controlled.shutdown.enable"]:
             try:
                 await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
             except TimeoutError:
-                self._broker.report(f"not all was taken over within {SHUTDOWN_S:g} s")
+                self._node.report(f"not all was taken over within {SHUTDOWN_S:g} s")
             except Exception as problem:  # a defect, which must not keep this broker
                 log.error("the controlled shutdown failed", exc_info=problem)
         if self._pulse is not None:
@@ -447,7 +465,7 @@ class ClusterMember:
         """Ask the controller, whoever that is, until this broker leads nothing that another could
         lead, or nothing more is taken over.
         """
-        fewest, since = 1 << 31, self._broker.loop.time()
+        fewest, since = 1 << 31, self._node.loop.time()
         while self._brokers - {self.node_id}:
             try:
                 left = await self._ask_to_leave()
@@ -455,8 +473,8 @@ class ClusterMember:
                 log.info("controlled shutdown: %s", problem)
             else:
                 if left < fewest:
-                    fewest, since = left, self._broker.loop.time()
-                if not left or self._broker.loop.time() - since >= NO_PROGRESS_S:
+                    fewest, since = left, self._node.loop.time()
+                if not left or self._node.loop.time() - since >= NO_PROGRESS_S:
                     return
             await asyncio.sleep(RETRY_S)
 
@@ -465,10 +483,10 @@ class ClusterMember:
         if self.controller is not None:
             return len(await self.controller.controlled_shutdown(self.node_id, self.broker_epoch))
         request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
-        response: Any = await self._broker.peers().ask(self.controller_id, request)
+        response: Any = await self._peers().ask(self.controller_id, request)
         if response.error_code:
             raise error_for(response.error_code)
         return len(response.remaining_partitions)
 
     async def _in_store(self, call: Callable[[], Any]) -> Any:
-        return await self._broker.run_blocking(call)
+        return await self._node.run_blocking(call)

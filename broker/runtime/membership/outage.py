@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.controller.broker_requests import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
 
 __all__ = ["Outage"]
 
@@ -45,17 +47,36 @@ class Sight(Enum):
 ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PROMISES}
 
 
+class Place(Protocol):
+    """The place in the cluster that is at stake."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+
+    def give_up(self, why: str) -> None:
+        """Others may have been elected in this broker's place."""
+
+
 class Outage:
     """One broker's view of a store that it can't reach. All methods belong to the broker's loop."""
 
     def __init__(
-        self, broker: Broker, store: Store, session_s: float, give_up: Callable[[str], None]
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        peers: Lazy[Peers],
+        place: Place,
+        session_s: float,
     ) -> None:
-        """``give_up`` is called when others may have been elected in this broker's place."""
-        self._broker = broker
+        """``session_s`` is how long a session lasts of which the store hears nothing."""
+        self._node = node
         self._store = store
+        self._metadata = metadata
+        self._peers = peers
+        self._place = place
         self._session_s = session_s
-        self._give_up = give_up
         self._told = False
         self._others_see = False
         self._sure_until = 0.0
@@ -69,15 +90,15 @@ class Outage:
         if not self._store.away:
             if self._told:
                 self._told = False
-                self._broker.report("the coordination store answers again")
+                self._node.report("the coordination store answers again")
             return
         if not self._told:
             self._told = True
-            self._broker.report(
+            self._node.report(
                 "the coordination store can't be reached: this broker goes on with what it knows"
             )
         if self._asking is None or self._asking.done():
-            self._asking = self._broker.loop.create_task(self._ask_all())
+            self._asking = self._node.loop.create_task(self._ask_all())
         self._judge()
 
     def close(self) -> None:
@@ -88,7 +109,7 @@ class Outage:
     @property
     def sure(self) -> bool:
         """Whether nobody can have been elected in this broker's place."""
-        return not self._store.in_doubt or self._broker.loop.time() < self._sure_until
+        return not self._store.in_doubt or self._node.loop.time() < self._sure_until
 
     # ---- what others are told ----
 
@@ -96,12 +117,12 @@ class Outage:
         """Whether this broker sees the store. "No" is a promise: see `keep_promise`."""
         if not (self._store.away or self._store.over):
             return True
-        self._promised_until = self._broker.loop.time() + self._session_s * PROMISE
+        self._promised_until = self._node.loop.time() + self._session_s * PROMISE
         return False
 
     async def keep_promise(self) -> None:
         """To be called before anybody is elected: wait until what was promised no longer holds."""
-        while (left_s := self._promised_until - self._broker.loop.time()) > 0:
+        while (left_s := self._promised_until - self._node.loop.time()) > 0:
             await asyncio.sleep(left_s)
 
     # ---- asking ----
@@ -110,8 +131,8 @@ class Outage:
         """Ask all others, again and again, until the store is back or the session given up."""
         self._others_see, self._sure_until = False, 0.0
         while self._store.away and not self._store.over:
-            begin = self._broker.loop.time()
-            others = [each for each in self._broker.image.brokers if each != self._broker.node_id]
+            begin = self._node.loop.time()
+            others = [each for each in self._metadata.image.brokers if each != self._node.node_id]
             found = await asyncio.gather(*map(self._ask, others))
             self._others_see = Sight.SEES in found
             if all(sight in (Sight.PROMISES, Sight.GONE) for sight in found):
@@ -120,12 +141,11 @@ class Outage:
             await asyncio.sleep(self._session_s * PAUSE)
 
     async def _ask(self, node_id: int) -> Sight:
-        epoch = self._broker.membership.broker_epoch
-        request = BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=epoch)
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node.node_id, broker_epoch=self._place.broker_epoch
+        )
         try:
-            response: Any = await self._broker.peers().ask(
-                node_id, request, self._session_s * PAUSE
-            )
+            response: Any = await self._peers().ask(node_id, request, self._session_s * PAUSE)
         except KafkaError as problem:
             if isinstance(problem.__cause__, ConnectionRefusedError):
                 return Sight.GONE
@@ -135,7 +155,7 @@ class Outage:
 
     def _judge(self) -> None:
         if self._others_see and not self.sure:
-            self._give_up(
+            self._place.give_up(
                 "other brokers reach the coordination store and this one does not: its session may "
                 "be over, and it stops leading"
             )

@@ -60,7 +60,9 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     myself = BrokerImage(broker.node_id, _in_order(endpoints, config), config["broker.rack"])
     image = MetadataImage(cluster_id).with_broker(myself)
     broker.metadata = MetadataCache(image, broker.plane.forget_answers)
-    member = broker.membership = ClusterMember(broker, myself, store)
+    member = broker.membership = ClusterMember(
+        broker.node, myself, store, broker.metadata, broker.peers, lambda: broker.replica_manager
+    )
     broker.replica_manager = ReplicaManager(broker)
     member.on_session_lost.append(broker.replica_manager.fence)
     broker.isr = IsrChanges(broker)

@@ -30,13 +30,22 @@ from kstore.protocol.controller.broker_requests import (
 )
 from kstore.protocol.schema import Message
 
-SETTINGS = {
-    "kstore.coordination.dir": "here",
-    "zookeeper.connect": None,
-    "kstore.coordination.session.timeout.ms": 100,
-    "kstore.coordination.stall.timeout.ms": 0,
-    "controlled.shutdown.enable": True,
-}
+
+class Settings(dict[str, Any]):
+    """Those of a broker without listeners of other protocols."""
+
+    listener_protocols: ClassVar[dict[str, str]] = {}
+
+
+SETTINGS = Settings(
+    {
+        "kstore.coordination.dir": "here",
+        "zookeeper.connect": None,
+        "kstore.coordination.session.timeout.ms": 100,
+        "kstore.coordination.stall.timeout.ms": 0,
+        "controlled.shutdown.enable": True,
+    }
+)
 
 
 class FakeController:
@@ -91,20 +100,21 @@ class Machine:
         image = MetadataImage("cluster")
         for each in (1, 2, 3):
             image = image.with_broker(BrokerImage(each, ()))
-        broker: Any = SimpleNamespace(
+        node: Any = SimpleNamespace(
             node_id=node_id,
             config=SETTINGS,
-            security=None,
             loop=asyncio.get_running_loop(),
             now_ms=lambda: 1000,
             report=lambda sentence: None,
             run_blocking=run_blocking,
-            metadata=MetadataCache(image, lambda: None),
-            peers=Lazy(lambda: SimpleNamespace(forget=lambda node: None, ask=self._ask)),
-            replica_manager=SimpleNamespace(ready=ready),
         )
+        metadata = MetadataCache(image, lambda: None)
+        peers: Any = SimpleNamespace(forget=lambda node: None, ask=self._ask)
+        replicas: Any = SimpleNamespace(ready=ready)
         myself = BrokerImage(node_id, (Endpoint("PLAINTEXT", "localhost", 9090 + node_id),), "rack")
-        member = ClusterMember(broker, myself, RenewableStore(session))
+        member = ClusterMember(
+            node, myself, RenewableStore(session), metadata, Lazy(lambda: peers), lambda: replicas
+        )
         member.on_session_lost.append(lambda: self.fenced.append(node_id))
         member._session_s = 600.0  # a busy machine is no reason
         return member
@@ -190,7 +200,7 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
             asked.append(node_id)
             await asyncio.Event().wait()
 
-        third._broker.peers().ask = hang  # type: ignore[method-assign]
+        third._peers().ask = hang  # type: ignore[method-assign]
         waiting = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
         other = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
         await until(lambda: asked == [1, 1])
@@ -306,7 +316,7 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
             await gate.wait()
             return call()
 
-        first._broker.run_blocking = stuck  # type: ignore[method-assign]
+        first._node.run_blocking = stuck  # type: ignore[method-assign]
         machine.expire(1)
         await until(lambda: machine.fenced == [1])
         assert not first.registered
@@ -321,7 +331,7 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
 def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -> None:
     async def story() -> None:
         first, second, third = await started(machine, 1, 2, 3)
-        metadata = first._broker.metadata
+        metadata = first._metadata
         await until(lambda: knows(first, {1, 2, 3}))
         machine.sessions[3][0].close()
         await until(lambda: 3 not in metadata.image.brokers)

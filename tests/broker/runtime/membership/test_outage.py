@@ -47,14 +47,16 @@ class Place:
         self.asked: list[int] = []
         self.given_up: list[str] = []
         self.said: list[str] = []
-        broker: Any = SimpleNamespace(
-            node_id=1, loop=self.clock, image=SimpleNamespace(brokers={1: None, 2: None, 3: None}),
-            peers=lambda: self, membership=SimpleNamespace(broker_epoch=7), report=self.said.append,
-        )  # fmt: skip
+        node: Any = SimpleNamespace(node_id=1, loop=self.clock, report=self.said.append)
+        image = SimpleNamespace(brokers={1: None, 2: None, 3: None})
+        metadata: Any = SimpleNamespace(image=image)
         store: Any = self.store
-        self.outage = Outage(broker, store, SESSION_S, self._give_up)
+        peers: Any = lambda: self  # noqa: E731
+        self.outage = Outage(node, store, metadata, peers, self, SESSION_S)
 
-    def _give_up(self, why: str) -> None:
+    broker_epoch = 7
+
+    def give_up(self, why: str) -> None:
         self.given_up.append(why)
         self.store.over = True
 
