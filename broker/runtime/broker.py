@@ -201,8 +201,8 @@ class Broker:
         image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
         self.metadata = MetadataCache(image, self.plane.forget_answers)
         self.topics = Topics(
-            self.config, self.store, self.metadata, self.log_manager, self.run_blocking,
-            self.descriptors.refuse_logs,
+            self.node, self.store, self.metadata, self.log_manager,
+            self.descriptors.refuse_logs, self._forget_offsets,
         )  # fmt: skip
         self.topics.load()
         self.configs.when_changed = self.topics.take_over_defaults
@@ -325,6 +325,17 @@ class Broker:
         from kstore.broker.runtime.transactions.markers import Markers
 
         return Markers(self.node, self.metadata, self.partition_writer(), self._offsets_ended)
+
+    async def _forget_offsets(self, name: str) -> None:
+        """No group has offsets in a deleted topic; without __consumer_offsets there are no
+        groups. In a cluster each coordinator sees itself that a topic is gone.
+        """
+        if name == OFFSETS_TOPIC:
+            if self.groups.made is not None:
+                await self.groups.made.close()
+                self.groups.forget()
+        elif OFFSETS_TOPIC in self.image.topics:
+            await self.groups().forget_topic(name)
 
     def _offsets_ended(self, index: int, producer_id: int, committed: bool) -> None:
         """A transaction's marker was appended to a partition of __consumer_offsets."""

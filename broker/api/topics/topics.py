@@ -17,7 +17,6 @@ from kstore.broker.api import RequestContext
 from kstore.broker.api.metadata.configs import shown_topic_defaults
 from kstore.broker.api.security.access import allowed
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
 from kstore.config import TOPIC_CONFIGS
@@ -266,23 +265,7 @@ async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
         await broker.topics.delete(name)
     except TopicError as problem:
         return problem.code, problem.message
-    await _forget_offsets(broker, name)
     return ErrorCode.NONE, None
-
-
-async def _forget_offsets(broker: Broker, name: str) -> None:
-    """No group has offsets in a deleted topic; without __consumer_offsets there are no groups.
-
-    In a cluster each coordinator sees itself that a topic is gone.
-    """
-    if not broker.membership.alone:
-        return
-    if name == OFFSETS_TOPIC:
-        if broker.groups.made is not None:
-            await broker.groups.made.close()
-            broker.groups.forget()
-    elif OFFSETS_TOPIC in broker.image.topics:
-        await broker.groups().forget_topic(name)
 
 
 async def handle_create_partitions(

@@ -48,7 +48,7 @@ class ClusterTopics(Topics):
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(
-            broker.config, broker.store, broker.metadata, broker.log_manager, broker.run_blocking,
+            broker.node, broker.store, broker.metadata, broker.log_manager,
             broker.descriptors.refuse_logs,
         )  # fmt: skip
         self._broker = broker

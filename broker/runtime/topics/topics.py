@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
 from kstore.broker.coordination import znodes
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
     from kstore.config import BrokerConfig
 
 __all__ = [
@@ -81,22 +82,23 @@ class Topics:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        node: Node,
         store: Store,
         metadata: MetadataCache,
         replicas: LogManager,
-        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
-        refuse_logs: Callable[[int], str | None] = lambda count: None,
+        refuse_logs: Callable[[int], str | None],
+        forget_offsets: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """``run_blocking`` runs a call that waits for the disk in a thread; ``refuse_logs`` says
-        why so many more logs can't be opened.
+        """``refuse_logs`` says why so many more logs can't be opened; ``forget_offsets`` has groups
+        forget a topic that was deleted, where they do not see it themselves.
         """
         self._refuse_logs = refuse_logs
-        self._config = config
+        self._config = node.config
         self._store = store
         self._metadata = metadata
         self._replicas = replicas
-        self._run_blocking = run_blocking
+        self._run_blocking = node.run_blocking
+        self._forget_offsets = forget_offsets
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -242,7 +244,9 @@ class Topics:
         self._publish(topic)
 
     async def delete(self, name: str) -> None:
-        """Delete a topic and its logs; TopicError if it does not exist."""
+        """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
+        exist.
+        """
         async with self._one_at_a_time:
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
@@ -251,6 +255,8 @@ class Topics:
                     f"'{name}' is kept: this broker has delete.topic.enable=false.",
                 )
             await self._remove(topic)
+        if self._forget_offsets is not None:
+            await self._forget_offsets(name)
 
     def _check_room(self, name: str, partitions: int) -> None:
         why = self._refuse_logs(partitions)
