@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from kstore.broker.api.logs.leader_epochs import EpochParts
     from kstore.broker.api.logs.list_offsets import OffsetParts
     from kstore.broker.api.logs.log_dirs import LogDirParts
+    from kstore.broker.api.metadata.configs import ConfigParts
     from kstore.broker.api.metadata.features import FeatureParts
+    from kstore.broker.api.metadata.metadata import MetadataParts, TopicPartitionsParts
     from kstore.broker.api.quotas.client_quotas import QuotaParts
     from kstore.broker.api.requests.large_requests import LargeRequestParts, LargeRequests
     from kstore.broker.api.security.acls import AclParts
@@ -57,9 +59,10 @@ __all__ = ["Later", "Server"]
 if TYPE_CHECKING:
 
     class HandlerParts(
-        AclParts, EpochParts, FeatureParts, GuardParts, HasSecurity, LargeRequestParts, LogDirParts,
-        OffsetParts, QuotaParts, ScramParts, TelemetryParts, AddPartitionsParts, CoordinatorParts,
-        ProducerIdParts, StreamsParts, TransactionAdminParts, TransactionalOffsetsParts, Protocol,
+        AclParts, AddPartitionsParts, ConfigParts, CoordinatorParts, EpochParts, FeatureParts,
+        GuardParts, HasSecurity, LargeRequestParts, LogDirParts, MetadataParts, OffsetParts,
+        ProducerIdParts, QuotaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
+        TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""
 

@@ -14,7 +14,7 @@ from kstore.protocol.metadata.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.metadata.metadata import ImageParts
 
 __all__ = ["handle_describe_cluster"]
 
@@ -23,7 +23,7 @@ CONTROLLERS = 2
 
 
 def handle_describe_cluster(
-    broker: Broker, request: DescribeClusterRequest, ctx: RequestContext
+    broker: ImageParts, request: DescribeClusterRequest, ctx: RequestContext
 ) -> DescribeClusterResponse:
     """List the brokers as this listener's clients reach them; controllers are no endpoints of their
     own here.

@@ -8,10 +8,10 @@ alter_configs.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import in_turns
+from kstore.broker.api.requests.turns import HasTurns, in_turns
 from kstore.broker.runtime.slices import each
 from kstore.broker.state.metadata.config_rules import ConfigRefusedError, broker_row
 from kstore.broker.state.metadata.topic_rules import TopicError, check_name, topic_row
@@ -35,7 +35,9 @@ from kstore.protocol.metadata.configs import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = [
     "BROKER",
@@ -43,10 +45,33 @@ __all__ = [
     "CLIENT_METRICS",
     "GROUP",
     "TOPIC",
+    "ConfigParts",
+    "HasConfigs",
     "check_broker_id",
     "handle_describe_configs",
     "shown_topic_defaults",
 ]
+
+
+class HasConfigs(Protocol):
+    """What is given to who shows settings."""
+
+    @property
+    def node(self) -> Node:
+        """The broker's settings, and who it is."""
+
+    @property
+    def configs(self) -> DynamicConfigs:
+        """What is set at run time."""
+
+
+class ConfigParts(HasConfigs, HasTurns, Protocol):
+    """What the handler of DescribeConfigs is given."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics with their settings."""
+
 
 # Resource types.
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -61,7 +86,7 @@ INTERNAL = {
 
 
 async def handle_describe_configs(
-    broker: Broker, request: DescribeConfigsRequest, ctx: RequestContext
+    broker: ConfigParts, request: DescribeConfigsRequest, ctx: RequestContext
 ) -> DescribeConfigsResponse:
     """Each resource's settings, or those of the keys asked for."""
     results = []
@@ -78,7 +103,7 @@ async def handle_describe_configs(
 
 
 async def _describe(
-    broker: Broker,
+    broker: ConfigParts,
     asked: DescribeConfigsResource,
     request: DescribeConfigsRequest,
     ctx: RequestContext,
@@ -124,12 +149,12 @@ class _Set(NamedTuple):
 _Layers = list[tuple[int, Mapping[str, str]]]
 
 
-def _layers(broker: Broker) -> _Layers:
-    static = dict(broker.config.given)
+def _layers(broker: HasConfigs) -> _Layers:
+    static = dict(broker.node.config.given)
     for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if one in static:
             static.setdefault(other, static[one])
-    mine = broker.configs.brokers.get(str(broker.node_id), {})
+    mine = broker.configs.brokers.get(str(broker.node.node_id), {})
     return [
         (DYNAMIC_BROKER, mine),
         (DYNAMIC_CLUSTER, broker.configs.cluster),
@@ -182,12 +207,12 @@ _NO_DEFAULT = frozenset({
 _ALIAS_DEFAULTS = {"broker.id": "-1"}
 
 
-def shown_topic_defaults(broker: Broker) -> Sequence[tuple[str, str, int]]:
+def shown_topic_defaults(broker: HasConfigs) -> Sequence[tuple[str, str, int]]:
     """Every topic config in the order of names, with its default under this broker and where that
     comes from, as CreateTopics tells it. Kept until a broker config changes.
     """
     if broker.configs.topic_defaults is None:
-        rows = [(name, *broker.config.topic_default(name)) for name in sorted(TOPIC_CONFIGS)]
+        rows = [(name, *broker.node.config.topic_default(name)) for name in sorted(TOPIC_CONFIGS)]
         broker.configs.topic_defaults = [
             (name, value, _SOURCES.get(origin.kind, STATIC_BROKER)) for name, value, origin in rows
         ]
@@ -210,7 +235,7 @@ def _topic_chain(layers: _Layers, row: ConfigDef) -> list[_Set]:
 
 
 def _topic_rows(
-    broker: Broker, name: str, keys: set[str]
+    broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     check_name(name)
     topic = broker.image.topics.get(name)
@@ -232,21 +257,21 @@ def _topic_rows(
         )
 
 
-def _topic_default_rows(broker: Broker) -> Mapping[str, DescribeConfigsResourceResult]:
+def _topic_default_rows(broker: HasConfigs) -> Mapping[str, DescribeConfigsResourceResult]:
     """What is shown of topic configs that a topic does not set; kept until a broker config
     changes.
     """
     if broker.configs.topic_default_rows is None:
         layers = _layers(broker)
         broker.configs.topic_default_rows = {
-            name: _result(row, broker.config.topic_default(name)[0], _topic_chain(layers, row))
+            name: _result(row, broker.node.config.topic_default(name)[0], _topic_chain(layers, row))
             for name, row in TOPIC_CONFIGS.items()
         }
     return broker.configs.topic_default_rows
 
 
 def _broker_rows(
-    broker: Broker, name: str, keys: set[str]
+    broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     """This broker's settings; with the empty name, what is set for all brokers."""
     check_broker_id(broker, name)
@@ -266,7 +291,9 @@ def _broker_rows(
         yield _broker_result(broker, config, chain)
 
 
-def _broker_result(broker: Broker, name: str, chain: list[_Set]) -> DescribeConfigsResourceResult:
+def _broker_result(
+    broker: HasConfigs, name: str, chain: list[_Set]
+) -> DescribeConfigsResourceResult:
     row = _alias_row(name) if name in ALIASES else broker_row(name)
     if row is None:  # set, but Kafka does not know it either: it may be a secret
         hidden = [_Set(place.name, "", place.source) for place in chain]
@@ -275,8 +302,8 @@ def _broker_result(broker: Broker, name: str, chain: list[_Set]) -> DescribeConf
         result.config_type, result.read_only, result.documentation = UNKNOWN_TYPE, True, None
         return result
     if name in BROKER_CONFIGS or name in ALIASES:
-        acting = broker.config[name]
-        value = None if acting is None else broker.config.text(name)
+        acting = broker.node.config[name]
+        value = None if acting is None else broker.node.config.text(name)
     else:
         value = _normal(row, chain[0].value) if chain else None
     return _result(row, value, chain, read_only=row.update is UpdateMode.READ_ONLY)
@@ -287,14 +314,14 @@ def _alias_row(name: str) -> ConfigDef:
 
 
 def _logger_rows(
-    broker: Broker, name: str, keys: set[str]
+    broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     from kstore.broker.runtime.log_levels import levels
 
     if not name:
         raise ConfigRefusedError(
             ErrorCode.INVALID_REQUEST,
-            f"Loggers belong to one broker; name it by its id, {broker.node_id}.",
+            f"Loggers belong to one broker; name it by its id, {broker.node.node_id}.",
         )
     check_broker_id(broker, name)
     for logger, level in levels().items():
@@ -309,7 +336,7 @@ def _logger_rows(
 
 
 def _client_metrics_rows(
-    broker: Broker, name: str, keys: set[str]
+    broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 
@@ -329,7 +356,7 @@ def _client_metrics_rows(
 
 
 def _group_rows(
-    broker: Broker, name: str, keys: set[str]
+    broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     from kstore.config.group_configs import GROUP_CONFIGS
 
@@ -350,7 +377,7 @@ def _group_rows(
         yield _result(row, row.format(values[row.name]), chain)
 
 
-_Describe = Callable[["Broker", str, set[str]], Iterator[DescribeConfigsResourceResult]]
+_Describe = Callable[[ConfigParts, str, set[str]], Iterator[DescribeConfigsResourceResult]]
 _KINDS: dict[int, _Describe] = {
     TOPIC: _topic_rows,
     BROKER: _broker_rows,
@@ -386,11 +413,11 @@ def _normal(row: ConfigDef, text: str) -> str:
     return row.format(row.parse(text, "a setting")) if row.complaint(text) is None else text
 
 
-def check_broker_id(broker: Broker, name: str) -> None:
+def check_broker_id(broker: HasConfigs, name: str) -> None:
     """Refuse a name that is neither empty nor this broker's id."""
-    if name in {"", str(broker.node_id)}:
+    if name in {"", str(broker.node.node_id)}:
         return
-    words = f"Broker {broker.node_id} was asked for broker {name}; ask that one."
+    words = f"Broker {broker.node.node_id} was asked for broker {name}; ask that one."
     if not name.removeprefix("-").isdigit():
-        words = f"'{name}' is no broker's id; the id here is {broker.node_id}."
+        words = f"'{name}' is no broker's id; the id here is {broker.node.node_id}."
     raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, words)

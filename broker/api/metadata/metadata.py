@@ -12,14 +12,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Awaitable, Container, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from kstore._fast.broker.metadata_topics import encode_topics
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
-from kstore.broker.api.requests.turns import sliced
-from kstore.broker.api.security.access import allowed, allowed_cluster, operations_mask, permitted
+from kstore.broker.api.requests.turns import HasTurns, sliced
+from kstore.broker.api.security.access import (
+    HasAuthorizer,
+    allowed,
+    allowed_cluster,
+    operations_mask,
+    permitted,
+)
 from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, in_order
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError, check_name
@@ -39,7 +45,9 @@ from kstore.protocol.metadata.metadata import (
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.topics.topics import Topics
 
 __all__ = [
     "cluster_operations",
@@ -57,6 +65,34 @@ FIRST_FLEXIBLE = 9
 MAX_EPOCH_BYTES = 9
 """What the tagged fields take at an answer's end where they hold the largest partition epoch."""
 FIRST_NULL_NAME = 12
+
+
+class ImageParts(HasAuthorizer, Protocol):
+    """What is given to who tells of the cluster."""
+
+    @property
+    def node(self) -> Node:
+        """The broker's settings, and who it is."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics and brokers."""
+
+    @property
+    def membership(self) -> Membership:
+        """Which brokers can be reached."""
+
+
+class MetadataParts(ImageParts, Protocol):
+    """What the handler of Metadata is given."""
+
+    @property
+    def topics(self) -> Topics:
+        """Who makes those that are missing."""
+
+
+class TopicPartitionsParts(ImageParts, HasTurns, Protocol):
+    """What the handler of DescribeTopicPartitions is given."""
 
 
 class Missing(NamedTuple):
@@ -108,7 +144,7 @@ class EncodedMetadata(NamedTuple):
 
 
 def handle_metadata(
-    broker: Broker, request: MetadataRequest, ctx: RequestContext
+    broker: MetadataParts, request: MetadataRequest, ctx: RequestContext
 ) -> EncodedMetadata | Awaitable[EncodedMetadata]:
     """Describe the named topics, or all; make the missing ones first where that is allowed."""
     missing = _to_create(broker, request)
@@ -121,7 +157,7 @@ def handle_metadata(
 
 
 def _allowed_to_create(
-    broker: Broker, ctx: RequestContext, missing: list[str]
+    broker: HasAuthorizer, ctx: RequestContext, missing: list[str]
 ) -> tuple[list[str], dict[str, int]]:
     """The topics that who asks may make, and the errors of those that it may only describe."""
     topic = AclResourceType.TOPIC
@@ -134,8 +170,8 @@ def _allowed_to_create(
     return [name for name in missing if name in made], denied
 
 
-def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
-    if not request.allow_auto_topic_creation or not broker.config["auto.create.topics.enable"]:
+def _to_create(broker: MetadataParts, request: MetadataRequest) -> list[str]:
+    if not request.allow_auto_topic_creation or not broker.node.config["auto.create.topics.enable"]:
         return []
     asked = [topic for topic in request.topics or [] if topic.topic_id == ZERO_UUID]
     names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
@@ -151,7 +187,7 @@ def _legal(name: str) -> bool:
 
 
 async def _create_and_describe(
-    broker: Broker, request: MetadataRequest, ctx: RequestContext, missing: list[str],
+    broker: MetadataParts, request: MetadataRequest, ctx: RequestContext, missing: list[str],
     errors: dict[str, int],
 ) -> EncodedMetadata:  # fmt: skip
     for name in missing:
@@ -164,7 +200,7 @@ async def _create_and_describe(
 
 
 def _describe(
-    broker: Broker, request: MetadataRequest, ctx: RequestContext, errors: dict[str, int]
+    broker: ImageParts, request: MetadataRequest, ctx: RequestContext, errors: dict[str, int]
 ) -> EncodedMetadata:
     image = broker.image
     codes: list[int] | None = None
@@ -199,7 +235,7 @@ def _describe(
     return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
 
 
-def _all_topics(broker: Broker, ctx: RequestContext) -> list[TopicImage | Missing]:
+def _all_topics(broker: ImageParts, ctx: RequestContext) -> list[TopicImage | Missing]:
     """Every topic that who asks may describe."""
     topics: list[TopicImage | Missing] = list(broker.image.topics.values())
     if broker.authorizer is None:
@@ -210,7 +246,7 @@ def _all_topics(broker: Broker, ctx: RequestContext) -> list[TopicImage | Missin
 
 
 def _topic_operations(
-    broker: Broker, ctx: RequestContext, topics: Sequence[TopicImage | Missing]
+    broker: HasAuthorizer, ctx: RequestContext, topics: Sequence[TopicImage | Missing]
 ) -> int | list[int]:
     """What who asks may do with each of the topics that it may describe, there or not."""
     kind = AclResourceType.TOPIC
@@ -220,23 +256,23 @@ def _topic_operations(
     return [mask if mask >> AclOperation.DESCRIBE & 1 else NOT_ASKED for mask in masks]
 
 
-def cluster_operations(broker: Broker, ctx: RequestContext) -> int:
+def cluster_operations(broker: HasAuthorizer, ctx: RequestContext) -> int:
     """What who asks may do with the cluster; nothing that it would be told without DESCRIBE."""
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
         return NO_OPERATIONS
     return operations_mask(broker, ctx, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _for_admins(broker: Broker, image: MetadataImage) -> int:
+def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
     """Whom clients are to send to what only the controller can do: this broker, which hands it on.
     The controller itself may have died without this broker knowing it yet, and clients wait long
     for a broker that they were told of. (Kafka names any broker that is alive, for the same.)
     """
-    return broker.node_id if broker.node_id in image.brokers else image.controller_id
+    return broker.node.node_id if broker.node.node_id in image.brokers else image.controller_id
 
 
 def _asked(
-    broker: Broker, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
+    broker: ImageParts, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
 ) -> tuple[TopicImage | Missing, int]:
     """One topic that was asked for by its id, if it has one, else by its name; and its error."""
     may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
@@ -259,7 +295,7 @@ def _asked(
 
 
 def handle_describe_topic_partitions(
-    broker: Broker, request: DescribeTopicPartitionsRequest, ctx: RequestContext
+    broker: TopicPartitionsParts, request: DescribeTopicPartitionsRequest, ctx: RequestContext
 ) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
     """Describe topics in order of name, at most so many partitions; the cursor says where
     to go on.
@@ -268,9 +304,9 @@ def handle_describe_topic_partitions(
 
 
 def _describe_topic_partitions(
-    broker: Broker, request: DescribeTopicPartitionsRequest, ctx: RequestContext
+    broker: TopicPartitionsParts, request: DescribeTopicPartitionsRequest, ctx: RequestContext
 ) -> Work[DescribeTopicPartitionsResponse]:
-    most = broker.config["max.request.partition.size.limit"]
+    most = broker.node.config["max.request.partition.size.limit"]
     limit = min(max(request.response_partition_limit, 1), most)
     asked: set[str] = set()
     yield from each(lambda topic: asked.add(topic.name), request.topics)
@@ -294,7 +330,7 @@ def _describe_topic_partitions(
 
 
 def _some_partitions(
-    broker: Broker, ctx: RequestContext, names: list[str], first: int, limit: int
+    broker: ImageParts, ctx: RequestContext, names: list[str], first: int, limit: int
 ) -> Work[DescribeTopicPartitionsResponse]:
     """At most so many partitions of these topics, beginning at a partition of the first."""
     response = DescribeTopicPartitionsResponse()
@@ -330,7 +366,7 @@ def _bad_cursor(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
-def _operations(broker: Broker, ctx: RequestContext, name: str) -> int:
+def _operations(broker: HasAuthorizer, ctx: RequestContext, name: str) -> int:
     return operations_mask(broker, ctx, AclResourceType.TOPIC, name)
 
 

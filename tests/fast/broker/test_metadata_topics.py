@@ -156,9 +156,8 @@ def test_all_topics_of_an_image() -> None:
             TopicImage(f"t{number}", UUID(int=number + 1), (one,) * number, {})
         )
     config = {"auto.create.topics.enable": True}
-    broker = SimpleNamespace(
-        node_id=1, image=image, config=config, membership=Alone(1, 0), authorizer=None
-    )
+    node = SimpleNamespace(node_id=1, config=config)
+    broker = SimpleNamespace(node=node, image=image, membership=Alone(1, 0), authorizer=None)
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
     encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
     assert isinstance(encoded, EncodedMetadata)
