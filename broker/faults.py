@@ -92,7 +92,10 @@ class FaultInjector:
             return None
         struck = _Struck(self.server, connection, api_key, version, correlation_id, client_id, body)
         try:
-            strikes = self.book.strike(struck.asked())
+            asked = struck.asked()
+            if self.book.names_topics(asked):
+                asked = asked._replace(places=struck.places())
+            strikes = self.book.strike(asked)
             return Fate(struck, strikes) if strikes else None
         except ProtocolError:
             return None  # who handles it finds the same, and says so
@@ -131,11 +134,11 @@ class _Struck:
         return self._request
 
     def asked(self) -> Asked:
-        """What rules look at."""
+        """What rules look at, but for its topics."""
         internal = API_TABLE[self.api_key].internal
         from_broker = internal or BROKER_CLIENT.fullmatch(self._client_id) is not None
         node_id = self.broker.node_id
-        return Asked(self.api_key, self._client_id, node_id, from_broker, self.places)
+        return Asked(self.api_key, self._client_id, node_id, from_broker)
 
     def places(self) -> frozenset[tuple[str, int]]:
         """The topics and partitions it is about, those of its fetch session among them."""

@@ -6,7 +6,7 @@ seed. Carrying a verdict out is broker/faults.py's, reading a request kstore.pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -61,13 +61,14 @@ class Fault:
 
 
 class Asked(NamedTuple):
-    """What rules look at in a request. ``places`` is called only by rules that name a topic."""
+    """What rules look at in a request."""
 
     api: int
     client_id: str
     node: int
     from_broker: bool
-    places: Callable[[], Iterable[Place]]
+    places: Collection[Place] = ()
+    """What it is about; needed only where `FaultBook.names_topics`."""
 
 
 class Strike(NamedTuple):
@@ -158,6 +159,12 @@ class FaultBook:
             rule.fault.api in {None, api} and not rule.spent for rule in self._rules.values()
         )
 
+    def names_topics(self, asked: Asked) -> bool:
+        """Whether what strikes this request depends on its topics."""
+        return any(
+            rule.fault.topic is not None and rule.is_meant(asked) for rule in self._rules.values()
+        )
+
     def strike(self, asked: Asked) -> list[Strike]:
         """What strikes this request. Every delay adds up; of errors the first has each place; one
         that is dropped or cut off before it is carried out is struck by nothing else.
@@ -174,7 +181,7 @@ class FaultBook:
                 continue
             places: tuple[Place, ...] = ()
             if fault.topic is not None:
-                named = {place for place in asked.places() if _is_at(fault, place)}
+                named = {place for place in asked.places if _is_at(fault, place)}
                 places = tuple(sorted(named - failed if fault.action == "error" else named))
                 if not places:
                     continue

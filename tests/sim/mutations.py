@@ -176,7 +176,7 @@ def _two_owners(put: Put) -> None:
     advance = consumer_reconcile._advance
 
     def greedy(member: Any, goal: Any, owned: Any) -> Any:
-        return advance(member, goal._replace(is_owned=lambda topic, index: False), owned)
+        return advance(member, goal._replace(taken=()), owned)
 
     put(consumer_reconcile, "_advance", greedy)
     # The checker of the simulation is to find it, not the broker's own.

@@ -9,7 +9,7 @@ itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.api import RequestContext
@@ -43,6 +43,7 @@ from kstore.protocol.metadata.config_resources import (
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.broker import Broker
+    from kstore.config.broker import BrokerConfig
 
 __all__ = [
     "handle_alter_configs",
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 # The changes of one resource, once what is set now is known.
+NO_LISTS: Mapping[str, str] = {}
+"""No setting of this kind can be appended to."""
 _Changes = Callable[[dict[str, str]], Sequence[Change]]
 # The resource types of IncrementalAlterConfigs, and of AlterConfigs.
 _ALTERABLE = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
@@ -174,7 +177,7 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
         return broker.config.topic_default(config)[0]
 
     made = changes(current)
-    configs = config_rules.apply_changes(current, made, list_default)
+    configs = config_rules.apply_changes(current, made, _lists(made, list_default))
     check_configs(configs)
     await broker.topics.set_configs(name, configs, validate_only=validate_only)
     if not validate_only:
@@ -196,7 +199,7 @@ async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_o
         return broker.config.given.get(config, row.format(row.default))
 
     made = changes(current)
-    configs = config_rules.apply_changes(current, made, list_default)
+    configs = config_rules.apply_changes(current, made, _lists(made, list_default))
     now = {**broker.config.given, **broker.configs.cluster, **mine}
     config_rules.check_broker(made, configs, now, cluster=not name)
     if not name:
@@ -224,15 +227,9 @@ async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_on
     if not name:
         raise _invalid("No group is named; what holds for all groups is set for the brokers.")
     current = broker.configs.groups.get(name, {})
-    configs = config_rules.apply_changes(current, changes(current), _no_list)
+    configs = config_rules.apply_changes(current, changes(current), NO_LISTS)
 
-    def in_force(config: str) -> Any:
-        if config in broker.config:
-            return broker.config[config]
-        row = config_rules.broker_row(config)
-        return None if row is None else row.default
-
-    config_rules.check_group(configs, in_force)
+    config_rules.check_group(configs, _in_force(broker.config))
     if not validate_only:
         await broker.configs.set_group(name, configs)
         for config in configs.keys() - current.keys():
@@ -245,7 +242,7 @@ async def _alter_client_metrics(
     if not name:
         raise _invalid("No client metrics subscription is named; name the one to alter.")
     current = broker.configs.subscriptions.get(name, {})
-    configs = config_rules.apply_changes(current, changes(current), _no_list)
+    configs = config_rules.apply_changes(current, changes(current), NO_LISTS)
     config_rules.check_client_metrics(configs)
     if not validate_only:
         await broker.configs.set_client_metrics(name, configs)
@@ -262,7 +259,7 @@ async def _alter_loggers(broker: Broker, name: str, changes: _Changes, validate_
         if change.operation in {Operation.APPEND, Operation.SUBTRACT}:
             word = Operation(change.operation).name
             raise _invalid(f"{change.name} has a single level and takes no {word}; use SET.")
-    config_rules.apply_changes({}, made, _no_list)
+    config_rules.apply_changes({}, made, NO_LISTS)
     for change in made:
         problem = log_levels.check(change.name, change.value, change.operation == Operation.DELETE)
         if problem is not None:
@@ -303,8 +300,23 @@ _KNOWN: dict[int, Callable[[str], bool]] = {
 }
 
 
-def _no_list(name: str) -> None:
-    """No setting of this kind can be appended to."""
+def _lists(changes: Sequence[Change], list_default: Callable[[str], str | None]) -> dict[str, str]:
+    """The lists that are changed, with their values where nothing is set."""
+    defaults = {change.name: list_default(change.name) for change in changes}
+    return {name: value for name, value in defaults.items() if value is not None}
+
+
+def _in_force(config: BrokerConfig) -> dict[str, Any]:
+    """The brokers' settings that bound those of groups, also of the kinds that are not served."""
+    names = [name for name in config_rules.broker_rows() if name.startswith("group.")]
+    values: dict[str, Any] = {}
+    for name in names:
+        row = config_rules.broker_row(name)
+        if name in config:
+            values[name] = config[name]
+        elif row is not None:
+            values[name] = row.default
+    return values
 
 
 def _invalid(message: str) -> ConfigRefusedError:

@@ -157,10 +157,14 @@ async def handle_alter_user_scram_credentials(
 def _alter(
     store: Store, deletions: list[Deletion], upsertions: list[Upsertion]
 ) -> dict[str, tuple[int, str]]:
-    def exists(user: str, mechanism: int) -> bool:
-        return MECHANISMS[mechanism].name in entity_configs.read(store, user_path(user))
-
-    problems = refusals(deletions, upsertions, exists)
+    known = {
+        (row.user, row.mechanism)
+        for row in deletions
+        if row.user
+        and row.mechanism in MECHANISMS
+        and MECHANISMS[row.mechanism].name in entity_configs.read(store, user_path(row.user))
+    }
+    problems = refusals(deletions, upsertions, known)
     for gone in deletions:
         if gone.user not in problems:
             entity_configs.alter(

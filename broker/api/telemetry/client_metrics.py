@@ -119,7 +119,7 @@ def _instance(broker: TelemetryParts, instance_id: UUID, ctx: RequestContext) ->
     return broker.telemetry().instances.instance(
         instance_id,
         _client(instance_id, ctx),
-        configs.client_metrics,
+        configs.client_metrics(),
         configs.subscriptions_version,
         broker.node.now_ms(),
     )

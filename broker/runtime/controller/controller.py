@@ -136,9 +136,7 @@ class Controller(Decisions):
             return
         state.take_brokers(registered)
         state.forget_offline(difference.left | difference.joined)
-        changes = await self.changes(
-            state.topics, lambda topic, index, node: node in difference.left
-        )
+        changes = await self.changes(state.topics, reborn=difference.left)
         await self.commit(changes)
         self.channels.follow(registered.values())
         self.channels.tell_brokers()

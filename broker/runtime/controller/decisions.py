@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, Watch
@@ -139,11 +139,7 @@ class Decisions:
         self._stale = False
         self.generation += 1
         self.channels.close()
-
-        def bounced(topic: str, index: int, node: int) -> bool:
-            return found.brokers[node].epoch > found.written[topic, index]
-
-        changes = await self.changes(self.state.topics, bounced)
+        changes = await self.changes(self.state.topics, written=found.written)
         await self._write(changes)
         self.state.apply(changes)
         self.channels.follow(self.state.brokers.values())
@@ -245,13 +241,16 @@ class Decisions:
         return result
 
     async def changes(
-        self, topics: Iterable[str], bounced: events.Bounced = events.never_bounced
+        self,
+        topics: Iterable[str],
+        reborn: Collection[int] = (),
+        written: Mapping[tuple[str, int], int] = events.NOT_READ,
     ) -> list[PartitionChange]:
         """What the live brokers call for, piece by piece, with turns for others in between."""
         changes: list[PartitionChange] = []
         slices = Slices()
         for name, indexes in self.state.pieces(list(topics)):
-            changes += events.after_brokers_changed(self.state, name, indexes, bounced)
+            changes += events.after_brokers_changed(self.state, name, indexes, reborn, written)
             await slices.breathe()
         return changes
 

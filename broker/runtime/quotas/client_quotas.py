@@ -70,7 +70,10 @@ class ClientQuotas:
         """Set and remove quotas of one entity, all or none; QuotaError. Blocks."""
         if len({change.key for change in alterations}) < len(alterations):
             raise QuotaError(f"A quota of {dict(entity)} is altered twice; alter each once.")
-        keys = check_entity(entity, is_host)
+        keys = check_entity(entity)
+        address = dict(entity).get(IP)
+        if address is not None and not is_host(address):
+            raise QuotaError(f"'{address}' is no address, and no name that leads to one.")
         for change in alterations:
             if change.value is not None:
                 check_value(keys, change.key, change.value)

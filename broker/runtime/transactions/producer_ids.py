@@ -29,6 +29,7 @@ __all__ = ["ProducerIds", "take_block"]
 LOGGER = logging.getLogger(__name__)
 NODE = "/latest_producer_id_block"
 BLOCK_SIZE = 1000
+NO_PRODUCER_ID = -1
 
 
 class ProducerIds:
@@ -72,6 +73,16 @@ class ProducerIds:
                     LOGGER.error("no producer ids can be had: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
                 self._end = self._next + BLOCK_SIZE
+
+    @property
+    def offered(self) -> int:
+        """The id that is given out next, of a block that is ready; else -1."""
+        return self._next if self.is_ready else NO_PRODUCER_ID
+
+    def given(self, producer_id: int) -> None:
+        """This was offered and may have been given out: if so, it is not offered again."""
+        if producer_id == self.offered != NO_PRODUCER_ID:
+            self._next += 1
 
     def take(self) -> int:
         """An id out of a block that is ready."""

@@ -201,8 +201,9 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         """
         partition = self.partition(transactional_id)
         decision = partition.shard.handle_init(
-            transactional_id, timeout_ms, claim, self.now_ms(), self.producer_ids.take
+            transactional_id, timeout_ms, claim, self.now_ms(), self.producer_ids.offered
         )
+        self.producer_ids.given(decision.producer.producer_id)
         return self._carry_out(partition, decision)
 
     def add_partitions(
@@ -244,9 +245,10 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             claim,
             client_version,
             self.now_ms(),
-            self.producer_ids.take,
+            self.producer_ids.offered,
             committed=committed,
         )
+        self.producer_ids.given(decision.producer.producer_id)
         return self._carry_out(partition, decision)
 
     def _carry_out(

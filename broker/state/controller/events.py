@@ -6,7 +6,8 @@ takes them over, then brokers are told. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kstore.broker.state.controller import election, reassignment_steps
@@ -16,26 +17,22 @@ from kstore.errors import ErrorCode
 
 __all__ = ["IsrAnswer", "Proposal", "after_brokers_changed", "alter_partition", "elect", "led_by"]
 
-Election = Callable[[str, int, PartitionImage], PartitionImage | None]
-Bounced = Callable[[str, int, int], bool]
-
-
-def never_bounced(topic: str, index: int, node: int) -> bool:
-    """Nobody has begun another life unseen."""
-    return False
+NOT_READ: Mapping[tuple[str, int], int] = MappingProxyType({})
 
 
 def after_brokers_changed(
     state: ControllerState,
     topic: str,
     indexes: Iterable[int],
-    bounced: Bounced = never_bounced,
+    reborn: Collection[int] = (),
+    written: Mapping[tuple[str, int], int] = NOT_READ,
 ) -> list[PartitionChange]:
     """The changes of these partitions that the brokers known as alive call for.
 
-    ``bounced(topic, index, node)`` says that a live broker's life began after the partition's state
-    was written: what the state says of it is about an earlier one, whose last records may be lost.
-    It leaves the ISR; if nobody else is in it, one of them leads alone.
+    ``reborn`` brokers live another life than the one that was known, and ``written`` says in which
+    transaction of the store a partition's state was written, where that was just read: where a live
+    broker's life began later, what the state says of it is about an earlier one, whose last records
+    may be lost. It leaves the ISR; if nobody else is in it, one of them leads alone.
     """
     leaving = state.leaving.keys()
     unclean = state.unclean_allowed(topic)
@@ -44,7 +41,13 @@ def after_brokers_changed(
     for index in indexes:
         partition = partitions[index]
         alive = state.alive(topic, index)
-        lost = {each for each in partition.isr if each in alive and bounced(topic, index, each)}
+        since = written.get((topic, index))
+        lost = {
+            each
+            for each in partition.isr
+            if each in alive
+            and (each in reborn or (since is not None and state.brokers[each].epoch > since))
+        }
         new = partition
         if lost:
             new = election.after_change(new, alive - lost, leaving) or new

@@ -7,7 +7,7 @@ Offsets committed inside a transaction wait until its marker is replayed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -173,29 +173,12 @@ class Offsets:
                 topic.partitions.append(_fetched(partition, committed, topic_id, unstable))
         return response
 
-    def expired(
-        self,
-        group_id: str,
-        now_ms: int,
-        retention_ms: int,
-        retained_since: Callable[[int], int | None],
-    ) -> list[tuple[str, int]]:
-        """The topic partitions whose retention is over; ``retained_since`` says of an offset's
-        commit timestamp when it began, if it did.
-        """
-        if retained_since(0) is None:
-            return []
-        return [
-            (topic, partition)
-            for topic, partitions in self.topics(group_id).items()
-            for partition, offset in partitions.items()
-            if not self.is_pending(group_id, topic, partition)
-            and (
-                now_ms >= offset.expire_timestamp
-                if offset.expire_timestamp != -1
-                else now_ms - (retained_since(offset.commit_timestamp) or 0) >= retention_ms
-            )
-        ]
+    def settled(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """The topic partitions with an offset in which no open transaction has committed one."""
+        for topic, partitions in self.topics(group_id).items():
+            for partition, offset in partitions.items():
+                if not self.is_pending(group_id, topic, partition):
+                    yield topic, partition, offset
 
     def all_places(self, group_id: str) -> list[tuple[str, int]]:
         """All topic partitions with an offset of the group, pending ones included."""

@@ -7,7 +7,7 @@ Pure: it works out what would be set, it sets nothing. Topics' own rules are in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -62,12 +62,12 @@ class Change(NamedTuple):
 def apply_changes(
     current: Mapping[str, str],
     changes: Sequence[Change],
-    list_default: Callable[[str], str | None],
+    list_defaults: Mapping[str, str],
 ) -> dict[str, str]:
     """What would be set after the changes.
 
-    ``list_default`` gives the value that an append or subtract starts from where nothing is set;
-    None for a name that is no list, which can't be appended to.
+    ``list_defaults`` has the value that an append or subtract starts from where nothing is set; a
+    name that it does not have is no list, which can't be appended to.
     """
     for name, count in Counter(change.name for change in changes).items():
         if count > 1:
@@ -86,7 +86,7 @@ def apply_changes(
         if change.operation == Operation.SET:
             configs[change.name] = change.value
         else:
-            configs[change.name] = _changed_list(configs, change, list_default(change.name))
+            configs[change.name] = _changed_list(configs, change, list_defaults.get(change.name))
     return configs
 
 
@@ -116,6 +116,13 @@ def replacing_changes(
     named = {name for name, _ in given}
     changes += [Change(name, Operation.DELETE, None) for name in current if name not in named]
     return changes
+
+
+def broker_rows() -> list[str]:
+    """The names that `broker_row` has a row for."""
+    from kstore.config.no_effect import DYNAMIC_ONLY, NO_EFFECT, REFUSED
+
+    return list(dict.fromkeys((*BROKER_CONFIGS, *REFUSED, *NO_EFFECT, *DYNAMIC_ONLY)))
 
 
 def broker_row(name: str) -> ConfigDef | None:
@@ -202,10 +209,10 @@ def check_cluster_default(configs: Mapping[str, str]) -> None:
         )
 
 
-def check_group(configs: Mapping[str, str], broker: Callable[[str], Any]) -> None:
+def check_group(configs: Mapping[str, str], broker: Mapping[str, Any]) -> None:
     """Refuse a group's settings that are unknown, malformed, or outside of the broker's bounds.
 
-    ``broker`` gives a broker config's value in force; None where there is none.
+    ``broker`` has the values in force of the brokers' configs whose names begin with ``group.``.
     """
     from kstore.config.group_configs import GROUP_CONFIGS
 
@@ -221,19 +228,19 @@ def check_group(configs: Mapping[str, str], broker: Callable[[str], Any]) -> Non
         if name == "streams.num.standby.replicas":
             rest = "standby.replicas"
         low, high = f"group.{prefix}.min.{rest}", f"group.{prefix}.max.{rest}"
-        if (bound := broker(low)) is not None and value < bound:
+        if (bound := broker.get(low)) is not None and value < bound:
             _refuse(f"{name} is {value}, below the {bound} of the broker's {low}.")
-        if (bound := broker(high)) is not None and value > bound:
+        if (bound := broker.get(high)) is not None and value > bound:
             _refuse(f"{name} is {value}, above the {bound} of the broker's {high}.")
     _check_heartbeats(values, broker)
 
 
-def _check_heartbeats(values: Mapping[str, Any], broker: Callable[[str], Any]) -> None:
+def _check_heartbeats(values: Mapping[str, Any], broker: Mapping[str, Any]) -> None:
     for kind in ("consumer", "streams", "share"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if session in values or heartbeat in values:
-            longest = values.get(session, broker(f"group.{session}"))
-            between = values.get(heartbeat, broker(f"group.{heartbeat}"))
+            longest = values.get(session, broker.get(f"group.{session}"))
+            between = values.get(heartbeat, broker.get(f"group.{heartbeat}"))
             if longest is not None and between is not None and longest <= between:
                 _refuse(
                     f"{session} is {longest}, and {heartbeat} {between}; make the first the longer."

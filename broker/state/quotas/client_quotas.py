@@ -6,7 +6,7 @@ Storing and throttling are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple, TypeAlias
 
@@ -86,7 +86,7 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
     return (*known, *named.items())
 
 
-def check_entity(entity: Entity, is_host: Callable[[str], bool]) -> Mapping[str, str]:
+def check_entity(entity: Entity) -> Mapping[str, str]:
     """The keys that an entity may have, with their types; QuotaError for one that can't be."""
     if not entity:
         raise QuotaError(f"A quota is for nobody; name an entity by {TYPES_IN_WORDS}.")
@@ -100,9 +100,6 @@ def check_entity(entity: Entity, is_host: Callable[[str], bool]) -> Mapping[str,
         return USER_KEYS
     if len(names) > 1:
         raise QuotaError(f"An ip has quotas of its own; leave out {_others(names)}.")
-    address = names[IP]
-    if address is not None and not is_host(address):
-        raise QuotaError(f"'{address}' is no address, and no name that leads to one.")
     return IP_KEYS
 
 

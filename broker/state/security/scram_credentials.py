@@ -11,7 +11,7 @@ import base64
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from kstore.errors import ErrorCode
@@ -93,7 +93,7 @@ class ScramCredential(NamedTuple):
 def refusals(
     deletions: Sequence[Deletion],
     upsertions: Sequence[Upsertion],
-    exists: Callable[[str, int], bool],
+    known: Collection[tuple[str, int]],
 ) -> dict[str, tuple[int, str]]:
     """User to error code and words, for each user of whom nothing is changed: one bad row spoils
     all of a user's.
@@ -110,7 +110,7 @@ def refusals(
             words = f"User {user!r} is named {count} times: send one change of a user at a time."
             found[user] = (ErrorCode.DUPLICATE_RESOURCE, words)
     for gone in deletions:
-        if gone.user not in found and not exists(gone.user, gone.mechanism):
+        if gone.user not in found and (gone.user, gone.mechanism) not in known:
             mechanism = MECHANISMS[gone.mechanism].name
             words = f"User {gone.user!r} has no {mechanism} credential that could be deleted."
             found[gone.user] = (ErrorCode.RESOURCE_NOT_FOUND, words)

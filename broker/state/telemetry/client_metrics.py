@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -121,7 +121,7 @@ class Instances:
         self,
         instance_id: UUID,
         client: Mapping[str, str],
-        subscriptions: Callable[[], Sequence[Subscription]],
+        subscriptions: Sequence[Subscription],
         version: int,
         now_ms: int,
     ) -> ClientInstance:
@@ -132,7 +132,7 @@ class Instances:
         """
         found = self._instances.get(instance_id)
         if found is None or found.version != version:
-            matching = [row for row in subscriptions() if _matches(row.match, client)]
+            matching = [row for row in subscriptions if _matches(row.match, client)]
             found = self._instances[instance_id] = ClientInstance(instance_id, version, matching)
         self._instances.move_to_end(instance_id)
         self._expire(now_ms)

@@ -25,7 +25,6 @@ from kstore.broker.state.transactions.state import (
 from kstore.broker.state.transactions.steps import (
     Claim,
     Decision,
-    NewProducerId,
     add_partitions,
     complete,
     end_transaction,
@@ -109,7 +108,7 @@ class TransactionShard:
         timeout_ms: int,
         claim: Claim | None,
         now_ms: int,
-        new_producer_id: NewProducerId,
+        new_producer_id: int,
     ) -> Decision:
         """InitProducerId with a transactional id."""
         if not transactional_id:
@@ -149,7 +148,7 @@ class TransactionShard:
         claim: Claim,
         client_version: int,
         now_ms: int,
-        new_producer_id: NewProducerId,
+        new_producer_id: int,
         *,
         committed: bool,
     ) -> Decision:

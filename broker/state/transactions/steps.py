@@ -6,7 +6,6 @@ Every function takes the present state and returns a Decision; nothing is change
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kstore.broker.state.transactions.state import (
@@ -41,9 +40,6 @@ __all__ = [
     "verify_partitions",
 ]
 
-NewProducerId = Callable[[], int]
-"""A producer id that nobody else has."""
-
 
 class Claim(NamedTuple):
     """Who a producer says it is."""
@@ -71,7 +67,7 @@ def init_producer_id(
     timeout_ms: int,
     claim: Claim | None,
     now_ms: int,
-    new_producer_id: NewProducerId,
+    new_producer_id: int,
 ) -> Decision:
     """Give a producer its id and next epoch, which fences whoever had the one before.
 
@@ -79,7 +75,7 @@ def init_producer_id(
     ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared abort.
     """
     if current is None:
-        current = Transaction(transactional_id, new_producer_id(), timeout_ms=timeout_ms)
+        current = Transaction(transactional_id, new_producer_id, timeout_ms=timeout_ms)
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
     if claim is not None and not _is_known_producer(current, claim):
@@ -87,7 +83,7 @@ def init_producer_id(
     if current.state == ONGOING:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, fence(current, now_ms))
     if _needs_new_id(current, claim):
-        producer_id, epoch = new_producer_id(), 0
+        producer_id, epoch = new_producer_id, 0
         last_epoch = claim.producer_epoch if claim is not None else NO_PRODUCER_EPOCH
     else:
         found = _next_epoch(current, claim)
@@ -217,7 +213,7 @@ def end_transaction(
     claim: Claim,
     client_version: int,
     now_ms: int,
-    new_producer_id: NewProducerId,
+    new_producer_id: int,
     *,
     committed: bool,
 ) -> Decision:
@@ -243,7 +239,7 @@ def _end_with_new_epoch(
     current: Transaction,
     claim: Claim,
     now_ms: int,
-    new_producer_id: NewProducerId,
+    new_producer_id: int,
     *,
     committed: bool,
 ) -> Decision:
@@ -285,7 +281,7 @@ def _end_with_new_epoch(
     if not is_epoch_exhausted(current.producer_epoch):
         producer = Claim(prepared.producer_id, prepared.producer_epoch)
         return Decision(ErrorCode.NONE, prepared, producer)
-    prepared = prepared._replace(next_producer_id=new_producer_id())
+    prepared = prepared._replace(next_producer_id=new_producer_id)
     return Decision(ErrorCode.NONE, prepared, Claim(prepared.next_producer_id, 0))
 
 

@@ -29,7 +29,7 @@ PRODUCE, FETCH, METADATA = 0, 1, 3
 def asked(
     api: int = PRODUCE, *places: Place, client_id: str = "me", node: int = 1, broker: bool = False
 ) -> Asked:
-    return Asked(api, client_id, node, broker, lambda: places)
+    return Asked(api, client_id, node, broker, places)
 
 
 def book_of(*faults: Fault) -> FaultBook:

@@ -7,7 +7,7 @@ epoch; a partition that it gets is stamped with the epoch that it gets it in (KA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -35,8 +35,8 @@ class Goal(NamedTuple):
     topic_ids: Collection[UUID]
     """The topics that it subscribes to, as far as they exist."""
     subscription_changed: bool
-    is_owned: Callable[[UUID, int], bool]
-    """Whether any member owns a partition now."""
+    taken: Collection[tuple[UUID, int]]
+    """The partitions that a member owns, or has yet to give up."""
 
 
 def reconcile(member: Member, goal: Goal, owned: Owned | None) -> Member:
@@ -91,7 +91,7 @@ def _advance(member: Member, goal: Goal, owned: Owned | None) -> Member:
             part.setdefault(topic, {})[partition] = epoch
         for partition in sorted(target.difference(present)):
             # What the member itself has just given up is free for it.
-            if goal.is_owned(topic, partition) and partition not in member.revoking.get(topic, {}):
+            if (topic, partition) in goal.taken and partition not in member.revoking.get(topic, {}):
                 unreleased = True
             else:
                 free.setdefault(topic, []).append(partition)

@@ -273,7 +273,7 @@ class ConsumerStep:
             *target,
             {topics[name].topic_id for name in self.group.topics_of(member) if name in topics},
             changed,
-            self.group.is_owned,
+            self.group.owned.keys(),
         )
         moved = reconcile(member, goal, owned)
         if moved != member:

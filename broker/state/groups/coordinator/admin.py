@@ -4,7 +4,7 @@ does. No membership.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kstore.broker.state.groups.classic.group import DEAD, STABLE, ClassicGroup
 from kstore.broker.state.groups.contract import Group, ShardState
@@ -97,15 +97,27 @@ def expiry_records(
     """
     records: list[GroupRecord] = []
     for group in groups.values():
-        expired = [
-            (topic, partition)
-            for topic, partition in offsets.expired(
-                group.group_id, now_ms, retention_ms, group.retained_since
-            )
-            if not group.is_subscribed_to(topic)
-        ]
+        expired = list(_expired(group, offsets, now_ms, retention_ms))
         records += [commit_tombstone(group.group_id, topic, part) for topic, part in expired]
         nothing_left = len(expired) == len(offsets.all_places(group.group_id))
         if group.is_unused and nothing_left:
             records += group.tombstones()
     return records
+
+
+def _expired(
+    group: Group, offsets: Offsets, now_ms: int, retention_ms: int
+) -> Iterator[tuple[str, int]]:
+    """The topic partitions whose retention is over, the offset's own or else the group's, and that
+    no member may be consuming.
+    """
+    if group.retained_since(0) is None:
+        return
+    for topic, partition, offset in offsets.settled(group.group_id):
+        if offset.expire_timestamp != -1:
+            over = now_ms >= offset.expire_timestamp
+        else:
+            since_ms = group.retained_since(offset.commit_timestamp) or 0
+            over = now_ms - since_ms >= retention_ms
+        if over and not group.is_subscribed_to(topic):
+            yield topic, partition

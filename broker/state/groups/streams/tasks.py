@@ -7,7 +7,7 @@ as standby (it keeps a copy of the state) and as warm-up (it builds the state up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 __all__ = [
@@ -127,7 +127,7 @@ def with_epochs(entries: Iterable[EpochsEntry], default_epoch: int) -> dict[Task
 
 
 def by_subtopology(
-    tasks: Iterable[TaskId], make: Callable[..., T], epochs: Mapping[TaskId, int] | None = None
+    tasks: Iterable[TaskId], make: type[T], epochs: Mapping[TaskId, int] | None = None
 ) -> list[T]:
     """A message's list of tasks: one entry per subtopology, made by ``make``, all sorted."""
     grouped: dict[str, list[int]] = {}

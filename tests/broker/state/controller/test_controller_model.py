@@ -69,11 +69,7 @@ class Controller(RuleBasedStateMachine):
         self.state.take_brokers(self.registered)
         self.state.forget_offline(difference.left | difference.joined)
         for name in self.state.topics:
-            self._take(
-                events.after_brokers_changed(
-                    self.state, name, INDEXES, lambda topic, index, node: node in difference.left
-                )
-            )
+            self._take(events.after_brokers_changed(self.state, name, INDEXES, difference.left))
         for name, index, partition in self.state.partitions():
             if partition.leader != -1:
                 for node in difference.left & difference.joined:

@@ -29,8 +29,7 @@ VALUES = st.sampled_from(["", "1", "x", "x,y", "y,z,x"])
 CONFIGS = st.dictionaries(NAMES, VALUES)
 
 
-def list_default(name: str) -> str | None:
-    return "x,y" if name == "list" else None
+LISTS = {"list": "x,y"}
 
 
 def set_(name: str, value: str) -> list[Change]:
@@ -46,16 +45,16 @@ def refused(call: Any, *args: Any, **options: Any) -> tuple[int, str]:
 @given(CONFIGS, CONFIGS)
 def test_replacing_leaves_exactly_what_is_given(current: dict[str, str], wanted: dict[str, str]):
     changes = replacing_changes(current, list(wanted.items()))
-    assert apply_changes(current, changes, list_default) == wanted
+    assert apply_changes(current, changes, LISTS) == wanted
 
 
 @given(CONFIGS, NAMES, VALUES)
 def test_a_change_touches_its_own_name_alone(current: dict[str, str], name: str, value: str):
     before = dict(current)
-    changed = apply_changes(current, set_(name, value), list_default)
+    changed = apply_changes(current, set_(name, value), LISTS)
     assert current == before
     assert changed == {**current, name: value}
-    deleted = apply_changes(changed, [Change(name, Operation.DELETE, None)], list_default)
+    deleted = apply_changes(changed, [Change(name, Operation.DELETE, None)], LISTS)
     assert deleted == {key: current[key] for key in current if key != name}
 
 
@@ -65,12 +64,12 @@ def test_an_appended_item_is_there_once_and_a_subtracted_one_not(
 ):
     given_items = [item for item in value.split(",") if item]
     start = [item for item in current.get("list", "x,y").split(",") if item]
-    appended = apply_changes(current, [Change("list", Operation.APPEND, value)], list_default)
+    appended = apply_changes(current, [Change("list", Operation.APPEND, value)], LISTS)
     items = [item for item in appended["list"].split(",") if item]
     assert items[: len(start)] == start
     assert set(items) == {*start, *given_items}
     assert all(items.count(item) == 1 for item in items[len(start) :])
-    less = apply_changes(appended, [Change("list", Operation.SUBTRACT, value)], list_default)
+    less = apply_changes(appended, [Change("list", Operation.SUBTRACT, value)], LISTS)
     assert set(filter(None, less["list"].split(","))) == set(start) - set(given_items)
 
 
@@ -87,7 +86,7 @@ def test_an_appended_item_is_there_once_and_a_subtracted_one_not(
     ],
 )  # fmt: skip
 def test_what_is_no_change_is_refused(changes: list[Change], code: int, words: str):
-    got, message = refused(apply_changes, {}, changes, list_default)
+    got, message = refused(apply_changes, {}, changes, LISTS)
     assert got == code
     assert words in message
 
@@ -135,22 +134,21 @@ def test_min_insync_replicas_is_the_clusters():
     check_cluster_default(configs)
 
 
-def in_force(name: str) -> Any:
-    return BROKER_CONFIGS[name].default if name in BROKER_CONFIGS else None
+IN_FORCE = {name: row.default for name, row in BROKER_CONFIGS.items()}
 
 
 @given(st.integers(0, 100_000))
 def test_a_groups_session_timeout_stays_within_the_brokers_bounds(value: int):
     configs = {"consumer.session.timeout.ms": str(value)}
     if 45_000 <= value <= 60_000:
-        check_group(configs, in_force)
+        check_group(configs, IN_FORCE)
     else:
-        assert refused(check_group, configs, in_force)[0] == ErrorCode.INVALID_CONFIG
+        assert refused(check_group, configs, IN_FORCE)[0] == ErrorCode.INVALID_CONFIG
 
 
 def test_a_groups_standby_replicas_have_a_bound_of_their_own_name():
-    check_group({"streams.num.standby.replicas": "2"}, in_force)
-    _, message = refused(check_group, {"streams.num.standby.replicas": "3"}, in_force)
+    check_group({"streams.num.standby.replicas": "2"}, IN_FORCE)
+    _, message = refused(check_group, {"streams.num.standby.replicas": "3"}, IN_FORCE)
     assert message == (
         "streams.num.standby.replicas is 3, above the 2 of the broker's "
         "group.streams.max.standby.replicas."

@@ -243,7 +243,7 @@ def test_instances_are_made_anew_when_subscriptions_change_and_match_wholly():
 
     def find(client_id: str, version: int) -> ClientInstance:
         client = {"client_id": client_id}
-        return instances.instance(ID, client, lambda: rows, version, 1000)
+        return instances.instance(ID, client, rows, version, 1000)
 
     assert find("my-app-1", 0).metrics == []
     assert find("app-1", 0).metrics == []  # decided when it first came
@@ -254,9 +254,9 @@ def test_instances_are_made_anew_when_subscriptions_change_and_match_wholly():
 def test_no_more_instances_are_kept_than_allowed_the_silent_go_first():
     instances, now_ms = Instances(3), 10**12
     for number in range(10):
-        instances.instance(UUID(int=number), {}, list, 0, now_ms).may_get(now_ms)
+        instances.instance(UUID(int=number), {}, [], 0, now_ms).may_get(now_ms)
     assert len(instances) == 3
-    assert instances.instance(UUID(int=9), {}, list, 0, now_ms).last_get_ms == now_ms
+    assert instances.instance(UUID(int=9), {}, [], 0, now_ms).last_get_ms == now_ms
     later_ms = now_ms + 3 * 300_000 + 1
-    instances.instance(UUID(int=99), {}, list, 0, later_ms).may_get(later_ms)
+    instances.instance(UUID(int=99), {}, [], 0, later_ms).may_get(later_ms)
     assert len(instances) == 1

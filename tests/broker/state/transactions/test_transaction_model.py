@@ -125,7 +125,7 @@ class Coordinator(RuleBasedStateMachine):
     def init(self, actor: int, claims: bool) -> None:
         claim = self.held.get(actor) if claims else None
         before = self.shard.transactions.get(NAME)
-        decision = self.shard.handle_init(NAME, 500, claim, self.now_ms, self.new_id)
+        decision = self.shard.handle_init(NAME, 500, claim, self.now_ms, self.new_id())
         code = self.carry_out(decision)
         if code == ErrorCode.NONE:
             assert self.shard.transactions[NAME].state not in PREPARED | {ONGOING}
@@ -165,7 +165,7 @@ class Coordinator(RuleBasedStateMachine):
         producer = self.held[actor]
         number = self.number
         decision = self.shard.handle_end(
-            NAME, producer, version, self.now_ms, self.new_id, committed=committed
+            NAME, producer, version, self.now_ms, self.new_id(), committed=committed
         )
         if self.carry_out(decision) != ErrorCode.NONE:
             return

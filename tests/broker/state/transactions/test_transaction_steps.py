@@ -55,12 +55,12 @@ def given(state: int = EMPTY, **fields: object) -> Transaction:
 
 
 def init(current: Transaction | None, claim: Claim | None = None):
-    return init_producer_id(current, NAME, 500, claim, NOW, lambda: 99)
+    return init_producer_id(current, NAME, 500, claim, NOW, 99)
 
 
 def end(current: Transaction, epoch: int, *, committed: bool, version: int = TV_2):
     claim = Claim(ID, epoch)
-    return end_transaction(current, claim, version, NOW, lambda: 99, committed=committed)
+    return end_transaction(current, claim, version, NOW, 99, committed=committed)
 
 
 def test_a_new_transactional_id_gets_an_id_at_epoch_0() -> None:
