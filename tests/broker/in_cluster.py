@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
 from kstore.protocol.controller.broker_requests import (
@@ -24,7 +25,6 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataRequest,
     UpdateMetadataTopic,
 )
-from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 
 ME, OTHER, THIRD = 1, 2, 3
@@ -57,32 +57,7 @@ class Fetchers:
     def stop(self, place: TopicPartition) -> None:
         self.followed.pop(place, None)
 
-
-class Member:
-    """This broker's place in the cluster."""
-
-    broker_epoch = BROKER_EPOCH
-    controller = None
-    is_controller = False
-    alone = False
-    joined = True
-    controller_id = OTHER
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def may_answer_alone(self) -> bool:
-        """It may."""
-        return True
-
-    def reachable(self, listener: str) -> set[int] | None:
-        """Those with an endpoint there."""
-        known = self._broker.image.brokers.values()
-        return {each.node_id for each in known if each.endpoint(listener) is not None}
-
-    async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """What it answers."""
-        return await self._broker.peers().ask(self.controller_id, request, timeout_s)
+    def close(self) -> None: ...
 
 
 class InCluster(Broker):
@@ -107,9 +82,10 @@ async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
         reports.append(sentence)
 
     broker = InCluster(config, asyncio.get_running_loop(), None, report)
-    broker.fetchers = Fetchers()
+    broker.fetchers = Lazy(Fetchers)
     broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
-    broker.membership = Member(broker)
+    member: Any = broker.membership
+    member.broker_epoch, member.controller_id = BROKER_EPOCH, OTHER
     try:
         yield broker
     finally:

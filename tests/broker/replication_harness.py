@@ -27,6 +27,9 @@ from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.runtime.replication.fetchers import Fetchers
+from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
+from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
+from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 from kstore.env import Env
@@ -96,7 +99,6 @@ class Node:
         self.partitions = partitions
         self.reports: list[str] = []
         self.membership = Alone(node_id, 0)
-        self.security: Any = None
         self.env: Env | None = None
         """For its logs; None: the machine."""
         self.alive = False
@@ -130,10 +132,12 @@ class Node:
             self.table.add_partition(Partition(entry, index, log, leader_id=-1, leader_epoch=-1))
             self.partition(index).online = False
         self.commits = FsyncBatcher(self.loop, self.report)
-        self.peers = Lazy(lambda: Peers(self.as_broker, self.metadata, None))
-        self.configs = SimpleNamespace(cluster={}, brokers={})
-        self.log_manager = SimpleNamespace(logs=self._logs)
-        self.fetchers = Fetchers(self.as_broker)
+        self.peers = Lazy(lambda: Peers(self.as_node, self.metadata, None))
+        self.configs: Any = SimpleNamespace(cluster={}, brokers={})
+        self.fetchers = Fetchers(
+            self.as_node, self.membership, self.peers, self.commits,
+            self._throttles(),
+        )  # fmt: skip
         protocol: Any = lambda: Connection(self.plane, "PLAINTEXT")  # noqa: E731
         self._acceptor = await self.loop.create_server(protocol, "127.0.0.1", self.port)
         self.port = self._acceptor.sockets[0].getsockname()[1]
@@ -149,9 +153,18 @@ class Node:
         return self.metadata.image
 
     @property
-    def as_broker(self) -> Any:
-        """This, where a Broker is wanted."""
+    def as_node(self) -> Any:
+        """This, where the broker's process is wanted."""
         return self
+
+    def _throttles(self) -> ReplicaThrottles:
+        followers, leaders = (
+            ThrottledReplicas(side, self.as_node, self.configs, self.metadata)
+            for side in ("follower", "leader")
+        )
+        log_manager: Any = SimpleNamespace(logs=self._logs)
+        throttle = Lazy(lambda: LeaderThrottle(self.loop, leaders, log_manager, self.plane))
+        return ReplicaThrottles(self.loop, followers, leaders, throttle)
 
     def _logs(self) -> list[tuple[Partition, Any]]:
         found = [self.partition(index) for index in range(self.partitions)]

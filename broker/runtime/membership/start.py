@@ -15,9 +15,11 @@ from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.metadata.image_updates import ImageUpdates
 from kstore.broker.runtime.metadata.leader_hints import give_hints
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+from kstore.broker.runtime.replication.replicas import Replicas
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
@@ -63,14 +65,22 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     member = broker.membership = ClusterMember(
         broker.node, myself, store, broker.metadata, broker.peers, lambda: broker.replica_manager
     )
-    broker.replica_manager = ReplicaManager(broker)
-    member.on_session_lost.append(broker.replica_manager.fence)
-    broker.isr = IsrChanges(broker)
+    replicas = Replicas(
+        broker.node, broker.table, broker.log_manager, broker.descriptors, broker.fetchers
+    )
+    images = ImageUpdates(broker.node, store, broker.metadata, broker.table, replicas)
+    images.on_broker_gone.append(lambda node_id: broker.peers().forget(node_id))
+    broker.replica_manager = ReplicaManager(
+        broker.node, member, store, broker.log_manager, replicas, images
+    )
+    member.on_session_lost.append(replicas.fence)
+    broker.isr = IsrChanges(broker.node, broker.table, member, broker.peers)
     broker.isr.start()
     give_hints(config, broker.table, broker.metadata)
     _let_coordinators_follow(broker)
     _watch_damage(broker)
     broker.topics = ClusterTopics(broker)
+    images.on_topic_added.append(broker.topics.configure)
     broker.configs.when_changed = broker.topics.take_over_defaults
 
 
@@ -85,7 +95,7 @@ def _let_coordinators_follow(broker: Broker) -> None:
         OFFSETS_TOPIC: broker.groups,
         TRANSACTION_TOPIC: broker.transactions,
     }
-    broker.replica_manager.on_leadership.append(watch_leadership(coordinators))
+    broker.replica_manager.replicas.on_leadership.append(watch_leadership(coordinators))
     broker.replica_manager.images.on_topic_deleted.append(forget)
 
 
@@ -93,15 +103,11 @@ def _watch_damage(broker: Broker) -> None:
     """Have damaged parts of segments written again from other replicas."""
 
     def note(place: TopicPartition) -> None:
-        if broker.repairs is None:
-            from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
-
-            broker.repairs = SegmentRepairs(broker)
-        broker.repairs.note(place)
+        broker.repairs().note(place)
 
     def note_role(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
-        if broker.repairs is not None:
-            broker.repairs.note_role(place)
+        if broker.repairs.made is not None:
+            broker.repairs.made.note_role(place)
 
     def from_any_thread(place: TopicPartition) -> None:
         if not broker.loop.is_closed():
@@ -109,7 +115,7 @@ def _watch_damage(broker: Broker) -> None:
 
     for log_dir in broker.log_manager.dirs:
         log_dir.when_damaged(from_any_thread)
-    broker.replica_manager.on_leadership.append(note_role)
+    broker.replica_manager.replicas.on_leadership.append(note_role)
 
 
 def _cluster_id(store: Store) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
@@ -26,8 +26,10 @@ from kstore.protocol.controller.broker_requests import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = ["ImageUpdates"]
@@ -38,14 +40,45 @@ UNKNOWN = PartitionImage(-1, -1, (), ())
 """A partition of which nothing was said yet, though of one with a larger index."""
 
 
+class HostsReplicas(Protocol):
+    """Who has this broker's replicas: those are not touched by what is said of a partition."""
+
+    @property
+    def hosted(self) -> Container[TopicPartition]:
+        """The partitions that have a replica here."""
+
+    def led(self) -> Iterable[TopicPartition]:
+        """The partitions that this broker leads."""
+
+    def entry(self, name: str, topic_id: UUID) -> TopicEntry:
+        """The table's entry of a topic, made if it is missing."""
+
+    def forget_topic(self, name: str, topic_id: bytes) -> None:
+        """A topic is gone: its replicas stop."""
+
+
 class ImageUpdates:
     """Takes UpdateMetadata into the image, and tells who waits for a change of it."""
 
-    def __init__(self, broker: Broker, manager: ReplicaManager) -> None:
-        self.on_topic_deleted: list[Callable[[str], None]] = []
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        table: PartitionTable,
+        replicas: HostsReplicas,
+    ) -> None:
+        self.on_topic_added: list[Callable[[TopicImage], object]] = []
+        """Called with a topic that was not known; the image gets it soon."""
+        self.on_topic_deleted: list[Callable[[str], object]] = []
         """Called with the name of a topic that is gone."""
-        self._broker = broker
-        self._manager = manager
+        self.on_broker_gone: list[Callable[[int], object]] = []
+        """Called with the id of a broker that is gone, or has other endpoints."""
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._table = table
+        self._replicas = replicas
         self._configs: dict[UUID, Mapping[str, str]] = {}  # of topics not in the image yet
         self._taken: list[TopicImage] = []  # not in the image yet: it is copied once a slice
         self._next_change: asyncio.Future[None] | None = None
@@ -64,9 +97,9 @@ class ImageUpdates:
         self._publish_taken()
         if request.type == FULL:
             named = {topic.topic_name for topic in there}
-            for name in [name for name in self._broker.image.topics if name not in named]:
-                self._remove(name, self._broker.image.topics[name].topic_id)
-        self._publish(self._broker.image.with_partition_epoch(request.max_partition_epoch))
+            for name in [name for name in self._metadata.image.topics if name not in named]:
+                self._remove(name, self._metadata.image.topics[name].topic_id)
+        self._publish(self._metadata.image.with_partition_epoch(request.max_partition_epoch))
         self._changed()
 
     async def configs_of(self, topics: Iterable[tuple[str, UUID]]) -> dict[str, Mapping[str, str]]:
@@ -74,7 +107,7 @@ class ImageUpdates:
         found: dict[str, Mapping[str, str]] = {}
         missing: list[tuple[str, UUID]] = []
         for name, topic_id in topics:
-            known = self._broker.image.topics.get(name)
+            known = self._metadata.image.topics.get(name)
             if known is not None and known.topic_id == topic_id:
                 found[name] = known.configs
             elif topic_id in self._configs:
@@ -82,9 +115,8 @@ class ImageUpdates:
             else:
                 missing.append((name, topic_id))
         if missing:
-            store = self._broker.store
-            read = await self._broker.run_blocking(
-                lambda: [read_topic_configs(store, name) for name, _ in missing]
+            read = await self._node.run_blocking(
+                lambda: [read_topic_configs(self._store, name) for name, _ in missing]
             )
             for (name, topic_id), configs in zip(missing, read, strict=True):
                 found[name] = self._configs[topic_id] = configs
@@ -96,7 +128,7 @@ class ImageUpdates:
 
     async def wait_until(self, check: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until the image is so; whether it is."""
-        loop = self._broker.loop
+        loop = self._node.loop
         deadline = loop.time() + timeout_s
         while not check():
             left = deadline - loop.time()
@@ -115,29 +147,28 @@ class ImageUpdates:
     # ---- brokers ----
 
     async def _take_brokers(self, request: UpdateMetadataRequest, slices: Slices) -> None:
-        before = self._broker.image.brokers
-        image = self._broker.image.with_live_brokers(
+        before = self._metadata.image.brokers
+        image = self._metadata.image.with_live_brokers(
             map(_broker_image, request.live_brokers), request.controller_id
         )
         self._publish(image)
         for node_id, known in before.items():
             now = image.brokers.get(node_id)
-            if node_id != self._broker.node_id and (
-                now is None or now.endpoints != known.endpoints
-            ):
-                self._broker.peers().forget(node_id)
+            if node_id != self._node.node_id and (now is None or now.endpoints != known.endpoints):
+                for tell in self.on_broker_gone:
+                    tell(node_id)
         if before is not image.brokers:
-            self._broker.metadata.forget_departed_later(self._broker.loop)
+            self._metadata.forget_departed_later(self._node.loop)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}
-        replication = self._broker.table.replication
+        replication = self._table.replication
         replication.racks = {
             node.node_id: node.rack.encode() for node in image.brokers.values() if node.rack
         }
         if alive == replication.live:
             return
         replication.live = alive
-        for place in self._manager.led():
-            partition = self._broker.table.partition(place.topic.encode(), place.partition)
+        for place in self._replicas.led():
+            partition = self._table.partition(place.topic.encode(), place.partition)
             if partition is not None and partition.online:
                 partition.advance()  # it may have waited for a follower that is gone
             await slices.breathe()
@@ -145,22 +176,22 @@ class ImageUpdates:
     # ---- topics ----
 
     def _publish(self, image: MetadataImage) -> None:
-        self._broker.metadata.publish(image)
+        self._metadata.publish(image)
 
     def _publish_taken(self) -> None:
         """Let others see the topics of this slice."""
         taken, self._taken = self._taken, []
-        self._publish(self._broker.image.with_topics(*taken))
+        self._publish(self._metadata.image.with_topics(*taken))
 
     async def _take_topic(
         self, topic: UpdateMetadataTopic, configs: Mapping[str, str], slices: Slices
     ) -> None:
-        known = self._broker.image.topics.get(topic.topic_name)
+        known = self._metadata.image.topics.get(topic.topic_name)
         if known is not None and known.topic_id != topic.topic_id:
             self._remove(topic.topic_name, known.topic_id)
             known = None
         partitions = [] if known is None else list(known.partitions)
-        entry = self._manager.entry(topic.topic_name, topic.topic_id)
+        entry = self._replicas.entry(topic.topic_name, topic.topic_id)
         for state in sorted(topic.partition_states, key=lambda state: state.partition_index):
             index = state.partition_index
             while len(partitions) <= index:
@@ -170,7 +201,7 @@ class ImageUpdates:
             if slices.over:
                 self._publish_taken()
                 await slices.breathe()
-        now = self._broker.image.topics.get(topic.topic_name)
+        now = self._metadata.image.topics.get(topic.topic_name)
         if now is not None and now.topic_id == topic.topic_id:
             configs = now.configs  # which may have changed meanwhile
         taken = TopicImage(topic.topic_name, topic.topic_id, tuple(partitions), configs)
@@ -178,29 +209,29 @@ class ImageUpdates:
         if known is None:
             self._configs.pop(topic.topic_id, None)
             # Its logs may have been opened before it was known here, by what was set then.
-            self._broker.topics.configure(taken)
+            for tell in self.on_topic_added:
+                tell(taken)
 
     def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
         """Let the data plane know who leads a partition of which there is no replica here."""
         place = TopicPartition(entry.name.decode(), index)
-        if place in self._manager.hosted:
+        if place in self._replicas.hosted:
             return
-        table = self._broker.table
-        partition = table.partition(entry.name, index)
+        partition = self._table.partition(entry.name, index)
         if partition is None:
             partition = Partition(entry, index, None, leader_id=image.leader)
-            table.add_partition(partition)
+            self._table.add_partition(partition)
         if partition.log is None:
             partition.leader_id = image.leader
             partition.leader_epoch = image.leader_epoch
             partition.partition_epoch = image.partition_epoch
 
     def _remove(self, name: str, topic_id: UUID) -> None:
-        known = self._broker.image.topics.get(name)
+        known = self._metadata.image.topics.get(name)
         if known is None or known.topic_id != topic_id:
             return
-        self._manager.forget_topic(name, topic_id.bytes)
-        self._publish(self._broker.image.without_topics(name))
+        self._replicas.forget_topic(name, topic_id.bytes)
+        self._publish(self._metadata.image.without_topics(name))
         self._configs.pop(topic_id, None)
         for callback in self.on_topic_deleted:
             try:

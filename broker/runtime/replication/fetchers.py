@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from kstore._fast.replication.replica_fetcher import ReplicaFetcher
 from kstore._fast.replication.replica_session import Followed
 from kstore.broker.runtime.replication.leader_link import LeaderLink
-from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
 from kstore.broker.state.replication.follower import (
     BackOff,
     Cut,
@@ -34,7 +33,12 @@ from kstore.protocol.logs.list_offsets import (
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
     from kstore.types import TopicPartition
 
 __all__ = ["Fetchers"]
@@ -68,14 +72,25 @@ class _Progress:
 class Fetchers:
     """The partitions that this broker follows. All methods belong to the broker's loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: Node,
+        membership: Membership,
+        peers: Lazy[Peers],
+        commits: FsyncBatcher,
+        throttles: ReplicaThrottles,
+    ) -> None:
+        self._node = node
+        self._membership = membership
+        self._peers = peers
+        self._commits = commits
         self._links: dict[int, LeaderLink] = {}
         self._followed: dict[TopicPartition, Followed] = {}
         self._repairs: deque[tuple[Followed, Callable[[], None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
-        self._throttles = ReplicaThrottles(broker)
-        self._longest_s: float = max(broker.config["replica.fetch.backoff.ms"] / 1000, 0.01)
+        self._throttles = throttles
+        self._longest_s: float = max(node.config["replica.fetch.backoff.ms"] / 1000, 0.01)
+        throttles.start(self.copies)
 
     # ---- what the controller wants ----
 
@@ -83,7 +98,7 @@ class Fetchers:
         self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
     ) -> None:
         """Copy a partition from that broker as of that epoch, and from no other any more."""
-        broker_epoch = self._broker.membership.broker_epoch
+        broker_epoch = self._membership.broker_epoch
         known = self._followed.get(tp)
         if known is not None:
             link = known.state.link
@@ -94,7 +109,7 @@ class Fetchers:
             link.fetcher.remove(known)
         link = self._links.get(leader_id)
         if link is None:
-            link = self._links[leader_id] = LeaderLink(self._broker, self, leader_id)
+            link = self._links[leader_id] = self._link(leader_id)
         link.fetcher.broker_epoch = broker_epoch
         followed = Followed(partition, tp, leader_epoch)
         followed.state = _Progress(link, self._longest_s)
@@ -130,9 +145,12 @@ class Fetchers:
         """The partitions that are copied."""
         return list(self._followed.values())
 
+    def _link(self, leader_id: int) -> LeaderLink:
+        return LeaderLink(self._node, self._membership, self._peers(), self, leader_id)
+
     def _close_unused_soon(self, link: LeaderLink) -> None:
         # Not at once: the controller's next words may give it partitions again.
-        self._broker.loop.call_soon(self._close_unused, link)
+        self._node.loop.call_soon(self._close_unused, link)
 
     def _close_unused(self, link: LeaderLink) -> None:
         if not link.fetcher.all() and self._links.get(link.leader_id) is link:
@@ -146,13 +164,13 @@ class Fetchers:
         controller has decided.
         """
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            task = self._broker.loop.create_task(self._find_place(fetcher, followed))
+            task = self._node.loop.create_task(self._find_place(fetcher, followed))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
             return
         if error_code == ErrorCode.CORRUPT_MESSAGE and not followed.state.told:
             followed.state.told = True
-            self._broker.report(
+            self._node.report(
                 f"{followed.key}: leader {fetcher.leader_id} has damage at offset "
                 f"{followed.partition.log_end_offset}, so nothing is copied until that is repaired "
                 "or no replica can have it"
@@ -163,7 +181,7 @@ class Fetchers:
         """What the leader sent does not fit."""
         if not followed.state.told:
             followed.state.told = True
-            self._broker.report(
+            self._node.report(
                 f"{followed.key}: what leader {fetcher.leader_id} sent from offset "
                 f"{followed.partition.log_end_offset} on can't be appended (error {error_code})"
             )
@@ -172,10 +190,10 @@ class Fetchers:
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
         """The log can't be written: the partition is out of order here until that is mended."""
         progress = followed.state
-        loop = self._broker.loop
+        loop = self._node.loop
         last_s, progress.failed_s = progress.failed_s, loop.time()
         if progress.failed_s - last_s > 2 * LONGEST_DISK_PAUSE_S:
-            self._broker.report(
+            self._node.report(
                 f"{followed.key} can't be written and is not copied any more until it can: "
                 f"{problem}"
             )
@@ -231,7 +249,7 @@ class Fetchers:
                         self.failed(fetcher, followed, OSError("it can't be forced to the disk"))
             fetcher.on_disk()
 
-        self._broker.commits.wait(behind, done)
+        self._commits.wait(behind, done)
 
     def lost(self, fetcher: ReplicaFetcher, problem: Exception | None) -> None:
         """A connection is gone."""
@@ -241,12 +259,12 @@ class Fetchers:
 
     def report(self, sentence: str) -> None:
         """Tell the operator."""
-        self._broker.report(sentence)
+        self._node.report(sentence)
 
     # ---- trouble ----
 
     def _try_again(self, fetcher: ReplicaFetcher, followed: Followed, why: str) -> None:
-        loop = self._broker.loop
+        loop = self._node.loop
         pause_s = followed.state.pauses.pause_s(loop.time())
         log.debug("%s is fetched again in %g s: %s", followed.key, pause_s, why)
         loop.call_later(pause_s, fetcher.release, followed)
@@ -255,7 +273,7 @@ class Fetchers:
         """Repair logs one in a turn of the loop: it waits for the disk."""
         self._repairs.append((followed, repair))
         if len(self._repairs) == 1:
-            self._broker.loop.call_soon(self._repair_next)
+            self._node.loop.call_soon(self._repair_next)
 
     def _repair_next(self) -> None:
         followed, repair = self._repairs[0]
@@ -265,7 +283,7 @@ class Fetchers:
         finally:
             self._repairs.popleft()
             if self._repairs:
-                self._broker.loop.call_soon(self._repair_next)
+                self._node.loop.call_soon(self._repair_next)
 
     def _is_followed(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed and followed.partition.log is not None
@@ -293,8 +311,8 @@ class Fetchers:
             timestamp=timestamp,
         )
         topic = ListOffsetsTopic(name=followed.key.topic, partitions=[asked])
-        request = ListOffsetsRequest(replica_id=self._broker.node_id, topics=[topic])
-        response = await self._broker.peers().ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
+        request = ListOffsetsRequest(replica_id=self._node.node_id, topics=[topic])
+        response = await self._peers().ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
         [answer] = response.topics[0].partitions
         if answer.error_code != ErrorCode.NONE:
             raise error_for(answer.error_code)

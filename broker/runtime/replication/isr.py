@@ -28,7 +28,11 @@ from kstore.protocol.controller.broker_requests import (
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
 
 __all__ = ["IsrChanges"]
 
@@ -55,8 +59,13 @@ REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEM
 class IsrChanges:
     """Proposals of ISRs: found, sent together, decided."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, node: Node, table: PartitionTable, membership: Membership, peers: Lazy[Peers]
+    ) -> None:
+        self._node = node
+        self._table = table
+        self._membership = membership
+        self._peers = peers
         self._waiting: dict[Partition, None] = {}
         self._sender: asyncio.Task[None] | None = None
         self._checker: asyncio.Task[None] | None = None
@@ -64,14 +73,13 @@ class IsrChanges:
 
     def start(self) -> None:
         """Take what the data plane proposes from now on, and look for followers that lag."""
-        table = self._broker.table
-        table.replication.max_lag_ms = self._max_lag_ms
-        table.on_isr_change = self._proposed
+        self._table.replication.max_lag_ms = self._max_lag_ms
+        self._table.on_isr_change = self._proposed
         self._set_timer()
 
     def close(self) -> None:
         """Propose nothing more."""
-        self._broker.table.on_isr_change = None
+        self._table.on_isr_change = None
         if self._timer is not None:
             self._timer.cancel()
         for task in (self._sender, self._checker):
@@ -80,29 +88,28 @@ class IsrChanges:
 
     @property
     def _max_lag_ms(self) -> int:
-        value: int = self._broker.config["replica.lag.time.max.ms"]
+        value: int = self._node.config["replica.lag.time.max.ms"]
         return value
 
     # ---- followers that lag ----
 
     def _set_timer(self) -> None:
-        self._timer = self._broker.loop.call_later(self._max_lag_ms / 2000, self._tick)
+        self._timer = self._node.loop.call_later(self._max_lag_ms / 2000, self._tick)
 
     def _tick(self) -> None:
-        self._checker = self._broker.loop.create_task(self._check())
+        self._checker = self._node.loop.create_task(self._check())
         self._set_timer()
 
     async def _check(self) -> None:
         """Propose ISRs without the followers that lag; and let no high watermark wait any longer
         for one that is out of it.
         """
-        table = self._broker.table
         slices = Slices()
-        for entry in table.topics():
+        for entry in self._table.topics():
             for partition in list(entry.partitions):
                 if partition is None or partition.replication is None:
                     continue
-                now_ms = table.replication.now_ms()
+                now_ms = self._table.replication.now_ms()
                 late = partition.shrink_candidates(now_ms, self._max_lag_ms)
                 if late:
                     log.info("%s-%d: %s lag behind", entry.name.decode(), partition.index, late)
@@ -115,7 +122,7 @@ class IsrChanges:
     def _proposed(self, partition: Partition, isr: tuple[int, ...]) -> None:
         self._waiting[partition] = None
         if self._sender is None or self._sender.done():
-            self._sender = self._broker.loop.create_task(self._send_all())
+            self._sender = self._node.loop.create_task(self._send_all())
 
     async def _send_all(self) -> None:
         """Send what is proposed, all of a turn of the loop together, until nothing is left."""
@@ -134,7 +141,7 @@ class IsrChanges:
 
     async def _send(self, batch: list[Partition]) -> bool:
         """Ask the controller once; whether some have to be asked again."""
-        membership = self._broker.membership
+        membership = self._membership
         if membership.controller_id < 0:
             return True
         asked = {(each.entry.topic_id, each.index): (each, each.proposed_isr) for each in batch}
@@ -143,9 +150,7 @@ class IsrChanges:
             if membership.controller is not None:
                 response = await membership.controller.alter_partition(request)
             else:
-                response = await self._broker.peers().ask(
-                    membership.controller_id, request, ANSWER_S
-                )
+                response = await self._peers().ask(membership.controller_id, request, ANSWER_S)
         except KafkaError as problem:
             log.info("the controller can't be asked for ISRs: %s", problem)
             return True
@@ -173,7 +178,7 @@ class IsrChanges:
                 return False
             return True
         if code in REFUSED:
-            self._broker.loop.call_later(REFUSED_S, _drop, partition, partition.proposed_isr)
+            self._node.loop.call_later(REFUSED_S, _drop, partition, partition.proposed_isr)
         return code in AGAIN
 
     def _request(self, batch: Iterable[Partition], broker_epoch: int) -> AlterPartitionRequest:
@@ -190,7 +195,7 @@ class IsrChanges:
                 )
             )
         return AlterPartitionRequest(
-            broker_id=self._broker.node_id,
+            broker_id=self._node.node_id,
             broker_epoch=broker_epoch,
             topics=list(topics.values()),
         )
@@ -200,7 +205,7 @@ class IsrChanges:
         members = []
         for node_id in partition.proposed_isr or ():
             epoch = broker_epoch
-            if node_id != self._broker.node_id:
+            if node_id != self._node.node_id:
                 replication = partition.replication
                 follower = None if replication is None else replication.follower(node_id)
                 epoch = -1 if follower is None else follower.broker_epoch

@@ -13,7 +13,9 @@ from kstore.broker.state.replication.follower import BackOff
 
 if TYPE_CHECKING:
     from kstore._fast.replication.replica_fetcher import Owner
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
 
 __all__ = ["LeaderLink"]
 
@@ -25,11 +27,18 @@ CONNECT_TIMEOUT_S = 10.0
 class LeaderLink:
     """One leader's fetcher, and its connection."""
 
-    def __init__(self, broker: Broker, owner: Owner, leader_id: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        membership: Membership,
+        peers: Peers,
+        owner: Owner,
+        leader_id: int,
+    ) -> None:
         self.leader_id = leader_id
-        config = broker.config
+        config = node.config
         self.fetcher = ReplicaFetcher(
-            owner, broker.loop.call_soon, leader_id=leader_id, node_id=broker.node_id,
+            owner, node.loop.call_soon, leader_id=leader_id, node_id=node.node_id,
             broker_epoch=-1,
         )  # fmt: skip
         self.fetcher.max_wait_ms = config["replica.fetch.wait.max.ms"]
@@ -37,7 +46,9 @@ class LeaderLink:
         self.fetcher.max_bytes = config["replica.fetch.response.max.bytes"]
         self.fetcher.partition_bytes = config["replica.fetch.max.bytes"]
         self.fetcher.durable = config["kstore.flush.policy"] == "always"
-        self._broker = broker
+        self._node = node
+        self._membership = membership
+        self._peers = peers
         self._timeout_s: float = config["replica.socket.timeout.ms"] / 1000
         self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._connecting: asyncio.Task[None] | None = None
@@ -49,7 +60,7 @@ class LeaderLink:
     def connect(self) -> None:
         """Connect, if that is not done or under way."""
         if not self._closed and not self.fetcher.connected and self._connecting is None:
-            self._connecting = self._broker.loop.create_task(self._connect(0.0))
+            self._connecting = self._node.loop.create_task(self._connect(0.0))
 
     def lost(self) -> None:
         """The connection has ended: make another one."""
@@ -58,10 +69,10 @@ class LeaderLink:
             self._renewal.cancel()
             self._renewal = None
         if not self._closed and not renews:
-            self._broker.membership.suspect(self.leader_id)
+            self._membership.suspect(self.leader_id)
         if not self._closed and self._connecting is None:
-            pause_s = 0.0 if renews else self._pauses.pause_s(self._broker.loop.time())
-            self._connecting = self._broker.loop.create_task(self._connect(pause_s))
+            pause_s = 0.0 if renews else self._pauses.pause_s(self._node.loop.time())
+            self._connecting = self._node.loop.create_task(self._connect(pause_s))
 
     def close(self) -> None:
         """End it, for good."""
@@ -73,7 +84,7 @@ class LeaderLink:
         self.fetcher.close()
 
     async def _connect(self, pause_s: float) -> None:
-        loop = self._broker.loop
+        loop = self._node.loop
         try:
             while not self.fetcher.connected:
                 await asyncio.sleep(pause_s)
@@ -85,18 +96,19 @@ class LeaderLink:
 
     async def _try(self) -> None:
         """One attempt; a leader that is not known, or not there, may be soon."""
-        peers = self._broker.peers()
-        endpoint = peers.endpoint(self.leader_id)
+        endpoint = self._peers.endpoint(self.leader_id)
         if endpoint is None:
             return
         protocol: Any = self.fetcher
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, usable_s = await peers.connect(lambda: protocol, endpoint.host, endpoint.port)
+                _, usable_s = await self._peers.connect(
+                    lambda: protocol, endpoint.host, endpoint.port
+                )
         except (OSError, TimeoutError):
             return
         if usable_s is not None:
-            self._renewal = self._broker.loop.call_later(usable_s, self._renew)
+            self._renewal = self._node.loop.call_later(usable_s, self._renew)
 
     def _renew(self) -> None:
         """The session is over soon: go on over another connection."""
@@ -108,9 +120,7 @@ class LeaderLink:
     def _watch_later(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        self._watch = self._broker.loop.call_later(
-            self._timeout_s, self._look, self.fetcher.bytes_in
-        )
+        self._watch = self._node.loop.call_later(self._timeout_s, self._look, self.fetcher.bytes_in)
 
     def _look(self, bytes_in: int) -> None:
         """A leader that has not answered for so long is given up; a new connection may do."""
@@ -118,7 +128,7 @@ class LeaderLink:
         if not self.fetcher.connected:
             return
         if self.fetcher.in_flight and self.fetcher.bytes_in == bytes_in:
-            self._broker.report(
+            self._node.report(
                 f"leader {self.leader_id} has not answered a fetch for {self._timeout_s:g} s: "
                 "connecting anew"
             )

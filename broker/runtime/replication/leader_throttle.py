@@ -6,42 +6,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstore._fast.broker.partition import Partition
-from kstore.broker.runtime.replication.replica_throttles import (
-    NO_RATE,
-    named_replica,
-    new_rate,
-    rate_set,
-)
+from kstore.broker.runtime.replication.throttled_replicas import NO_RATE
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from asyncio import AbstractEventLoop
+
+    from kstore._fast.broker.partition import Partition
+    from kstore._fast.network.data_plane import DataPlane
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
 
 __all__ = ["LeaderThrottle"]
-
-SIDE = "leader"
 
 
 class LeaderThrottle:
     """What the data plane asks before it answers followers, while a rate is set."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        named: ThrottledReplicas,
+        log_manager: LogManager,
+        plane: DataPlane,
+    ) -> None:
+        self._loop = loop
+        self._named = named
+        self._log_manager = log_manager
+        self._plane = plane
         self._rate = NO_RATE
-        self._measured = new_rate(broker)
+        self._measured = named.measure()
         self._throttled: set[Partition] = set()
 
     def look(self) -> None:
         """Take over what is set now."""
-        self._rate = rate_set(self._broker, SIDE)
+        self._rate = self._named.rate()
         throttled = set()
         if self._rate != NO_RATE:
-            for partition, _ in self._broker.log_manager.logs():
-                topic = partition.entry.name.decode()
-                if named_replica(self._broker, SIDE, topic, partition.index):
+            for partition, _ in self._log_manager.logs():
+                if self._named.has(partition.entry.name.decode(), partition.index):
                     throttled.add(partition)
         self._throttled = throttled
-        self._broker.plane.fetch.throttle = self if throttled else None
+        self._plane.fetch.throttle = self if throttled else None
 
     def may_send(self, partition: Partition, node_id: int) -> bool:
         """Whether a follower may have records of a partition now."""
@@ -55,4 +60,4 @@ class LeaderThrottle:
             self._measured.record(self._now_ms(), size_bytes)
 
     def _now_ms(self) -> float:
-        return self._broker.loop.time() * 1000
+        return self._loop.time() * 1000

@@ -7,23 +7,22 @@ every second, and while there is no rate nothing else happens here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kstore.broker.state.quotas.rates import SampledRate
-from kstore.broker.state.replication.follower import names_replica
+from kstore.broker.runtime.replication.throttled_replicas import NO_RATE
 
 if TYPE_CHECKING:
     import asyncio
 
     from kstore._fast.replication.replica_fetcher import ReplicaFetcher
     from kstore._fast.replication.replica_session import Followed
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
+    from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
 
-__all__ = ["NO_RATE", "ReplicaThrottles", "named_replica", "new_rate", "rate_set"]
+__all__ = ["ReplicaThrottles"]
 
-SIDE = "follower"
-NO_RATE = -1
 LOOK_S = 1.0
 LONGEST_PAUSE_S = 1.0
 
@@ -31,12 +30,27 @@ LONGEST_PAUSE_S = 1.0
 class ReplicaThrottles:
     """The throttle of a broker's fetchers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        followers: ThrottledReplicas,
+        leaders: ThrottledReplicas,
+        leader_throttle: Lazy[LeaderThrottle],
+    ) -> None:
+        """``leader_throttle`` is made once a rate is set for leaders."""
+        self._loop = loop
+        self._followers = followers
+        self._leaders = leaders
+        self._leader_throttle = leader_throttle
+        self._copies: Callable[[], Iterable[Followed]] = tuple
         self._rate = NO_RATE
-        self._measured = new_rate(broker)
-        self._leader: LeaderThrottle | None = None
-        self._timer: asyncio.TimerHandle | None = broker.loop.call_later(LOOK_S, self._look)
+        self._measured = followers.measure()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, copies: Callable[[], Iterable[Followed]]) -> None:
+        """Look from now on at what is set; ``copies`` are the partitions that are copied."""
+        self._copies = copies
+        self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
         """Look no more."""
@@ -46,7 +60,7 @@ class ReplicaThrottles:
 
     def applies(self, followed: Followed) -> bool:
         """Whether what comes of a partition counts."""
-        self._rate = rate_set(self._broker, SIDE)
+        self._rate = self._followers.rate()
         return self._rate != NO_RATE and self._is_named(followed)
 
     def received(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
@@ -65,12 +79,12 @@ class ReplicaThrottles:
         ]  # fmt: skip
         for each in behind:
             fetcher.hold(each)
-        self._broker.loop.call_later(min(pause_s, LONGEST_PAUSE_S), self._go_on, fetcher, behind)
+        self._loop.call_later(min(pause_s, LONGEST_PAUSE_S), self._go_on, fetcher, behind)
 
     def _go_on(self, fetcher: ReplicaFetcher, held: list[Followed]) -> None:
         pause_s = self._pause_s()
         if pause_s > 0:
-            self._broker.loop.call_later(min(pause_s, LONGEST_PAUSE_S), self._go_on, fetcher, held)
+            self._loop.call_later(min(pause_s, LONGEST_PAUSE_S), self._go_on, fetcher, held)
             return
         for each in held:
             fetcher.release(each)
@@ -81,47 +95,22 @@ class ReplicaThrottles:
         return self._measured.throttle_ms(self._rate, self._now_ms()) / 1000
 
     def _now_ms(self) -> float:
-        return self._broker.loop.time() * 1000
+        return self._loop.time() * 1000
 
     # ---- what is set ----
 
     def _look(self) -> None:
-        self._timer = self._broker.loop.call_later(LOOK_S, self._look)
+        self._timer = self._loop.call_later(LOOK_S, self._look)
         self._look_as_leader()
-        before, self._rate = self._rate, rate_set(self._broker, SIDE)
+        before, self._rate = self._rate, self._followers.rate()
         if before == self._rate == NO_RATE:
             return
-        for each in self._broker.fetchers.copies():
+        for each in self._copies():
             each.throttled = self.applies(each)
 
     def _look_as_leader(self) -> None:
-        if self._leader is None and rate_set(self._broker, "leader") != NO_RATE:
-            from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
-
-            self._leader = LeaderThrottle(self._broker)
-        if self._leader is not None:
-            self._leader.look()
+        if self._leader_throttle.made is not None or self._leaders.rate() != NO_RATE:
+            self._leader_throttle().look()
 
     def _is_named(self, followed: Followed) -> bool:
-        return named_replica(self._broker, SIDE, followed.key.topic, followed.key.partition)
-
-
-def new_rate(broker: Broker) -> SampledRate:
-    """A rate measured as is set for replication."""
-    window_ms = broker.config["replication.quota.window.size.seconds"] * 1000
-    return SampledRate(broker.config["replication.quota.window.num"], window_ms)
-
-
-def rate_set(broker: Broker, side: str) -> int:
-    """The rate of a side ("leader", "follower") in bytes per second, or NO_RATE."""
-    name = f"{side}.replication.throttled.rate"
-    mine = broker.configs.brokers.get(str(broker.node_id), {})
-    text = mine.get(name, broker.configs.cluster.get(name))
-    return NO_RATE if text is None else int(text)
-
-
-def named_replica(broker: Broker, side: str, topic: str, index: int) -> bool:
-    """Whether the topic names this broker's replica of a partition for a side's throttle."""
-    image = broker.image.topics.get(topic)
-    text = "" if image is None else image.configs.get(f"{side}.replication.throttled.replicas", "")
-    return names_replica([word.strip() for word in text.split(",")], index, broker.node_id)
+        return self._followers.has(followed.key.topic, followed.key.partition)

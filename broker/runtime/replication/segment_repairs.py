@@ -28,9 +28,13 @@ from kstore.record import InvalidBatchError, batches
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
+    from kstore._fast.broker.partition_table import PartitionTable
     from kstore._fast.broker.replica_state import ReplicaState
-    from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.replication.replica_manager import Hosted
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.replication.replicas import Hosted, Replicas
     from kstore.log import Log
     from kstore.log.local.recovery_report import Loss
     from kstore.log.segments.damage import Damage
@@ -73,8 +77,19 @@ class _Tries:
 class SegmentRepairs:
     """The partitions of this broker with damage. All methods belong to the broker's loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: Node,
+        table: PartitionTable,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        peers: Lazy[Peers],
+    ) -> None:
+        self._node = node
+        self._table = table
+        self._metadata = metadata
+        self._replicas = replicas
+        self._peers = peers
         self._due: dict[TopicPartition, float] = {}  # when it is tried next
         self._tries: dict[TopicPartition, _Tries] = {}
         self._told: dict[Damage | Loss, str] = {}
@@ -91,7 +106,7 @@ class SegmentRepairs:
     def note_role(self, place: TopicPartition) -> None:
         """This broker leads or follows a partition now: others may be asked."""
         if place in self._due:
-            self._due[place] = self._tries_of(place).ask_s = self._broker.loop.time()
+            self._due[place] = self._tries_of(place).ask_s = self._node.loop.time()
             self._wake()
 
     def close(self) -> None:
@@ -108,7 +123,7 @@ class SegmentRepairs:
     def _wake(self) -> None:
         self._news.set()
         if self._task is None and not self._closed:
-            self._task = self._broker.loop.create_task(self._work())
+            self._task = self._node.loop.create_task(self._work())
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -117,7 +132,7 @@ class SegmentRepairs:
             log.error("repairing segments failed", exc_info=problem)
 
     async def _work(self) -> None:
-        loop = self._broker.loop
+        loop = self._node.loop
         while self._due:
             self._news.clear()
             place = min(self._due, key=self._due.__getitem__)
@@ -137,9 +152,8 @@ class SegmentRepairs:
 
     async def _repair(self, place: TopicPartition, tries: _Tries, *, asks: bool) -> bool:
         """Try all damaged parts of a partition once; whether to try again."""
-        broker = self._broker
-        partition = broker.table.partition(place.topic.encode(), place.partition)
-        known = broker.replica_manager.hosted.get(place)
+        partition = self._replicas.find(place)
+        known = self._replicas.hosted.get(place)
         if partition is None or partition.log is None or known is None:
             return True  # its role will be told
         damaged: Log = partition.log
@@ -147,7 +161,7 @@ class SegmentRepairs:
             return False
         if self._holds_up_followers(partition):
             self._let_followers_on(place, partition, tries)
-            self._due[place] = min(self._due[place], broker.loop.time() + LOOK_PAUSE_S)
+            self._due[place] = min(self._due[place], self._node.loop.time() + LOOK_PAUSE_S)
         for damage in damaged.damaged_parts() if asks else ():
             why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
@@ -182,17 +196,17 @@ class SegmentRepairs:
 
     def _let_followers_on(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
         """Give up what no other replica has."""
-        broker, replication = self._broker, partition.replication
+        replication = partition.replication
         parts = partition.log.damaged_parts()
         if parts != tries.parts:
-            tries.parts, tries.since_ms = parts, broker.table.replication.now_ms()
+            tries.parts, tries.since_ms = parts, self._table.replication.now_ms()
             tries.has_none = {each for each in tries.has_none if each[0] in parts}
             tries.given_up.intersection_update(parts)
         if replication is None or partition.proposed_isr is not None:
             return  # the controller may count on more replicas than this broker knows of
         ends: dict[int, int | None] = {}
         for node_id in partition.replicas:
-            if node_id == broker.node_id:
+            if node_id == self._node.node_id:
                 continue
             # What a follower got before the damage was known, it tells by its next fetch.
             follower = replication.follower(node_id)
@@ -229,12 +243,13 @@ class SegmentRepairs:
 
     def _drop_uncommitted(self, place: TopicPartition, partition: Partition, offset: int) -> None:
         """Drop damage that is not committed, with what is behind it."""
-        broker = self._broker
         end = partition.log_end_offset
         try:
-            broker.replica_manager.drop_uncommitted(place, offset)
+            self._replicas.drop_uncommitted(place, offset)
         except (LogError, OSError) as problem:
-            broker.report(f"{place}: its log can't be cut at damaged offset {offset}: {problem}")
+            self._node.report(
+                f"{place}: its log can't be cut at damaged offset {offset}: {problem}"
+            )
             return
         log.error(
             "%s: offsets %d to %d are lost: %d is damaged, no other replica has it, and it was "
@@ -316,8 +331,8 @@ class SegmentRepairs:
 
     def _sources(self, known: Hosted) -> list[int]:
         """The other replicas that are alive: the leader first, then who is in sync."""
-        broker = self._broker
-        alive = {*known.replicas, known.leader} & {*broker.image.brokers} - {broker.node_id}
+        living = {*self._metadata.image.brokers} - {self._node.node_id}
+        alive = {*known.replicas, known.leader} & living
         return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
 
     async def _in_thread(
@@ -325,7 +340,7 @@ class SegmentRepairs:
     ) -> str | None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-repair")
-        loop = self._broker.loop
+        loop = self._node.loop
         return await loop.run_in_executor(self._thread, write, part, data)
 
     async def _fetch(
@@ -346,7 +361,7 @@ class SegmentRepairs:
             )
             topic = FetchTopic(topic_id=damaged.topic_id or ZERO_UUID, partitions=[asked])
             request = FetchRequest(max_bytes=PIECE_BYTES, topics=[topic])
-            response = await self._broker.peers().ask(source, request, ASK_TIMEOUT_S)
+            response = await self._peers().ask(source, request, ASK_TIMEOUT_S)
             if response.error_code != ErrorCode.NONE or not response.responses:
                 raise error_for(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
             [answer] = response.responses[0].partitions

@@ -16,6 +16,7 @@ import pytest
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.replication import isr as isr_module
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.errors import ErrorCode, NetworkError, RequestTimedOutError
@@ -98,11 +99,12 @@ class Leader:
         self.membership = SimpleNamespace(
             controller_id=1, broker_epoch=BROKER_EPOCH, controller=None
         )
-        broker: Any = SimpleNamespace(
-            node_id=ME, loop=loop, table=self.table, membership=self.membership,
-            peers=lambda: self.controller, config={"replica.lag.time.max.ms": LAG_MS},
-        )  # fmt: skip
-        self.changes = IsrChanges(broker)
+        node: Any = SimpleNamespace(
+            node_id=ME, loop=loop, config={"replica.lag.time.max.ms": LAG_MS}
+        )
+        membership: Any = self.membership
+        peers: Any = Lazy(lambda: self.controller)
+        self.changes = IsrChanges(node, self.table, membership, peers)
         self.changes.start()
         entry = TopicEntry(b"t", TOPIC_ID.bytes)
         self.table.add_topic(entry)

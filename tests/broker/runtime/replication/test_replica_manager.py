@@ -42,7 +42,7 @@ async def test_a_broker_leads_then_follows_then_stops(folder: Path) -> None:
     async with opened(folder) as broker:
         manager = broker.replica_manager
         told: list[tuple[TopicPartition, bool, int]] = []
-        manager.on_leadership.append(lambda *what: told.append(what))
+        manager.replicas.on_leadership.append(lambda *what: told.append(what))
         assert codes(await manager.leader_and_isr(isr(state()))) == [0]
         partition = broker.table.partition(b"t", 0)
         assert partition is not None
@@ -51,10 +51,10 @@ async def test_a_broker_leads_then_follows_then_stops(folder: Path) -> None:
 
         await manager.leader_and_isr(isr(state(OTHER, epoch=1)))
         assert not partition.online
-        assert broker.fetchers.followed == {T0: (OTHER, 1)}
+        assert broker.fetchers().followed == {T0: (OTHER, 1)}
 
         await manager.leader_and_isr(isr(state(-1, epoch=2)))
-        assert broker.fetchers.followed == {}, "nobody leads, so nobody is followed"
+        assert broker.fetchers().followed == {}, "nobody leads, so nobody is followed"
 
         await manager.leader_and_isr(isr(state(ME, epoch=3, in_sync=(ME,))))
         assert partition.online
@@ -92,9 +92,9 @@ async def test_a_deposed_controller_and_news_for_an_earlier_life_are_refused(fol
         )
         early = isr(state(epoch=9), broker_epoch=BROKER_EPOCH - 1)
         assert (await manager.leader_and_isr(early)).error_code == ErrorCode.STALE_BROKER_EPOCH
-        assert manager.hosted[T0].leader_epoch == 4
+        assert manager.replicas.hosted[T0].leader_epoch == 4
         assert codes(await manager.leader_and_isr(isr(state(OTHER, epoch=3)))) == [stale]
-        assert broker.fetchers.followed == {}
+        assert broker.fetchers().followed == {}
 
 
 @on_a_loop
@@ -146,7 +146,7 @@ async def test_a_full_request_ends_what_it_does_not_name(folder: Path) -> None:
         znodes.delete_topic(broker.store, topic)
         assert not manager.ready.is_set()
         await manager.leader_and_isr(isr(state(), type=FULL))
-        assert sorted(manager.hosted) == [T0]
+        assert sorted(manager.replicas.hosted) == [T0]
         async with asyncio.timeout(30):
             while list((folder / "data").glob("gone-0*")):
                 await asyncio.sleep(0.01)  # its files go a little later
@@ -226,7 +226,7 @@ async def test_without_a_session_nothing_is_led_until_the_controller_says_so_aga
         await manager.leader_and_isr(isr(state(epoch=4)))
         partition = broker.table.partition(b"t", 0)
         assert partition is not None
-        manager.fence()
+        manager.replicas.fence()
         assert not partition.online
         await manager.leader_and_isr(isr(state(epoch=4)))
         assert partition.online
@@ -283,10 +283,10 @@ async def test_a_session_lost_in_the_middle_of_a_request_ends_it(folder: Path) -
         def lose_session(place: TopicPartition, leads: bool, epoch: int) -> None:
             if leads:
                 broker.membership.broker_epoch = BROKER_EPOCH + 1
-                manager.on_leadership.remove(lose_session)
-                manager.fence()
+                manager.replicas.on_leadership.remove(lose_session)
+                manager.replicas.fence()
 
-        manager.on_leadership.append(lose_session)
+        manager.replicas.on_leadership.append(lose_session)
         response = await manager.leader_and_isr(isr(state(), state(index=1)))
         assert codes(response) == [0, ErrorCode.STALE_BROKER_EPOCH]
         led = [broker.partition(TopicPartition("t", index)) for index in (0, 1)]

@@ -97,7 +97,7 @@ def check(model: Model, broker: InCluster, folder: Path) -> None:
             assert partition.log is not None
         elif index not in model.logs:
             assert partition is None or partition.log is None
-    assert broker.fetchers.followed == {
+    assert broker.fetchers().followed == {
         TopicPartition("t", index): (told.leader, told.epoch)
         for index, told in model.told.items()
         if told.leader == OTHER
@@ -113,10 +113,10 @@ async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
     kind = dice.choice(("lead", "lead", "lead", "full", "stop", "fence"))
     index = dice.randrange(PARTITIONS)
     if kind == "fence":
-        manager.fence()
+        manager.replicas.fence()
         model.told.clear()
         for partition in range(PARTITIONS):
-            broker.fetchers.stop(TopicPartition("t", partition))
+            broker.fetchers().stop(TopicPartition("t", partition))
         await manager.leader_and_isr(isr(controller_epoch=model.controller_epoch, type=INCREMENTAL))
         return
     if kind == "stop":

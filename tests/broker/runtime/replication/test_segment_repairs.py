@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.replication import segment_repairs
-from kstore.broker.runtime.replication.replica_manager import Hosted, ReplicaManager
+from kstore.broker.runtime.replication.replicas import Hosted, Replicas
 from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
 from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
@@ -31,7 +32,7 @@ Story = Callable[["Leader", Node, Node], Awaitable[None]]
 class Leader(Node):
     """A node that leads, with what a broker has for damage."""
 
-    replica_manager: ReplicaManager
+    replicas: Replicas
     repairs: SegmentRepairs
 
     def lead(
@@ -39,11 +40,16 @@ class Leader(Node):
         index: int = 0,
     ) -> None:  # fmt: skip
         super().lead(epoch, version, replicas, isr, index)
-        self.replica_manager = ReplicaManager(self.as_broker)
-        self.replica_manager.hosted[PLACE] = Hosted(self.node_id, epoch, replicas, isr, version)
-        self.repairs = SegmentRepairs(self.as_broker)
+        opens_nothing: Any = None
+        self.replicas = Replicas(
+            self.as_node, self.table, opens_nothing, opens_nothing, Lazy(lambda: self.fetchers)
+        )
+        self.replicas.hosted[PLACE] = Hosted(self.node_id, epoch, replicas, isr, version)
+        self.repairs = SegmentRepairs(
+            self.as_node, self.table, self.metadata, self.replicas, self.peers
+        )
         self.dir.when_damaged(self.repairs.note)
-        self.replica_manager.on_leadership.append(lambda place, *_: self.repairs.note_role(place))
+        self.replicas.on_leadership.append(lambda place, *_: self.repairs.note_role(place))
 
     def damage(self, number: int) -> None:
         """Turn a bit in the records of a batch, and let a reader meet it."""
@@ -129,7 +135,7 @@ def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
 ) -> None:
     async def story(leader: Leader, b: Node, c: Node) -> None:
         partition, roles, answers = leader.partition(), [], []
-        leader.replica_manager.on_leadership.append(lambda *what: roles.append(what))
+        leader.replicas.on_leadership.append(lambda *what: roles.append(what))
         partition.when_committed(END, answers.append)
         leader.damage(number)
         b.follow(1, 0)
