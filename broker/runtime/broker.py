@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from os import urandom
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition import Partition
@@ -31,7 +31,6 @@ from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
-from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -65,21 +64,10 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
     from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
-    from kstore.types import TopicPartition
 
-__all__ = ["AppendOutcome", "Broker"]
+__all__ = ["Broker"]
 
-T = TypeVar("T")
 QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
-
-
-class AppendOutcome(NamedTuple):
-    """What became of an append: Kafka's error code (0: done) and the offsets given."""
-
-    error_code: int
-    base_offset: int
-    last_offset: int
-    log_end_offset: int
 
 
 class Broker:
@@ -215,11 +203,6 @@ class Broker:
                 self.node, self.store, self.turns, authorizer, self.plane.forget_answers,
                 shared=self.config.clustered,
             )  # fmt: skip
-
-    def partition(self, tp: TopicPartition) -> Partition | None:
-        """The partition if this broker leads it and its log is open, else None."""
-        found = self.table.partition(tp.topic.encode(), tp.partition)
-        return found if found is not None and found.online else None
 
     def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
         return self.transactional_produce().admit(*asked)
@@ -433,18 +416,6 @@ class Broker:
 
     def _unpack(self, *asked: Any) -> None:
         self.unpacking().ask(*asked)
-
-    def append(self, tp: TopicPartition, batches: Any, *, origin: int = 1) -> AppendOutcome:
-        """Append ready batches to a partition led here, and wake who waits for it.
-
-        ``origin`` is an AppendOrigin of append_plan.pxd; 1 is the coordinator's (control batches
-        allowed). Offsets and epoch are written into the buffer if it is writable. Raises OSError
-        only.
-        """
-        found = self.partition(tp)
-        if found is None:
-            return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
-        return AppendOutcome(*found.append_batches(batches, origin=origin))
 
     async def leave(self) -> None:
         """Leave the cluster, before the connections end."""

@@ -23,8 +23,6 @@ __all__ = ["COMMIT_SECONDS", "PartitionWriter", "refusal_of", "settle"]
 LOGGER = logging.getLogger(__name__)
 COMMIT_SECONDS = 5.0
 """How long an answer waits for the followers; then the client is told to try again."""
-COORDINATOR = 1
-"""The AppendOrigin (append_plan.pxd) that may write control batches."""
 
 APPEND_ERRORS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -73,7 +71,7 @@ class PartitionWriter:
         if partition is None:
             raise error_for(ErrorCode.NOT_COORDINATOR)
         try:
-            error_code, base_offset, _, _ = partition.append_batches(batch, origin=COORDINATOR)
+            error_code, base_offset, _, _ = partition.append_batches(batch)
         except OSError as error:
             LOGGER.error("%s can't be written: %s", place, error)
             raise error_for(ErrorCode.NOT_COORDINATOR) from error

@@ -36,8 +36,6 @@ COMMIT_SECONDS = 25.0
 """How long followers may take for a marker; then it is written again."""
 RETRY_SECONDS = 1.0
 """When markers can't be written, they are tried again after so long."""
-COORDINATOR = 1
-"""The AppendOrigin (append_plan.pxd) that may write control batches."""
 PASSED_OVER = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -121,7 +119,7 @@ class Markers:
             timestamp=self._node.now_ms(),
         )
         try:
-            error_code = partition.append_batches(batch, origin=COORDINATOR)[0]
+            error_code = partition.append_batches(batch)[0]
         except OSError as problem:
             LOGGER.error("%s can't be written: %s", place, problem)
             return ErrorCode.KAFKA_STORAGE_ERROR

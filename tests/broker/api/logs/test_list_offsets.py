@@ -65,8 +65,8 @@ def test_a_large_batch_is_looked_into_by_a_thread(
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await answer(world, CreateTopicsRequest(topics=[topic]))
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
-        world.broker.append(PLACE, bytearray(build_batch(records, compression=ZSTD)))
-        world.broker.append(PLACE, bytearray(build_batch([(None, b"v", 1049)])))
+        world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
+        world.broker.partition_writer().append(PLACE, build_batch([(None, b"v", 1049)]))
         assert await found(world, 1020, -3, 1050) == [
             (ErrorCode.NONE, 20, 1020),
             (ErrorCode.NONE, 49, 1049),
@@ -83,14 +83,14 @@ def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await answer(world, CreateTopicsRequest(topics=[topic]))
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
-        world.broker.append(PLACE, bytearray(build_batch(records, compression=ZSTD)))
+        world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
         begin = threading.Event()
         world.broker.unpacking().look(begin.wait)  # the thread is busy
         waiting = asyncio.ensure_future(found(world, 1020))
         try:
             for _ in range(10):
                 await asyncio.sleep(0)
-            partition = world.broker.partition(PLACE)
+            partition = world.broker.partition_writer().partition(PLACE)
             assert partition is not None
             partition.follow(-1, 1)
         finally:

@@ -118,7 +118,7 @@ class OwnPartition:
         self.host = host
         self.log = log
 
-    def append_batches(self, batch: bytes, *, origin: int) -> tuple[int, int, int, int]:
+    def append_batches(self, batch: bytes) -> tuple[int, int, int, int]:
         failure = self.host.failure
         if isinstance(failure, OSError):
             raise failure

@@ -47,7 +47,7 @@ async def test_a_broker_leads_then_follows_then_stops(folder: Path) -> None:
         partition = broker.table.partition(b"t", 0)
         assert partition is not None
         assert (partition.online, partition.leader_epoch) == (True, 0)
-        assert broker.append(T0, build_batch([b"x"])).error_code == 0
+        broker.partition_writer().append(T0, build_batch([b"x"]))
 
         await manager.leader_and_isr(isr(state(OTHER, epoch=1)))
         assert not partition.online
@@ -124,7 +124,7 @@ async def test_the_log_of_a_deleted_topic_of_that_name_is_put_aside(folder: Path
     async with opened(folder) as broker:
         manager = broker.replica_manager
         await manager.leader_and_isr(isr(state(replicas=(ME,), in_sync=(ME,))))
-        broker.append(T0, build_batch([b"of the old topic"]))
+        broker.partition_writer().append(T0, build_batch([b"of the old topic"]))
         new = uuid4()
         assert codes(await manager.leader_and_isr(isr(state(), topic_id=new))) == [0]
         partition = broker.table.partition(b"t", 0)
@@ -164,7 +164,7 @@ async def test_after_a_restart_only_what_is_named_is_opened(folder: Path) -> Non
         await broker.replica_manager.leader_and_isr(
             isr(state(replicas=(ME,), in_sync=(ME,)), state(index=1))
         )
-        broker.append(T0, build_batch([b"a", b"b"]))
+        broker.partition_writer().append(T0, build_batch([b"a", b"b"]))
     async with opened(folder) as broker:
         assert broker.table.topics() == []
         await broker.replica_manager.leader_and_isr(
@@ -289,5 +289,5 @@ async def test_a_session_lost_in_the_middle_of_a_request_ends_it(folder: Path) -
         manager.replicas.on_leadership.append(lose_session)
         response = await manager.leader_and_isr(isr(state(), state(index=1)))
         assert codes(response) == [0, ErrorCode.STALE_BROKER_EPOCH]
-        led = [broker.partition(TopicPartition("t", index)) for index in (0, 1)]
+        led = [broker.partition_writer().partition(TopicPartition("t", index)) for index in (0, 1)]
         assert led == [None, None]
