@@ -30,18 +30,18 @@ from kstore.protocol.schema import Message
 if TYPE_CHECKING:
     from kstore._fast.broker.slots import Slot
     from kstore._fast.network.connection import Connection
+    from kstore.broker.api.controller.parts import EnvelopeParts, QuorumParts, ReplicaParts
     from kstore.broker.api.groups.parts import CoordinatorParts, StreamsParts
     from kstore.broker.api.logs.leader_epochs import EpochParts
     from kstore.broker.api.logs.list_offsets import OffsetParts
     from kstore.broker.api.logs.log_dirs import LogDirParts
-    from kstore.broker.api.metadata.configs import ConfigParts
+    from kstore.broker.api.metadata.alter_configs import AlterConfigParts
     from kstore.broker.api.metadata.features import FeatureParts
     from kstore.broker.api.metadata.metadata import MetadataParts, TopicPartitionsParts
     from kstore.broker.api.quotas.client_quotas import QuotaParts
     from kstore.broker.api.requests.large_requests import LargeRequestParts, LargeRequests
     from kstore.broker.api.security.acls import AclParts
     from kstore.broker.api.security.permissions import GuardParts
-    from kstore.broker.api.security.sasl import HasSecurity
     from kstore.broker.api.security.scram import ScramParts
     from kstore.broker.api.telemetry.client_metrics import TelemetryParts
     from kstore.broker.api.transactions.parts import (
@@ -59,10 +59,11 @@ __all__ = ["Later", "Server"]
 if TYPE_CHECKING:
 
     class HandlerParts(
-        AclParts, AddPartitionsParts, ConfigParts, CoordinatorParts, EpochParts, FeatureParts,
-        GuardParts, HasSecurity, LargeRequestParts, LogDirParts, MetadataParts, OffsetParts,
-        ProducerIdParts, QuotaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
-        TransactionAdminParts, TransactionalOffsetsParts, Protocol,
+        AclParts, AddPartitionsParts, AlterConfigParts, CoordinatorParts, EnvelopeParts, EpochParts,
+        FeatureParts, GuardParts, LargeRequestParts, LogDirParts, MetadataParts,
+        OffsetParts, ProducerIdParts, QuorumParts, QuotaParts, ReplicaParts, ScramParts,
+        StreamsParts, TelemetryParts, TopicPartitionsParts, TransactionAdminParts,
+        TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""
 

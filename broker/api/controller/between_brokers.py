@@ -15,7 +15,7 @@ from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.controller.parts import BetweenBrokersParts
 
 __all__ = ["REFUSED", "between_brokers", "may_name"]
 
@@ -29,8 +29,8 @@ def between_brokers(handler: Handler) -> Handler:
     is not theirs.
     """
 
-    def check(broker: Broker, request: Any, ctx: RequestContext) -> Any:
-        theirs = broker.config.inter_broker_listener.name
+    def check(broker: BetweenBrokersParts, request: Any, ctx: RequestContext) -> Any:
+        theirs = broker.node.config.inter_broker_listener.name
         if ctx.listener != theirs:
             raise ProtocolError(
                 f"{ctx.principal} sent {APIS[ctx.api_key].name} to the listener {ctx.listener}: "
@@ -42,7 +42,7 @@ def between_brokers(handler: Handler) -> Handler:
                 "listener of their own (inter.broker.listener.name)"
             )
             name = APIS[ctx.api_key].name
-            broker.report(f"{name} of {ctx.connection_id} is refused: {words}", REFUSED)
+            broker.node.report(f"{name} of {ctx.connection_id} is refused: {words}", REFUSED)
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return failed(request, ctx.api_version, code, words)
         return handler(broker, request, ctx)
@@ -50,27 +50,27 @@ def between_brokers(handler: Handler) -> Handler:
     return check
 
 
-def may_name(broker: Broker, ctx: RequestContext, principal: str) -> bool:
+def may_name(broker: BetweenBrokersParts, ctx: RequestContext, principal: str) -> bool:
     """Whether who asks may hand on a request of this principal. Where brokers and clients come to
     the same listener under the same name, nobody can be told from a client.
     """
     return principal == ctx.principal or _stands_for_others(broker, ctx)
 
 
-def _is_broker(broker: Broker, ctx: RequestContext) -> bool:
+def _is_broker(broker: BetweenBrokersParts, ctx: RequestContext) -> bool:
     """Whether who asks, at the listener between brokers, is one of them."""
     return _stands_for_others(broker, ctx) or ctx.principal == _own_principal(broker)
 
 
-def _stands_for_others(broker: Broker, ctx: RequestContext) -> bool:
+def _stands_for_others(broker: BetweenBrokersParts, ctx: RequestContext) -> bool:
     authorizer = broker.authorizer
     if authorizer is None:
         return True  # then all may do everything, under every name
-    if len(broker.config.listeners) > 1 or ctx.principal in authorizer.super_users:
+    if len(broker.node.config.listeners) > 1 or ctx.principal in authorizer.super_users:
         return True  # at a listener of their own, the right that the API requires is enough
     return ctx.principal == _own_principal(broker) != ANONYMOUS
 
 
-def _own_principal(broker: Broker) -> str | None:
+def _own_principal(broker: BetweenBrokersParts) -> str | None:
     """As whom this broker comes to others, if it knows: they may have the same name."""
     return ANONYMOUS if broker.security is None else broker.security.own_principal

@@ -36,7 +36,7 @@ from kstore.protocol.controller.envelope import EnvelopeRequest, EnvelopeRespons
 from kstore.protocol.registry import decode_request, encode_response
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.controller.parts import EnvelopeParts, HasMembership, ReplicaParts
 
 __all__ = [
     "handle_alter_partition",
@@ -50,7 +50,7 @@ __all__ = [
 
 
 async def handle_leader_and_isr(
-    broker: Broker, request: LeaderAndIsrRequest, ctx: RequestContext
+    broker: ReplicaParts, request: LeaderAndIsrRequest, ctx: RequestContext
 ) -> LeaderAndIsrResponse:
     """Lead and follow as the controller says."""
     try:
@@ -60,14 +60,14 @@ async def handle_leader_and_isr(
 
 
 async def handle_stop_replica(
-    broker: Broker, request: StopReplicaRequest, ctx: RequestContext
+    broker: ReplicaParts, request: StopReplicaRequest, ctx: RequestContext
 ) -> StopReplicaResponse:
     """End replicas as the controller says."""
     return await broker.replica_manager.stop_replica(request)
 
 
 async def handle_update_metadata(
-    broker: Broker, request: UpdateMetadataRequest, ctx: RequestContext
+    broker: ReplicaParts, request: UpdateMetadataRequest, ctx: RequestContext
 ) -> UpdateMetadataResponse:
     """Know what the controller knows."""
     try:
@@ -76,19 +76,19 @@ async def handle_update_metadata(
         return UpdateMetadataResponse(error_code=_not_yet(broker, problem))
 
 
-def _not_yet(broker: Broker, problem: StoreError) -> int:
+def _not_yet(broker: ReplicaParts, problem: StoreError) -> int:
     """The controller says it again; carried out twice it does the same."""
-    broker.report(f"what the controller says can't be done yet: {problem}")
+    broker.node.report(f"what the controller says can't be done yet: {problem}")
     return ErrorCode.REQUEST_TIMED_OUT
 
 
-def _controller(broker: Broker) -> Any:
+def _controller(broker: HasMembership) -> Any:
     """The controller if it is this broker, else None."""
     return broker.membership.controller
 
 
 async def handle_controlled_shutdown(
-    broker: Broker, request: ControlledShutdownRequest, ctx: RequestContext
+    broker: HasMembership, request: ControlledShutdownRequest, ctx: RequestContext
 ) -> ControlledShutdownResponse:
     """Move what a stopping broker leads; the answer names what it still leads."""
     controller = _controller(broker)
@@ -107,7 +107,7 @@ async def handle_controlled_shutdown(
 
 
 async def handle_alter_partition(
-    broker: Broker, request: AlterPartitionRequest, ctx: RequestContext
+    broker: HasMembership, request: AlterPartitionRequest, ctx: RequestContext
 ) -> AlterPartitionResponse:
     """Let a leader change who is in sync (KIP-497)."""
     controller = _controller(broker)
@@ -121,7 +121,7 @@ async def handle_alter_partition(
 
 
 def handle_broker_heartbeat(
-    broker: Broker, request: BrokerHeartbeatRequest, ctx: RequestContext
+    broker: HasMembership, request: BrokerHeartbeatRequest, ctx: RequestContext
 ) -> BrokerHeartbeatResponse:
     """Say whether this broker reaches the coordination store, to one that does not."""
     if not broker.membership.sees_the_store():
@@ -129,13 +129,13 @@ def handle_broker_heartbeat(
     return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 
 
-def _limit(broker: Broker, api_key: int) -> int:
+def _limit(broker: EnvelopeParts, api_key: int) -> int:
     """How many elements a request that is handed on may have; of one that is not served, none."""
-    return max_elements(broker.config, api_key) if api_key in API_TABLE else 0
+    return max_elements(broker.node.config, api_key) if api_key in API_TABLE else 0
 
 
 async def handle_envelope(
-    broker: Broker, request: EnvelopeRequest, ctx: RequestContext
+    broker: EnvelopeParts, request: EnvelopeRequest, ctx: RequestContext
 ) -> EnvelopeResponse:
     """Answer a client's request that another broker hands on, as if the client had asked here.
     Who hands it on was judged before (between_brokers.py).
@@ -146,7 +146,7 @@ async def handle_envelope(
         header, message = decode_request(request.request_data, lambda key: _limit(broker, key))
     except ProtocolError as problem:
         words = f"a request handed on by {ctx.client_id} can't be read"
-        broker.report(f"{words}: {problem}", "a request handed on can't be read")
+        broker.node.report(f"{words}: {problem}", "a request handed on can't be read")
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     key, version = header.request_api_key, header.request_api_version
     row = API_TABLE.get(key)
@@ -154,7 +154,7 @@ async def handle_envelope(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     principal = (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal
     if not may_name(broker, ctx, principal):
-        broker.report(f"{ctx.principal} may not hand on a request of {principal}", REFUSED)
+        broker.node.report(f"{ctx.principal} may not hand on a request of {principal}", REFUSED)
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = RequestContext(
         key,

@@ -34,7 +34,7 @@ from kstore.protocol.metadata.features import (
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.controller.parts import QuorumParts
 
 __all__ = [
     "handle_add_raft_voter",
@@ -48,7 +48,7 @@ NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 
 
 def handle_describe_quorum(
-    broker: Broker, request: DescribeQuorumRequest, ctx: RequestContext
+    broker: QuorumParts, request: DescribeQuorumRequest, ctx: RequestContext
 ) -> DescribeQuorumResponse:
     """The controller as the one voter; what is not the metadata partition is unknown."""
     metadata = len(request.topics) == 1 and _asks_for_metadata(request.topics[0])
@@ -71,9 +71,9 @@ def _asks_for_metadata(topic: DescribeQuorumRequestTopicData) -> bool:
     return topic.topic_name == METADATA_TOPIC and indexes == [0]
 
 
-def _voter(broker: Broker, ctx: RequestContext) -> DescribeQuorumResponsePartitionData:
+def _voter(broker: QuorumParts, ctx: RequestContext) -> DescribeQuorumResponsePartitionData:
     end = _metadata_offset(broker)
-    now_ms = broker.now_ms() if ctx.api_version >= 1 else -1
+    now_ms = broker.node.now_ms() if ctx.api_version >= 1 else -1
     voter = ReplicaState(
         replica_id=broker.image.controller_id,
         log_end_offset=end,
@@ -89,7 +89,7 @@ def _voter(broker: Broker, ctx: RequestContext) -> DescribeQuorumResponsePartiti
     )
 
 
-def _metadata_offset(broker: Broker) -> int:
+def _metadata_offset(broker: QuorumParts) -> int:
     """What grows with every change of the metadata: this broker's epoch, then the image's
     version.
     """
@@ -104,7 +104,7 @@ def _unknown(index: int) -> DescribeQuorumResponsePartitionData:
     )
 
 
-def _nodes(broker: Broker) -> list[Node]:
+def _nodes(broker: QuorumParts) -> list[Node]:
     node = broker.image.brokers.get(broker.image.controller_id)
     if node is None:
         return []
@@ -113,7 +113,7 @@ def _nodes(broker: Broker) -> list[Node]:
 
 
 def handle_add_raft_voter(
-    broker: Broker, request: AddRaftVoterRequest, ctx: RequestContext
+    broker: QuorumParts, request: AddRaftVoterRequest, ctx: RequestContext
 ) -> AddRaftVoterResponse:
     """Refused as by a quorum of static voters (kraft.version 0)."""
     refusal = _voter_error(broker, request.cluster_id, request.voter_id, request.voter_directory_id)
@@ -125,7 +125,7 @@ def handle_add_raft_voter(
 
 
 def handle_remove_raft_voter(
-    broker: Broker, request: RemoveRaftVoterRequest, ctx: RequestContext
+    broker: QuorumParts, request: RemoveRaftVoterRequest, ctx: RequestContext
 ) -> RemoveRaftVoterResponse:
     """Refused as by a quorum of static voters (kraft.version 0)."""
     code, words = _voter_error(
@@ -135,12 +135,12 @@ def handle_remove_raft_voter(
 
 
 def _voter_error(
-    broker: Broker, cluster_id: str | None, voter_id: int, directory_id: UUID
+    broker: QuorumParts, cluster_id: str | None, voter_id: int, directory_id: UUID
 ) -> tuple[int, str] | None:
-    if cluster_id is not None and cluster_id != broker.cluster_id:
+    if cluster_id is not None and cluster_id != broker.image.cluster_id:
         return (
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"The request is for cluster '{cluster_id}'; this one is '{broker.cluster_id}'.",
+            f"The request is for cluster '{cluster_id}'; this one is '{broker.image.cluster_id}'.",
         )
     if voter_id < 0 or directory_id == ZERO_UUID:
         return (
@@ -158,7 +158,7 @@ def _static(done: str) -> tuple[int, str]:
 
 
 def handle_unregister_broker(
-    broker: Broker, request: UnregisterBrokerRequest, ctx: RequestContext
+    broker: QuorumParts, request: UnregisterBrokerRequest, ctx: RequestContext
 ) -> UnregisterBrokerResponse:
     """Forget a broker. One that is alive registers itself again at once, so for it nothing
     changes.

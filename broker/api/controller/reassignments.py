@@ -32,7 +32,7 @@ from kstore.protocol.controller.reassignments import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.controller.parts import ReassignmentParts
     from kstore.broker.runtime.controller.controller import Controller
 
 __all__ = [
@@ -45,7 +45,7 @@ ELECTION_TYPES = (0, 1)
 
 
 def handle_elect_leaders(
-    broker: Broker, request: ElectLeadersRequest, ctx: RequestContext
+    broker: ReassignmentParts, request: ElectLeadersRequest, ctx: RequestContext
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
     """Per partition why no election took place, or that one did; null topics mean all, of which
     those that need none are not told.
@@ -69,7 +69,7 @@ def handle_elect_leaders(
     return response
 
 
-def _controller(broker: Broker) -> Controller | None:
+def _controller(broker: ReassignmentParts) -> Controller | None:
     """The controller, where this broker is it; None on a single node."""
     return broker.membership.controller
 
@@ -94,7 +94,9 @@ async def _elect_in_cluster(
     return response
 
 
-def _elect(broker: Broker, request: ElectLeadersRequest, topic: str, index: int) -> PartitionResult:
+def _elect(
+    broker: ReassignmentParts, request: ElectLeadersRequest, topic: str, index: int
+) -> PartitionResult:
     code = _error(request)
     if code == ErrorCode.REQUEST_TIMED_OUT:
         return PartitionResult(partition_id=index, error_code=code, error_message=None)
@@ -112,7 +114,7 @@ def _error(request: ElectLeadersRequest) -> int:
 
 
 def handle_alter_partition_reassignments(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, ctx: RequestContext
+    broker: ReassignmentParts, request: AlterPartitionReassignmentsRequest, ctx: RequestContext
 ) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
     """Begin or cancel each. On one node the only valid assignment is the one there is, so nothing
     is to be done.
@@ -178,7 +180,7 @@ def _timed_out(request: AlterPartitionReassignmentsRequest) -> AlterPartitionRea
 
 
 def _reassign(
-    broker: Broker,
+    broker: ReassignmentParts,
     request: AlterPartitionReassignmentsRequest,
     topic: str,
     row: ReassignablePartition,
@@ -194,7 +196,7 @@ def _reassign(
 
 
 def handle_list_partition_reassignments(
-    broker: Broker, request: ListPartitionReassignmentsRequest, ctx: RequestContext
+    broker: ReassignmentParts, request: ListPartitionReassignmentsRequest, ctx: RequestContext
 ) -> ListPartitionReassignmentsResponse | Awaitable[ListPartitionReassignmentsResponse]:
     """Those under way, of all topics or of these; on one node there are none."""
     controller = _controller(broker)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.metadata.configs import (
@@ -19,6 +19,7 @@ from kstore.broker.api.metadata.configs import (
     CLIENT_METRICS,
     GROUP,
     TOPIC,
+    ConfigParts,
     check_broker_id,
 )
 from kstore.broker.api.requests.turns import in_turns
@@ -42,14 +43,29 @@ from kstore.protocol.metadata.config_resources import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.topics.topics import Topics
     from kstore.config.broker import BrokerConfig
 
 __all__ = [
+    "AlterConfigParts",
     "handle_alter_configs",
     "handle_incremental_alter_configs",
     "handle_list_config_resources",
 ]
+
+
+class AlterConfigParts(ConfigParts, Protocol):
+    """What these handlers are given."""
+
+    @property
+    def topics(self) -> Topics:
+        """Who keeps the settings of topics."""
+
+    @property
+    def security(self) -> Security | None:
+        """What a changed setting of a listener acts on."""
+
 
 # The changes of one resource, once what is set now is known.
 NO_LISTS: Mapping[str, str] = {}
@@ -62,7 +78,9 @@ MANY = 128  # more changes of one resource than these are looked at in slices
 
 
 async def handle_incremental_alter_configs(
-    broker: Broker, request: incremental.IncrementalAlterConfigsRequest, ctx: RequestContext
+    broker: AlterConfigParts,
+    request: incremental.IncrementalAlterConfigsRequest,
+    ctx: RequestContext,
 ) -> incremental.IncrementalAlterConfigsResponse:
     """Set, delete, append to and subtract from single settings."""
     response = incremental.IncrementalAlterConfigsResponse()
@@ -85,7 +103,7 @@ async def handle_incremental_alter_configs(
 
 
 async def handle_alter_configs(
-    broker: Broker, request: replacing.AlterConfigsRequest, ctx: RequestContext
+    broker: AlterConfigParts, request: replacing.AlterConfigsRequest, ctx: RequestContext
 ) -> replacing.AlterConfigsResponse:
     """Replace all that is set for each resource."""
     response = replacing.AlterConfigsResponse()
@@ -141,7 +159,7 @@ def _replacing(given: Sequence[tuple[str, str | None]]) -> _Changes:
 
 
 async def _try(
-    broker: Broker,
+    broker: AlterConfigParts,
     resource: Any,
     counts: Counter[Any],
     changes: _Changes,
@@ -163,7 +181,9 @@ async def _try(
     return ErrorCode.NONE, None
 
 
-async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+async def _alter_topic(
+    broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
+) -> None:
     if not name:
         raise _invalid("No topic is named; what holds for all topics is set for the brokers.")
     check_name(name)
@@ -174,7 +194,7 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
         row = topic_row(config)
         if row is None or row.type is not ConfigType.LIST:
             return None
-        return broker.config.topic_default(config)[0]
+        return broker.node.config.topic_default(config)[0]
 
     made = changes(current)
     configs = config_rules.apply_changes(current, made, _lists(made, list_default))
@@ -187,20 +207,22 @@ async def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_on
                 broker.configs.say_if_without_effect(change.name, row.documentation)
 
 
-async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+async def _alter_broker(
+    broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
+) -> None:
     check_broker_id(broker, name)
-    mine = broker.configs.brokers.get(str(broker.node_id), {})
+    mine = broker.configs.brokers.get(str(broker.node.node_id), {})
     current = mine if name else broker.configs.cluster
 
     def list_default(config: str) -> str | None:
         row = config_rules.broker_row(config)
         if row is None or row.type is not ConfigType.LIST:
             return None
-        return broker.config.given.get(config, row.format(row.default))
+        return broker.node.config.given.get(config, row.format(row.default))
 
     made = changes(current)
     configs = config_rules.apply_changes(current, made, _lists(made, list_default))
-    now = {**broker.config.given, **broker.configs.cluster, **mine}
+    now = {**broker.node.config.given, **broker.configs.cluster, **mine}
     config_rules.check_broker(made, configs, now, cluster=not name)
     if not name:
         config_rules.check_cluster_default(configs)
@@ -221,7 +243,9 @@ async def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_o
             broker.configs.say_if_without_effect(change.name, row.documentation if row else words)
 
 
-async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+async def _alter_group(
+    broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
+) -> None:
     from kstore.config.group_configs import GROUP_CONFIGS
 
     if not name:
@@ -229,7 +253,7 @@ async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_on
     current = broker.configs.groups.get(name, {})
     configs = config_rules.apply_changes(current, changes(current), NO_LISTS)
 
-    config_rules.check_group(configs, _in_force(broker.config))
+    config_rules.check_group(configs, _in_force(broker.node.config))
     if not validate_only:
         await broker.configs.set_group(name, configs)
         for config in configs.keys() - current.keys():
@@ -237,7 +261,7 @@ async def _alter_group(broker: Broker, name: str, changes: _Changes, validate_on
 
 
 async def _alter_client_metrics(
-    broker: Broker, name: str, changes: _Changes, validate_only: bool
+    broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
 ) -> None:
     if not name:
         raise _invalid("No client metrics subscription is named; name the one to alter.")
@@ -248,11 +272,13 @@ async def _alter_client_metrics(
         await broker.configs.set_client_metrics(name, configs)
 
 
-async def _alter_loggers(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+async def _alter_loggers(
+    broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
+) -> None:
     from kstore.broker.runtime import log_levels
 
     if not name:
-        raise _invalid(f"Loggers belong to one broker; name it by its id, {broker.node_id}.")
+        raise _invalid(f"Loggers belong to one broker; name it by its id, {broker.node.node_id}.")
     check_broker_id(broker, name)
     made = changes({})
     for change in made:
@@ -328,7 +354,7 @@ _LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
 def handle_list_config_resources(
-    broker: Broker, request: ListConfigResourcesRequest, ctx: RequestContext
+    broker: AlterConfigParts, request: ListConfigResourcesRequest, ctx: RequestContext
 ) -> ListConfigResourcesResponse:
     """What can be described, of the types asked for, of all where none is named; version 0 lists
     client metrics only.

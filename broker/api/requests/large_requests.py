@@ -24,6 +24,7 @@ from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
+    from kstore.broker.runtime.node import Node
     from kstore.config import BrokerConfig
 
 __all__ = ["LargeRequestParts", "LargeRequests", "max_elements"]
@@ -51,7 +52,7 @@ class LargeRequestParts(HasTurns, Protocol):
     """What large requests are carried out with."""
 
     @property
-    def config(self) -> BrokerConfig:
+    def node(self) -> Node:
         """The broker's settings."""
 
 
@@ -123,7 +124,7 @@ class LargeRequests:
     async def _decode(self, ctx: RequestContext, body: bytes) -> Any:
         """The request, in steps; ProtocolError where it is malformed, or has too many elements."""
         plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
-        decoding = Decoding(plan, body, max_elements(self._broker.config, ctx.api_key))
+        decoding = Decoding(plan, body, max_elements(self._broker.node.config, ctx.api_key))
         while not await turn(self._broker, ctx, lambda: decoding.step(STEP_ELEMENTS)):
             pass
         return decoding.message

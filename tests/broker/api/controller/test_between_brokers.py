@@ -23,10 +23,12 @@ def broker(
     """With these listeners, the first for brokers; ``supers``: None for no authorizer."""
     named = [SimpleNamespace(name=name) for name in listeners]
     return SimpleNamespace(
-        config=SimpleNamespace(listeners=named, inter_broker_listener=named[0]),
+        node=SimpleNamespace(
+            config=SimpleNamespace(listeners=named, inter_broker_listener=named[0]),
+            report=lambda sentence, about: None,
+        ),
         authorizer=None if supers is None else Authorizer(supers),
         security=None if own == ANONYMOUS else SimpleNamespace(own_principal=own),
-        report=lambda sentence, about: None,
     )
 
 
