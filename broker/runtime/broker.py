@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.log_limit import Report
+    from kstore.broker.runtime.membership.config_reload import ConfigReload
     from kstore.broker.runtime.metadata.features import FinalizedFeatures
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
@@ -106,6 +107,8 @@ class Broker:
         self.metadata: MetadataCache
         self.topics: Topics
         self.configs: DynamicConfigs
+        self.config_reload: ConfigReload
+        """Makes what was set on another broker act here; in a cluster."""
         self.membership: Membership
         """This broker's place in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager

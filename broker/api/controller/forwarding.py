@@ -18,7 +18,7 @@ from kstore.broker.api import Handler, RequestContext
 from kstore.broker.api.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kstore.broker.api.requests.error_responses import failed
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.membership.config_watch import TOPICS, reload
+from kstore.broker.runtime.membership.config_reload import TOPICS
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.errors import ErrorCode, KafkaError
@@ -66,7 +66,7 @@ def to_controller(handler: Handler) -> Handler:
             broker.throttles.hold(ctx.connection, wait_ms)
         if ctx.api_key in CHANGED_BY:
             with suppress(StoreError):  # then its watch sees it
-                await reload(broker, CHANGED_BY[ctx.api_key])
+                await broker.config_reload.reload(CHANGED_BY[ctx.api_key])
         return response
 
     def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
@@ -93,7 +93,7 @@ def configs_to_controller(handler: Handler) -> Handler:
                 answers |= {(a.resource_type, a.resource_name): a for a in response.responses}
         if not request.validate_only:
             with suppress(StoreError):
-                await reload(broker, {_node(row) for row in shared})
+                await broker.config_reload.reload({_node(row) for row in shared})
         response.responses = [
             answers[row.resource_type, row.resource_name] for row in request.resources
         ]
@@ -124,7 +124,8 @@ async def _ask(broker: Broker, request: Any, ctx: RequestContext) -> Any:
     timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
     try:
         return await ask_controller(
-            broker,
+            broker.membership,
+            broker.store,
             request,
             timeout_s=min(max(timeout_s, AT_LEAST_S), LONGEST_S),
             version=ctx.api_version,

@@ -4,6 +4,7 @@ are opened when the controller says which (replica_manager.py).
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination import znodes
@@ -11,6 +12,7 @@ from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.coordination.stores import open_shared_store
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
+from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
 from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -50,7 +52,11 @@ def open_in_cluster(broker: Broker, endpoints: tuple[Endpoint, ...]) -> None:
 def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint, ...]) -> None:
     config = broker.config
     znodes.prepare(store)
-    ConfigWatch(broker).start()
+
+    async def reload(paths: Set[str]) -> None:
+        await broker.config_reload.reload(paths)
+
+    ConfigWatch(broker.node, store, reload).start()
     broker.configs = DynamicConfigs(config, store, broker.run_blocking, broker.report)
     broker.configs.load()
     broker.check_rights()
@@ -79,9 +85,25 @@ def _open_parts(broker: Broker, store: RenewableStore, endpoints: tuple[Endpoint
     give_hints(config, broker.table, broker.metadata)
     _let_coordinators_follow(broker)
     _watch_damage(broker)
-    broker.topics = ClusterTopics(broker)
-    images.on_topic_added.append(broker.topics.configure)
+    topics = broker.topics = ClusterTopics(
+        broker.node, store, broker.metadata, broker.log_manager, member, images
+    )
+    images.on_topic_added.append(topics.configure)
     broker.configs.when_changed = broker.topics.take_over_defaults
+    broker.config_reload = ConfigReload(
+        broker.configs,
+        topics,
+        UserReload(broker.node, broker.scram, broker.quotas, broker.security),
+        broker.acls,
+        lambda: _reload_features(broker),
+    )
+
+
+async def _reload_features(broker: Broker) -> None:
+    features = broker.features.made
+    if features is not None:
+        await broker.run_blocking(features.reload)
+        broker.plane.forget_answers()
 
 
 def _let_coordinators_follow(broker: Broker) -> None:

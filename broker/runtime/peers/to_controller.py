@@ -7,14 +7,14 @@ until the request's time is over. So a request may be carried out twice, as in K
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
 from kstore.protocol.controller.envelope import EnvelopeRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.coordination.store import Store
     from kstore.protocol.schema import Message
 
 __all__ = ["ask_controller"]
@@ -23,8 +23,20 @@ RETRY_S = 0.05
 AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH})
 
 
+class KnowsController(Protocol):
+    """Who knows which broker is the controller."""
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller; -1 while none is known."""
+
+    async def ask_controller(self, request: Message, timeout_s: float) -> Any:
+        """What the controller answers; NetworkError where it does not."""
+
+
 async def ask_controller(
-    broker: Broker,
+    membership: KnowsController,
+    store: Store,
     request: Message,
     *,
     timeout_s: float,
@@ -45,13 +57,13 @@ async def ask_controller(
         request_principal=principal.encode(),
         client_host_address=client_host.encode(),
     )
-    loop = broker.loop
+    loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     problem: KafkaError = error_for(ErrorCode.NOT_CONTROLLER)
     while (left := deadline - loop.time()) > 0:
-        if broker.membership.controller_id >= 0:
+        if membership.controller_id >= 0:
             try:
-                response = await broker.membership.ask_controller(envelope, left)
+                response = await membership.ask_controller(envelope, left)
             except NetworkError as error:
                 problem = error
             else:
@@ -60,7 +72,7 @@ async def ask_controller(
                 problem = error_for(response.error_code)
                 if response.error_code not in AGAIN:
                     raise problem
-        if broker.store.away:  # then no other becomes the controller
+        if store.away:  # then no other becomes the controller
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT,
                 "the coordination store can't be reached now, and neither can the controller: "

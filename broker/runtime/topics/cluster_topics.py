@@ -31,7 +31,12 @@ from kstore.protocol.metadata.topics import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.metadata.image_updates import ImageUpdates
+    from kstore.broker.runtime.node import Node
 
 __all__ = ["ClusterTopics"]
 
@@ -46,12 +51,18 @@ ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
 class ClusterTopics(Topics):
     """As Topics, but of a cluster."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(
-            broker.node, broker.store, broker.metadata, broker.log_manager,
-            broker.descriptors.refuse_logs,
-        )  # fmt: skip
-        self._broker = broker
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        replicas: LogManager,
+        membership: Membership,
+        images: ImageUpdates,
+    ) -> None:
+        super().__init__(node, store, metadata, replicas, _opens_no_logs)
+        self._membership = membership
+        self._images = images
 
     def load(self) -> None:
         """Nothing: the controller says which logs to open."""
@@ -68,7 +79,7 @@ class ClusterTopics(Topics):
             for name, configs in read.items():
                 topic = self._image.topics.get(name)
                 if topic is None:
-                    self._broker.replica_manager.images.forget_configs()
+                    self._images.forget_configs()
                 elif configs != topic.configs:
                     self._publish(topic._replace(configs=configs))
                     self._configure(topic, configs)
@@ -77,7 +88,7 @@ class ClusterTopics(Topics):
     @property
     def _controller(self) -> Any:
         """The controller, if it is this broker."""
-        return self._broker.membership.controller
+        return self._membership.controller
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Have a topic made and return its image; TopicError."""
@@ -135,8 +146,7 @@ class ClusterTopics(Topics):
             _refuse(answer.responses[0])
         else:
             await _told(controller.delete_topic(name))
-        images = self._broker.replica_manager.images
-        await images.wait_until(lambda: not self._shows(known), SHOWN_S)
+        await self._images.wait_until(lambda: not self._shows(known), SHOWN_S)
 
     def _shows(self, topic: TopicImage) -> bool:
         known = self._image.topics.get(topic.name)
@@ -145,7 +155,8 @@ class ClusterTopics(Topics):
     # ---- asking the controller ----
 
     async def _ask(self, request: Any) -> Any:
-        return await _told(ask_controller(self._broker, request, timeout_s=TIMEOUT_S))
+        asking = ask_controller(self._membership, self._store, request, timeout_s=TIMEOUT_S)
+        return await _told(asking)
 
     async def _ask_to_create(self, new: NewTopic, *, validate_only: bool) -> TopicImage:
         topic = CreatableTopic(
@@ -196,7 +207,11 @@ class ClusterTopics(Topics):
             known = self._image.topics.get(name)
             return known is not None and len(known.partitions) >= count
 
-        await self._broker.replica_manager.images.wait_until(is_there, SHOWN_S)
+        await self._images.wait_until(is_there, SHOWN_S)
+
+
+def _opens_no_logs(count: int) -> None:
+    """The brokers that the controller chooses see themselves whether they can open the logs."""
 
 
 async def _told(answer: Any) -> Any:
