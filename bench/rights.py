@@ -18,7 +18,7 @@ from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, T
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.protocol.schema import Message
 from kstore.record import build_batch
-from tests.broker.plane_harness import Client, Plane
+from tests.broker.harness.plane_harness import Client, Plane
 from tests.reference.acl_rules import load
 
 __all__ = ["rows"]

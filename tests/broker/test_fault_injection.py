@@ -18,7 +18,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersion
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.testing import Broker, Cluster, Faults
-from tests.broker.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 LATE_MS = 150

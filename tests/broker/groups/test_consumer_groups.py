@@ -40,7 +40,7 @@ from kstore.protocol.metadata.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from tests.broker.test_api import Wire
+from tests.broker.requests.test_api import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 
 GROUP_RESOURCE = 32

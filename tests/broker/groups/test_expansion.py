@@ -12,7 +12,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
-from tests.broker.topic_client import TopicClient, held
+from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 
 Start = Callable[..., KstoreBroker]

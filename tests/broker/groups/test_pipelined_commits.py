@@ -26,7 +26,7 @@ from kstore.protocol.groups.offsets import (
 )
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from tests.broker.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 
 COMMIT_VERSION = FETCH_VERSION = 9

@@ -33,7 +33,7 @@ from kstore.protocol.metadata.configs import (
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.schema import Message
-from tests.broker.test_api import Wire
+from tests.broker.requests.test_api import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 

@@ -39,7 +39,7 @@ from kstore.protocol.metadata.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from tests.broker.test_api import Wire
+from tests.broker.requests.test_api import Wire
 
 __all__ = ["TopicClient", "held", "until_true"]
 

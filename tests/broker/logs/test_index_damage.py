@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstore.record import decode
-from tests.broker.topic_client import TopicClient, until_true
+from tests.broker.harness.topic_client import TopicClient, until_true
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 

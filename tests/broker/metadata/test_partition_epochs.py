@@ -17,7 +17,7 @@ from kstore.broker.coordination.partition_nodes import PARTITION_EPOCH, max_part
 from kstore.broker.coordination.store import Create
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
-from tests.broker.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 
 Start = Callable[..., KstoreBroker]

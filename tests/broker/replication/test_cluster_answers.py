@@ -57,7 +57,7 @@ from kstore.protocol.registry import (
 )
 from kstore.protocol.transactions.admin import DescribeProducersRequest, TopicRequest
 from kstore.record import build_batch
-from tests.broker.in_cluster import (
+from tests.broker.runtime.replication.in_cluster import (
     ME,
     OTHER,
     T0,

@@ -15,8 +15,14 @@ import pytest
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.record import batches
-from tests.broker.replication_harness import TOPIC_ID, Node, new_image, run
-from tests.broker.test_scripted_follower import FETCH, FETCH_VERSION, FOLLOWER, LEADER, Peer
+from tests.broker.replication.test_scripted_follower import (
+    FETCH,
+    FETCH_VERSION,
+    FOLLOWER,
+    LEADER,
+    Peer,
+)
+from tests.broker.runtime.replication.replication_harness import TOPIC_ID, Node, new_image, run
 
 BATCHES, DAMAGED = 20, 12
 CORRUPT = ErrorCode.CORRUPT_MESSAGE

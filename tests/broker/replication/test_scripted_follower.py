@@ -19,7 +19,14 @@ from kstore.protocol.logs.fetch import (
 )
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.registry import APIS, decode_response, encode_request
-from tests.broker.replication_harness import TOPIC, TOPIC_ID, Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import (
+    TOPIC,
+    TOPIC_ID,
+    Node,
+    new_image,
+    run,
+    until,
+)
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17

@@ -22,7 +22,7 @@ from kstore.protocol.logs.delete_records import (
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kstore.protocol.metadata.topics import DeleteTopicsRequest, DeleteTopicState
 from kstore.protocol.registry import decode_response, encode_request
-from tests.broker.test_extensions import Topic, Wire
+from tests.broker.requests.test_extensions import Topic, Wire
 from tests.conformance.kstore_broker import KstoreBroker
 
 MB = 1 << 20

@@ -5,7 +5,7 @@ those that were left out.
 from __future__ import annotations
 
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
-from tests.broker.plane_harness import ManualLoop
+from tests.broker.harness.plane_harness import ManualLoop
 
 
 class Limited:

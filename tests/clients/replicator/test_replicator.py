@@ -28,7 +28,7 @@ from kstore.protocol.metadata.configs import (
     IncrementalAlterConfigsRequest,
 )
 from kstore.record import build_batch, decode
-from tests.broker.topic_client import TopicClient, until_true
+from tests.broker.harness.topic_client import TopicClient, until_true
 from tests.conformance.kstore_broker import KstoreBroker
 
 TIME = 1_700_000_000_000

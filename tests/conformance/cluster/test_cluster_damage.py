@@ -14,7 +14,7 @@ import pytest
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
 from kstore.record import InvalidBatchError, batches, decode
-from tests.broker.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 

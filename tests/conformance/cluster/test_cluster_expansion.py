@@ -13,7 +13,7 @@ import pytest
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import Create, Set
 from kstore.errors import ErrorCode
-from tests.broker.topic_client import TopicClient, held, until_true
+from tests.broker.harness.topic_client import TopicClient, held, until_true
 from tests.conformance.kstore_cluster import KstoreCluster, until
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import until
 

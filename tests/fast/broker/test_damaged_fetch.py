@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kstore.errors import ErrorCode
-from tests.broker.plane_harness import Plane
+from tests.broker.harness.plane_harness import Plane
 from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
 
 

@@ -24,7 +24,7 @@ from kstore.protocol.logs.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane, framed
+from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane, framed
 
 FETCH = 1
 VERSIONS = range(4, 19)

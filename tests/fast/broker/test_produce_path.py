@@ -22,7 +22,7 @@ from kstore.protocol.logs.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tests.broker.plane_harness import TOPIC_ID, Plane, framed
+from tests.broker.harness.plane_harness import TOPIC_ID, Plane, framed
 from tests.reference.acl_rules import load
 
 PRODUCE = 0

@@ -12,7 +12,7 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.plane_harness import TOPIC_ID, Client, Plane, framed
+from tests.broker.harness.plane_harness import TOPIC_ID, Client, Plane, framed
 
 PRODUCE = 0
 VERSIONS = (3, 9, 13)

@@ -13,7 +13,7 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.plane_harness import Plane
+from tests.broker.harness.plane_harness import Plane
 
 PRODUCE, VERSION = 0, 12
 PRODUCER = (7, 3)

@@ -21,7 +21,7 @@ from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.plane_harness import Client, Plane
+from tests.broker.harness.plane_harness import Client, Plane
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, VERSION = 0, 1, 9

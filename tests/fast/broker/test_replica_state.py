@@ -19,7 +19,7 @@ from kstore.protocol.logs.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 
 FETCH = 1
 FOLLOWERS = (6, 7, 8)

@@ -24,7 +24,7 @@ from kstore.protocol.logs.fetch import (
     ReplicaState,
 )
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 
 PRODUCE, FETCH = 0, 1
 NEAR, FAR = 6, 7

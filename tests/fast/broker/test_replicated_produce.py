@@ -18,7 +18,7 @@ from kstore.protocol.logs.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 
 PRODUCE = 0
 NEAR, FAR = 6, 7

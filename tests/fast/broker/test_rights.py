@@ -23,7 +23,7 @@ from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
-from tests.broker.plane_harness import TOPIC_ID, Client, Plane
+from tests.broker.harness.plane_harness import TOPIC_ID, Client, Plane
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, METADATA = 0, 1, 3

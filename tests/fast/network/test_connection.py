@@ -15,7 +15,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.plane_harness import Client, Plane, framed
+from tests.broker.harness.plane_harness import Client, Plane, framed
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19
 

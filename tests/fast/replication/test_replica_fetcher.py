@@ -30,7 +30,7 @@ from kstore.protocol.logs.fetch import (
 )
 from kstore.protocol.registry import decode_request, encode_response
 from kstore.types import TopicPartition
-from tests.broker.plane_harness import FakeTransport, ManualLoop
+from tests.broker.harness.plane_harness import FakeTransport, ManualLoop
 
 VERSION = 17
 IDS = {"t": UUID(int=1), "u": UUID(int=2)}

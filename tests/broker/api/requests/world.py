@@ -14,7 +14,7 @@ from kstore.broker.server import Server
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
 from kstore.protocol.schema import Message
-from tests.broker.plane_harness import FakeTransport
+from tests.broker.harness.plane_harness import FakeTransport
 
 __all__ = ["AUTHORIZER", "World", "feed", "in_world"]
 

@@ -17,7 +17,14 @@ from kstore.broker.state.metadata.image import TopicImage
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
-from tests.broker.replication_harness import TOPIC, TOPIC_ID, Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import (
+    TOPIC,
+    TOPIC_ID,
+    Node,
+    new_image,
+    run,
+    until,
+)
 from tests.reference.fault_fs import FaultyFileSystem
 
 Story = Callable[[Node, Node], Awaitable[None]]

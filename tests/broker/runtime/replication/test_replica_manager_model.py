@@ -20,7 +20,7 @@ from kstore.protocol.controller.broker_requests import (
     StopReplicaTopic,
 )
 from kstore.types import TopicPartition
-from tests.broker.in_cluster import (
+from tests.broker.runtime.replication.in_cluster import (
     BROKER_EPOCH,
     ID,
     ME,

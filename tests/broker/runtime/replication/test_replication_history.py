@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.broker.partition import Partition
-from tests.broker.replication_harness import Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import Node, new_image, run, until
 
 STEPS = 60
 NODES = (1, 2, 3)

@@ -19,7 +19,7 @@ from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
 from kstore.record import batches
 from kstore.types import TopicPartition
-from tests.broker.replication_harness import TOPIC, Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import TOPIC, Node, new_image, run, until
 
 PLACE = TopicPartition(TOPIC, 0)
 REPLICAS = (1, 2, 3)

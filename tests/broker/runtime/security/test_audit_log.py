@@ -19,7 +19,7 @@ from kstore.acls import (
 from kstore.broker.runtime.security import audit_log
 from kstore.broker.runtime.security.audit_log import MAX_KINDS, MAX_KINDS_OF_ONE, AuditLog
 from kstore.broker.state.security.authorizer import Authorizer
-from tests.broker.plane_harness import ManualLoop
+from tests.broker.harness.plane_harness import ManualLoop
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH = 0, 1
