@@ -8,9 +8,8 @@ log can refuse is refused there.
 from libc.stdint cimport uint8_t
 
 from kstore._fast.error_codes cimport (
-    CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, INVALID_RECORD, NONE,
-    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE)
+    CORRUPT_MESSAGE, INVALID_RECORD, NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log.producer_table cimport ProducerEntry
 from kstore._fast.record.batch cimport (
     BATCH_BAD_MAGIC, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch,
@@ -66,35 +65,6 @@ cdef bint has_transactional(ProduceRequest request) noexcept:
     return False
 
 
-cdef int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
-    """Whether a producer that distributes over so many partitions may append (KIP-253); -1: it
-    doesn't say. An expansion raises the count before the new partitions are there.
-    """
-    cdef Py_ssize_t count = entry.partition_count
-    if known_count < 0:
-        return POLICY_VIOLATION if entry.count_required else NONE
-    if count < 0:
-        count = len(entry.partitions)
-    return NONE if known_count == count else INVALID_PARTITION_COUNT
-
-
-cdef int16_t check_place(
-    TopicEntry entry, Partition partition, WireBytes records, int64_t known_count
-) except -1:
-    """Whether the topic has the partition, and as many as the producer knows."""
-    cdef int16_t error = check_count(entry, known_count)
-    if error == INVALID_PARTITION_COUNT and partition is not None:
-        # A refusal says that the batch is not in the log: who distributes its records anew would
-        # double them otherwise. Only the leader knows.
-        if not partition.online:
-            return NOT_LEADER_OR_FOLLOWER
-        if is_appended(partition, records):
-            return NONE
-    if error == NONE and partition is None:
-        return UNKNOWN_TOPIC_OR_PARTITION
-    return error
-
-
 cdef bint is_appended(Partition partition, WireBytes records) except -1:
     """Whether the log has the batch already, by its producer's sequence numbers."""
     cdef BatchInfo info
@@ -110,12 +80,3 @@ cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoc
     """Whether the producer's transaction is open on the partition already."""
     cdef ProducerEntry entry = partition.core.producers.entries.get(producer_id)
     return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch
-
-
-cdef int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
-    """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none)."""
-    if not partition.online:
-        return NOT_LEADER_OR_FOLLOWER
-    if known_epoch < 0 or known_epoch == partition.leader_epoch:
-        return NONE
-    return FENCED_LEADER_EPOCH if known_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH

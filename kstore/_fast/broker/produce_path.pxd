@@ -86,9 +86,6 @@ cdef class ProducePath:
     cdef int append_topic(
         self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
         AnswerBuffer out) except -1
-    cdef int16_t append_part(
-        self, AnswerSink connection, ProduceRequest request, Py_ssize_t place, Partition partition,
-        int16_t error, ProduceOffsets* offsets) except -1
     cdef int16_t append_one(
         self, Partition partition, ProduceRequest request, const ProducePartition* part,
         Verdict seen, ProduceOffsets* offsets) except -1

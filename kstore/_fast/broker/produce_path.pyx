@@ -257,7 +257,7 @@ cdef class ProducePath:
                 error = check_place(entry, partition, part.records, topic.known_count) \
                     if entry is not None \
                     else UNKNOWN_TOPIC_ID if request.by_id else UNKNOWN_TOPIC_OR_PARTITION
-            error = self.append_part(connection, request, i, partition, error, &offsets)
+            error = append_part(self, connection, request, i, partition, error, &offsets)
             if error != NONE:
                 failures += 1
             error_at = out.size + 4
@@ -271,30 +271,6 @@ cdef class ProducePath:
                     self.leaders.append(partition.leader_id)
         put_no_tags(out, request.flexible)
         return failures
-
-    cdef int16_t append_part(
-        self, AnswerSink connection, ProduceRequest request, Py_ssize_t place, Partition partition,
-        int16_t error, ProduceOffsets* offsets
-    ) except -1:
-        """Append the batch at a place of the request, unless there is an error already or faults
-        are injected; returns the error.
-        """
-        offsets.holds_too_much = False
-        offsets.base_offset = offsets.log_append_time_ms = -1
-        offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
-        if error == NONE and not -1 <= request.acks <= 1:
-            error = INVALID_REQUIRED_ACKS
-        if error == NONE and self.injected is not None:
-            error = self.injected.get(partition, NONE)
-        if error == NONE:
-            error = self.append_one(
-                partition, request, &request.partitions[place], self.verdict(connection, place),
-                offsets)
-        if error == NONE and self.injected_after is not None \
-                and partition in self.injected_after:
-            error = self.injected_after[partition]
-            offsets.base_offset = offsets.log_append_time_ms = offsets.wait_offset = -1
-        return error
 
     cdef Verdict verdict(self, AnswerSink connection, Py_ssize_t place):
         """What a thread has said of the batch at a place of its request; or how much of it may be
@@ -378,6 +354,31 @@ cdef class ProducePath:
             self.waits = []
         self.waits.append(wait)
         return 0
+
+
+cdef inline int16_t append_part(
+    ProducePath path, AnswerSink connection, ProduceRequest request, Py_ssize_t place,
+    Partition partition, int16_t error, ProduceOffsets* offsets
+) except -1:
+    """Append the batch at a place of the request, unless there is an error already or faults
+    are injected; returns the error.
+    """
+    offsets.holds_too_much = False
+    offsets.base_offset = offsets.log_append_time_ms = -1
+    offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
+    if error == NONE and not -1 <= request.acks <= 1:
+        error = INVALID_REQUIRED_ACKS
+    if error == NONE and path.injected is not None:
+        error = path.injected.get(partition, NONE)
+    if error == NONE:
+        error = path.append_one(
+            partition, request, &request.partitions[place], path.verdict(connection, place),
+            offsets)
+    if error == NONE and path.injected_after is not None \
+            and partition in path.injected_after:
+        error = path.injected_after[partition]
+        offsets.base_offset = offsets.log_append_time_ms = offsets.wait_offset = -1
+    return error
 
 
 cdef Py_ssize_t put_partition(
