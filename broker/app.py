@@ -161,7 +161,7 @@ async def _serve(
     stall = LoopStall(loop)
     stall.start()
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
-    maintenance = Maintenance(config, broker.log_manager, broker.now_ms, broker.report)
+    maintenance = Maintenance(broker.node, broker.log_manager)
     maintenance.start()
     first = config.listeners[0]
     try:

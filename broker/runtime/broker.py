@@ -102,7 +102,7 @@ class Broker:
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
         """The thread that looks into compressed batches."""
         self.descriptors = Descriptors()
-        self.log_manager = LogManager(config, self.node_id, self.table, report)
+        self.log_manager = LogManager(self.node, self.table, replicated=config.clustered)
         self.store: Store
         self.metadata: MetadataCache
         self.topics: Topics

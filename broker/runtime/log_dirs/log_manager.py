@@ -23,8 +23,8 @@ from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import TopicImage
-    from kstore.config import BrokerConfig
     from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig
 
@@ -39,17 +39,13 @@ FUTURE_MARK = "kstore.future"
 class LogManager:
     """The log dirs of this broker and the partitions open in them."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        node_id: int,
-        table: PartitionTable,
-        report: Callable[[str], None],
-    ) -> None:
-        self.report = report
+    def __init__(self, node: Node, table: PartitionTable, *, replicated: bool) -> None:
+        """``replicated``: other brokers may have replicas of what is in these logs."""
+        self.report = node.report
         self.table = table
-        self.node_id = node_id
-        self._config = config
+        self.node_id = node.node_id
+        self._config = node.config
+        self._replicated = replicated
         self._dirs: list[LogDir] = []
         self._homes = _Homes()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
@@ -71,7 +67,7 @@ class LogManager:
             problem = others_write(path)
             if problem is not None:
                 LOGGER.warning("log dir: others may change records: %s", problem)
-            log_dir.replicated = self._config.clustered
+            log_dir.replicated = self._replicated
             self._dirs.append(log_dir)
         self._configure_dirs()
         self._config.watch(lambda changed: self._configure_dirs())
@@ -234,7 +230,7 @@ class LogManager:
             found = self._log_configs[key] = LogConfig.from_topic_configs(given)
         return found
 
-    def logs(self) -> list[tuple[Partition, Any]]:
+    def logs(self) -> list[tuple[Partition, Log]]:
         """Every open partition with its log."""
         return [
             (partition, partition.log)

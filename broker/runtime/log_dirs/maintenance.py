@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
-    from kstore.config import BrokerConfig
+    from kstore.broker.runtime.node import Node
     from kstore.log import Log
 
 __all__ = ["Maintenance"]
@@ -23,17 +23,10 @@ __all__ = ["Maintenance"]
 class Maintenance:
     """Retention and compaction of the logs of one broker."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        log_manager: LogManager,
-        now_ms: Callable[[], int],
-        report: Callable[[str], None],
-    ) -> None:
-        self._config = config
+    def __init__(self, node: Node, log_manager: LogManager) -> None:
+        self._node = node
+        self._config = node.config
         self._log_manager = log_manager
-        self._now_ms = now_ms
-        self._report = report
         self._thread: ThreadPoolExecutor | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -75,7 +68,7 @@ class Maintenance:
                 await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
 
     def _is_dirty(self, log: Log) -> bool:
-        dirt = log.dirt(self._now_ms())
+        dirt = log.dirt(self._node.now_ms())
         if dirt.first_uncleanable_offset <= dirt.first_dirty_offset:
             return False
         return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0
@@ -92,4 +85,4 @@ class Maintenance:
         try:
             work()
         except LogError as problem:
-            self._report(f"{log.topic_partition} can't be kept in order: {problem}")
+            self._node.report(f"{log.topic_partition} can't be kept in order: {problem}")

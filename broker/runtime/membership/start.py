@@ -11,7 +11,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.coordination.stores import open_shared_store
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
-from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
+from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
 from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember

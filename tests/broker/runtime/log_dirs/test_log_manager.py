@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 from kstore._fast.broker.partition_table import PartitionTable
@@ -39,7 +41,8 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
 
 def _log_manager() -> LogManager:
     table = PartitionTable(1, lambda call: call())
-    return LogManager(BrokerConfig.load(overrides={}), 1, table, print)
+    node: Any = SimpleNamespace(config=BrokerConfig.load(overrides={}), node_id=1, report=print)
+    return LogManager(node, table, replicated=False)
 
 
 def _open(log_manager: LogManager, name: str, partitions: int) -> None:

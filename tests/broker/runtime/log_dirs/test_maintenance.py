@@ -39,8 +39,9 @@ def slept(
             raise asyncio.CancelledError
 
     partition = SimpleNamespace(deleted=False, topic_partition=log.topic_partition)
-    replicas: Any = SimpleNamespace(logs=lambda: [(partition, log)])
-    runner = maintenance.Maintenance(config, replicas, lambda: 10**13, lambda sentence: None)
+    log_manager: Any = SimpleNamespace(logs=lambda: [(partition, log)])
+    node: Any = SimpleNamespace(config=config, now_ms=lambda: 10**13, report=pytest.fail)
+    runner = maintenance.Maintenance(node, log_manager)
 
     async def run() -> None:
         monkeypatch.setattr(maintenance.asyncio, "sleep", sleep)

@@ -1,4 +1,4 @@
-"""A log dir belongs to one broker of one cluster."""
+"""broker/runtime/log_dirs/meta_properties.py: a log dir belongs to one broker of one cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kstore.broker.runtime.log_dirs.owner import claim_log_dirs
+from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.log.errors import LogStorageError
 
 
