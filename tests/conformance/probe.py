@@ -2,10 +2,10 @@
 
 `python -m tests.conformance.probe` starts both and prints each difference: between the API tables,
 between the answers to stories (probes/story.py) and to requests and frames that a machine made
-wrong (probes/bent.py). `--only PART` restricts to cases whose name holds PART, `--full` bends every
-version instead of those where an API's form changes, `--accepted` shows the known differences too
-(probes/accepted.py says why each is there). Ids, hosts, session numbers and the words of error
-messages are not compared; records are, byte for byte.
+wrong (probes/malformed/bent.py). `--only PART` restricts to cases whose name holds PART, `--full`
+bends every version instead of those where an API's form changes, `--accepted` shows the known
+differences too (probes/accepted.py says why each is there). Ids, hosts, session numbers and the
+words of error messages are not compared; records are, byte for byte.
 """
 
 from __future__ import annotations
