@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from kstore.broker.api.security.permissions import GuardParts
     from kstore.broker.api.security.scram import ScramParts
     from kstore.broker.api.telemetry.client_metrics import TelemetryParts
+    from kstore.broker.api.topics.delete_records import DeleteRecordsParts
+    from kstore.broker.api.topics.topics import CreateTopicsParts
     from kstore.broker.api.transactions.parts import (
         AddPartitionsParts,
         ProducerIdParts,
@@ -59,11 +61,11 @@ __all__ = ["Later", "Server"]
 if TYPE_CHECKING:
 
     class HandlerParts(
-        AclParts, AddPartitionsParts, AlterConfigParts, CoordinatorParts, EnvelopeParts, EpochParts,
-        FeatureParts, GuardParts, LargeRequestParts, LogDirParts, MetadataParts,
-        OffsetParts, ProducerIdParts, QuorumParts, QuotaParts, ReplicaParts, ScramParts,
-        StreamsParts, TelemetryParts, TopicPartitionsParts, TransactionAdminParts,
-        TransactionalOffsetsParts, Protocol,
+        AclParts, AddPartitionsParts, AlterConfigParts, CoordinatorParts, CreateTopicsParts,
+        DeleteRecordsParts, EnvelopeParts, EpochParts, FeatureParts, GuardParts, LargeRequestParts,
+        LogDirParts, MetadataParts, OffsetParts, ProducerIdParts, QuorumParts, QuotaParts,
+        ReplicaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
+        TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
@@ -23,14 +23,32 @@ from kstore.protocol.logs.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.state.metadata.image import MetadataImage
 
-__all__ = ["handle_delete_records"]
+__all__ = ["DeleteRecordsParts", "handle_delete_records"]
 
 HIGH_WATERMARK = -1
 NO_EPOCH = -1
 POLL_S = 0.02
 """How often followers are looked at: they tell what they have deleted by their fetches."""
+
+
+class DeleteRecordsParts(Protocol):
+    """What this handler is given."""
+
+    @property
+    def node(self) -> Node:
+        """The loop's clock."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that are led here."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The brokers that are alive."""
 
 
 class _Waiting(NamedTuple):
@@ -42,7 +60,7 @@ class _Waiting(NamedTuple):
 
 
 def handle_delete_records(
-    broker: Broker, request: DeleteRecordsRequest, ctx: RequestContext
+    broker: DeleteRecordsParts, request: DeleteRecordsRequest, ctx: RequestContext
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Delete what lies before the offsets asked for; -1 means the high watermark."""
     asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
@@ -64,7 +82,7 @@ def handle_delete_records(
 
 
 def _delete(
-    broker: Broker, topic: str, asked: DeleteRecordsPartition, waiting: list[_Waiting]
+    broker: DeleteRecordsParts, topic: str, asked: DeleteRecordsPartition, waiting: list[_Waiting]
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     partition = broker.table.partition(topic.encode(), asked.partition_index)
@@ -85,7 +103,7 @@ def _delete(
     return result
 
 
-def _low_watermark(broker: Broker, partition: Partition) -> int:
+def _low_watermark(broker: DeleteRecordsParts, partition: Partition) -> int:
     """The lowest log start offset of the replicas that are alive."""
     lowest = partition.log_start_offset
     replication = partition.replication
@@ -98,9 +116,12 @@ def _low_watermark(broker: Broker, partition: Partition) -> int:
 
 
 async def _when_followed(
-    broker: Broker, waiting: list[_Waiting], timeout_s: float, response: DeleteRecordsResponse
+    broker: DeleteRecordsParts,
+    waiting: list[_Waiting],
+    timeout_s: float,
+    response: DeleteRecordsResponse,
 ) -> DeleteRecordsResponse:
-    deadline = broker.loop.time() + timeout_s
+    deadline = broker.node.loop.time() + timeout_s
     while waiting:
         left: list[_Waiting] = []
         for each in waiting:
@@ -110,7 +131,7 @@ async def _when_followed(
             if code == ErrorCode.NONE and low < each.offset:
                 left.append(each)
         waiting = left
-        if waiting and broker.loop.time() >= deadline:
+        if waiting and broker.node.loop.time() >= deadline:
             for each in waiting:
                 each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
                 each.result.low_watermark = -1

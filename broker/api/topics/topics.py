@@ -9,13 +9,13 @@ in Kafka.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api import RequestContext
-from kstore.broker.api.metadata.configs import shown_topic_defaults
-from kstore.broker.api.security.access import allowed
+from kstore.broker.api.metadata.configs import HasConfigs, shown_topic_defaults
+from kstore.broker.api.security.access import HasAuthorizer, allowed
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError, topic_row
@@ -39,10 +39,13 @@ from kstore.protocol.metadata.topics import (
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
-    from kstore.broker.runtime.quotas.client_throttles import Mutations
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles, Mutations
+    from kstore.broker.runtime.topics.topics import Topics
+    from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = [
+    "CreateTopicsParts",
+    "TopicParts",
     "handle_create_partitions",
     "handle_create_topics",
     "handle_delete_topics",
@@ -57,8 +60,28 @@ REFUSED_IDS: dict[int, str] = {
 TWICE = "The request names this topic more than once, so nothing was done; name it once."
 
 
+class TopicParts(HasAuthorizer, Protocol):
+    """What handlers that make, let grow and delete topics are given."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics that there are."""
+
+    @property
+    def topics(self) -> Topics:
+        """Who does it."""
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who charges clients for it; None while none has a quota."""
+
+
+class CreateTopicsParts(TopicParts, HasConfigs, Protocol):
+    """The handler of CreateTopics also tells the settings."""
+
+
 async def handle_create_topics(
-    broker: Broker, request: CreateTopicsRequest, ctx: RequestContext
+    broker: CreateTopicsParts, request: CreateTopicsRequest, ctx: RequestContext
 ) -> CreateTopicsResponse:
     """Make topics; a name that stands in the request twice is INVALID_REQUEST, and made
     not at all.
@@ -99,7 +122,7 @@ THROTTLING_QUOTA_EXCEEDED (KIP-599).
 THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
 
 
-def _mutations(broker: Broker, ctx: RequestContext) -> Mutations | None:
+def _mutations(broker: TopicParts, ctx: RequestContext) -> Mutations | None:
     """What the partitions that the request makes or deletes are charged by, if by anything."""
     if broker.throttles is None:
         return None
@@ -109,7 +132,7 @@ def _mutations(broker: Broker, ctx: RequestContext) -> Mutations | None:
     return found
 
 
-def _throttle(broker: Broker, ctx: RequestContext, mutations: Mutations | None) -> int:
+def _throttle(broker: TopicParts, ctx: RequestContext, mutations: Mutations | None) -> int:
     """How long the client has to wait after this request; it is not served meanwhile."""
     wait_ms = 0 if mutations is None else mutations.wait_ms()
     if wait_ms and broker.throttles is not None and ctx.connection is not None:
@@ -118,7 +141,10 @@ def _throttle(broker: Broker, ctx: RequestContext, mutations: Mutations | None) 
 
 
 async def _create(
-    broker: Broker, asked: CreatableTopic, validate_only: bool, mutations: Mutations | None
+    broker: CreateTopicsParts,
+    asked: CreatableTopic,
+    validate_only: bool,
+    mutations: Mutations | None,
 ) -> CreatableTopicResult:
     new = NewTopic(
         asked.name,
@@ -157,7 +183,7 @@ async def _create(
     )
 
 
-def _hide_configs(broker: Broker, ctx: RequestContext, made: CreatableTopicResult) -> None:
+def _hide_configs(broker: HasAuthorizer, ctx: RequestContext, made: CreatableTopicResult) -> None:
     """Who may not describe a topic's configs is not told how it was made either."""
     topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS
     if made.error_code == ErrorCode.NONE and not allowed(
@@ -168,7 +194,7 @@ def _hide_configs(broker: Broker, ctx: RequestContext, made: CreatableTopicResul
         made.configs = []
 
 
-def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
+def _configs(broker: HasConfigs, topic: TopicImage) -> list[CreatableTopicConfigs]:
     """As DescribeConfigs would show them, in the order of their names."""
     rows = []
     for name, default, default_source in shown_topic_defaults(broker):
@@ -182,7 +208,7 @@ def _configs(broker: Broker, topic: TopicImage) -> list[CreatableTopicConfigs]:
 
 
 async def handle_delete_topics(
-    broker: Broker, request: DeleteTopicsRequest, ctx: RequestContext
+    broker: TopicParts, request: DeleteTopicsRequest, ctx: RequestContext
 ) -> DeleteTopicsResponse:
     """Delete topics by name, or by id from version 6 on; naming one twice is INVALID_REQUEST."""
     asked = request.topics
@@ -221,7 +247,7 @@ async def handle_delete_topics(
     return response
 
 
-def _may_delete(broker: Broker, ctx: RequestContext, name: str) -> bool:
+def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
     """Whether the topic may be deleted; who may describe it may also hear that it is not there."""
     there = name in broker.image.topics
     needed = AclOperation.DELETE if there else AclOperation.DESCRIBE
@@ -229,7 +255,7 @@ def _may_delete(broker: Broker, ctx: RequestContext, name: str) -> bool:
 
 
 def _not_deleted(
-    broker: Broker, ctx: RequestContext, state: DeleteTopicState, name: str
+    broker: TopicParts, ctx: RequestContext, state: DeleteTopicState, name: str
 ) -> DeletableTopicResult:
     """The refusal; who may not even describe the topic is told no more than it said itself."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -242,7 +268,7 @@ def _not_deleted(
     )
 
 
-def _resolve(broker: Broker, state: DeleteTopicState) -> tuple[str | None, int]:
+def _resolve(broker: TopicParts, state: DeleteTopicState) -> tuple[str | None, int]:
     """The name that is meant, and an error code where there is none."""
     if state.name is not None:
         if state.topic_id != ZERO_UUID:
@@ -253,14 +279,14 @@ def _resolve(broker: Broker, state: DeleteTopicState) -> tuple[str | None, int]:
     return _name_of(broker, state.topic_id)
 
 
-def _name_of(broker: Broker, topic_id: UUID) -> tuple[str | None, int]:
+def _name_of(broker: TopicParts, topic_id: UUID) -> tuple[str | None, int]:
     topic = broker.image.topic_by_id(topic_id)
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_ID
     return topic.name, ErrorCode.NONE
 
 
-async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
+async def _delete(broker: TopicParts, name: str) -> tuple[int, str | None]:
     try:
         await broker.topics.delete(name)
     except TopicError as problem:
@@ -269,7 +295,7 @@ async def _delete(broker: Broker, name: str) -> tuple[int, str | None]:
 
 
 async def handle_create_partitions(
-    broker: Broker, request: CreatePartitionsRequest, ctx: RequestContext
+    broker: TopicParts, request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
     """Let topics grow; naming one twice is INVALID_REQUEST."""
     counts = Counter(topic.name for topic in request.topics)
@@ -294,7 +320,10 @@ async def handle_create_partitions(
 
 
 async def _grow(
-    broker: Broker, asked: CreatePartitionsTopic, validate_only: bool, mutations: Mutations | None
+    broker: TopicParts,
+    asked: CreatePartitionsTopic,
+    validate_only: bool,
+    mutations: Mutations | None,
 ) -> CreatePartitionsTopicResult:
     assignments = None
     if asked.assignments is not None:
