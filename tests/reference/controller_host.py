@@ -9,13 +9,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.memory_store import MemoryStore
-from kstore.broker.coordination.store import Store
+from kstore.broker.coordination.store import Store, StoreUnavailableError
 from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint
 from kstore.config import BrokerConfig
-from kstore.errors import ErrorCode, NetworkError
+from kstore.errors import ErrorCode, KafkaError, NetworkError
 from kstore.protocol.controller.broker_requests import (
     FULL,
     AlterPartitionRequest,
@@ -36,7 +38,7 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataResponse,
 )
 
-__all__ = ["Cluster", "Node", "run", "until"]
+__all__ = ["Cluster", "Node", "fail_once", "run", "until"]
 
 FIRST_PORT = 1000
 Place = tuple[str, int]
@@ -287,3 +289,14 @@ def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings:
             await cluster.close()
 
     asyncio.run(tell())
+
+
+async def fail_once(cluster: Cluster) -> None:
+    """A write whose outcome nobody learns."""
+
+    async def step() -> None:
+        raise StoreUnavailableError("no answer")
+
+    with pytest.raises(KafkaError) as caught:
+        await cluster.controller.exclusively(step)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
