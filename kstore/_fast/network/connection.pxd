@@ -18,7 +18,7 @@ cdef class Connection(RequestPaths):
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
-    cdef int handle_unproven(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int handle_unauthenticated(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int refuse_size(self, int64_t size) except -1
     cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1
     cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1

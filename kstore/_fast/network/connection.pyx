@@ -243,7 +243,7 @@ cdef class Connection(RequestPaths):
         cdef ApiEntry* api
         cdef int place
         if self.authentication is not None:
-            return self.handle_unproven(data, size)
+            return self.handle_unauthenticated(data, size)
         begin_reading(&r, data, size, self.plane.max_elements)
         head.api_key = read_int16(&r)
         head.api_version = read_int16(&r)
@@ -271,7 +271,7 @@ cdef class Connection(RequestPaths):
             return self.serve_struck(&head, &r)
         return self.serve(&head, &r)
 
-    cdef int handle_unproven(self, uint8_t* data, Py_ssize_t size) except -1:
+    cdef int handle_unauthenticated(self, uint8_t* data, Py_ssize_t size) except -1:
         """A frame of a client that has still to show who it is: no request is looked at."""
         self.authentication.receive((<const char*>data)[:size])
         return 0

@@ -38,7 +38,7 @@ from tests.conformance.probes.topics import create
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-MOST_UNPROVEN = 20
+MOST_UNAUTHENTICATED = 20
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def broker(
         "listener.name.cert.ssl.principal.mapping.rules": r"RULE:^.*O=([^,]+).*$/$1/L,DEFAULT",
         "listener.name.short.connections.max.reauth.ms": "1500",
         "listener.name.hasty.sasl.enabled.mechanisms": "PLAIN",
-        "kstore.max.unauthenticated.connections": str(MOST_UNPROVEN),
+        "kstore.max.unauthenticated.connections": str(MOST_UNAUTHENTICATED),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice;User:bob;User:trustme v1.2.1",
     }
@@ -280,12 +280,12 @@ def test_idle_strangers_make_room_for_others(broker: Broker, signer: Signer) -> 
     where = addresses(broker)
     strangers: list[socket.socket] = []
     try:
-        for number in range(MOST_UNPROVEN * 2):
+        for number in range(MOST_UNAUTHENTICATED * 2):
             host, _, port = where["OPEN" if number % 2 else "SAFE"].rpartition(":")
             strangers.append(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
         until(lambda: "others come after it" in broker.output())
         produce(client_settings(where["OPEN"], "PLAIN", signer), "room", [b"v"])
-        for stranger in strangers[: MOST_UNPROVEN // 2]:
+        for stranger in strangers[: MOST_UNAUTHENTICATED // 2]:
             assert stranger.recv(1) == b""
     finally:
         for stranger in strangers:
