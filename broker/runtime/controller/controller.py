@@ -130,21 +130,19 @@ class Controller(Decisions):
     async def _take_brokers(self) -> None:
         await self.keep_promise()
         registered = await self.in_store(self.store.brokers)
-        state = self.state
-        difference = state.compare(registered)
+        difference = self.state.compare(registered)
         if not difference.changed:
             return
-        state.take_brokers(registered)
-        state.forget_offline(difference.left | difference.joined)
-        changes = await self.changes(state.topics, reborn=difference.left)
+        touched = difference.left | difference.joined
+        self.state = self.state.with_brokers(registered).without_offline(touched)
+        changes = await self.changes(self.state.topics, reborn=difference.left)
         await self.commit(changes)
         self.channels.follow(registered.values())
         self.channels.tell_brokers()
-        touched = difference.left | difference.joined
         self.channels.tell_partitions(
             [
                 (name, index)
-                for name, index, partition in state.partitions()
+                for name, index, partition in self.state.partitions()
                 if not touched.isdisjoint(partition.replicas)
             ],
             replicas=False,
@@ -162,7 +160,7 @@ class Controller(Decisions):
             configs = await self.in_store(self.store.topic_configs, name)
             topic = self.state.topics[name]
             if configs != topic.configs:
-                self.state.put_topics(topic._replace(configs=configs))
+                self.state = self.state.with_topics(topic._replace(configs=configs))
                 changed.append(name)
         await self.commit(await self.changes(changed))
 
@@ -175,7 +173,7 @@ class Controller(Decisions):
                     await self.exclusively(self._take_settings)
 
     async def _take_settings(self) -> None:
-        self.state.allow_unclean = self.config[UNCLEAN_ELECTION]
+        self.state = self.state._replace(allow_unclean=self.config[UNCLEAN_ELECTION])
         await self.commit(await self.changes(self.state.topics))
 
     # ---- what leaders and leaving brokers ask for ----
@@ -242,14 +240,14 @@ class Controller(Decisions):
         return left
 
     async def _shut_down(self, node: int, epoch: int) -> list[TopicPartition]:
-        state = self.state
-        known = state.brokers.get(node)
+        known = self.state.brokers.get(node)
         if known is None or known.epoch != epoch:
             raise error_for(
                 ErrorCode.STALE_BROKER_EPOCH, f"broker {node} is not registered with epoch {epoch}"
             )
-        state.leaving[node] = epoch
-        await self.commit(await self.changes(state.topics))
+        self.state = self.state.with_leaving(node, epoch)
+        await self.commit(await self.changes(self.state.topics))
+        state = self.state
         able = state.brokers.keys() - state.leaving.keys()
         return [
             TopicPartition(name, index)

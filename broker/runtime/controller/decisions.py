@@ -134,14 +134,13 @@ class Decisions:
         found: Found = await self.in_store(self.store.load)
         for name in found.half_deleted:
             await self.in_store(self.store.remove_topic_nodes, name)
-        self.state = _state_of(found, self.state.leaving)
-        self.state.allow_unclean = self.config[UNCLEAN_ELECTION]
+        self.state = _state_of(found, self.state.leaving, self.config[UNCLEAN_ELECTION])
         self._stale = False
         self.generation += 1
         self.channels.close()
         changes = await self.changes(self.state.topics, written=found.written)
         await self._write(changes)
-        self.state.apply(changes)
+        self.state = self.state.with_changes(changes)
         self.channels.follow(self.state.brokers.values())
         self.loaded(found.expansions)
 
@@ -218,7 +217,7 @@ class Decisions:
         ids = {change.topic: TopicId(change.topic, before[change.topic].topic_id)
                for change in changes}  # fmt: skip
         await self._write(changes)
-        self.state.apply(changes)
+        self.state = self.state.with_changes(changes)
         for change in changes:
             if change.dropped:
                 self.channels.tell_stop(
@@ -264,10 +263,9 @@ class Decisions:
         known = self.state.brokers.get(broker.node_id)
         if known is None or known.epoch != broker.epoch:
             return
-        offline = self.state.offline.setdefault(broker.node_id, set())
-        if failed <= offline:
+        if failed <= self.state.offline.get(broker.node_id, frozenset()):
             return
-        offline |= failed
+        self.state = self.state.with_offline(broker.node_id, failed)
         await self.commit(
             await self.changes({name for name, _ in failed} & self.state.topics.keys())
         )
@@ -281,15 +279,15 @@ class Decisions:
         left = self.state.without_deleted(node, deleted)
         if left:
             await self.in_store(self.store.write_deletions, self.state, left)
-            self.state.take_deletions(left)
+            self.state = self.state.with_deletions_left(left)
 
 
-def _state_of(found: Found, leaving: dict[int, int]) -> ControllerState:
-    state = ControllerState()
-    state.leaving = dict(leaving)
-    state.take_brokers(found.brokers)
-    state.put_topics(*found.topics)
-    state.partition_epoch = found.partition_epoch
-    state.expansions = {each.topic.name: each for each in found.expansions}
-    state.deletions = dict(found.deletions)
-    return state
+def _state_of(found: Found, leaving: Mapping[int, int], allow_unclean: bool) -> ControllerState:
+    state = ControllerState(
+        leaving=leaving,
+        expansions={each.topic.name: each for each in found.expansions},
+        deletions=found.deletions,
+        partition_epoch=found.partition_epoch,
+        allow_unclean=allow_unclean,
+    )
+    return state.with_brokers(found.brokers).with_topics(*found.topics)

@@ -68,8 +68,9 @@ class ControllerTopics:
             return topic
         first_epoch = state.partition_epoch + 1
         topic = await controller.in_store(controller.store.create_topic, topic, first_epoch)
-        state.partition_epoch += len(partitions)
-        state.put_topics(topic)
+        controller.state = controller.state.with_topics(topic)._replace(
+            partition_epoch=first_epoch - 1 + len(partitions)
+        )
         controller.channels.tell_partitions(_partitions(topic))
         return topic
 
@@ -104,7 +105,7 @@ class ControllerTopics:
         priors = tuple((i, p.leader_epoch) for i, p in enumerate(topic.partitions))
         expansion = Expansion(TopicId(topic.name, topic.topic_id), added, priors)
         await controller.in_store(controller.store.begin_expansion, topic, expansion)
-        state.expansions[new.name] = expansion
+        controller.state = controller.state.with_expansion(expansion)
 
     async def finish_expansion(self, name: str) -> None:
         """Take an expansion that has begun through its other steps. KafkaError where the store is
@@ -182,9 +183,8 @@ class ControllerTopics:
         grown = await controller.in_store(
             controller.store.end_expansion, grown, expansion, first_epoch
         )
-        state.partition_epoch += len(new)
-        del state.expansions[name]
-        state.put_topics(grown)
+        state = controller.state.with_topics(grown).without_expansion(name)
+        controller.state = state._replace(partition_epoch=first_epoch - 1 + len(new))
         controller.channels.tell_partitions(
             (name, index) for index in range(first, len(grown.partitions))
         )
@@ -214,11 +214,9 @@ class ControllerTopics:
         replicas = {i: frozenset(p.replicas) for i, p in enumerate(topic.partitions)}
         epoch = state.partition_epoch + 1
         await controller.in_store(controller.store.delete_topic, state, topic, replicas, epoch)
-        state.partition_epoch = epoch
-        state.expansions.pop(name, None)
-        state.remove_topic(name)
         deleted = TopicId(name, topic.topic_id)
-        state.add_deletion(deleted, replicas)
+        state = controller.state.without_topic(name).with_deletion(deleted, replicas)
+        controller.state = state._replace(partition_epoch=epoch)
         controller.channels.tell_deleted(deleted, len(topic.partitions))
         for index, brokers in replicas.items():
             controller.channels.tell_stop(deleted, index, brokers, delete=True)

@@ -1,12 +1,13 @@
 """What the controller knows: brokers, topics, what is to be deleted and what is to grow.
 
-It is what the store says, and changes only after the store has taken a change. Decisions
-(controller_events, reassignment_steps) read it and return `PartitionChange`s. Pure.
+It is what the store says, and a value: the controller has another one once the store has taken a
+change. Decisions (events, reassignment_steps) read it and return `PartitionChange`s. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -81,21 +82,22 @@ class BrokerChanges(NamedTuple):
     """Whether anything differs at all, an address for one."""
 
 
-class ControllerState:
-    """A metadata image, and what only the controller knows."""
+class ControllerState(NamedTuple):
+    """A metadata image, and what only the controller knows: a value. Its `with_` and `without_`
+    methods give another one.
+    """
 
-    def __init__(self) -> None:
-        self.image = MetadataImage("")
-        """Topics and brokers; a value, as everybody's."""
-        self.leaving: dict[int, int] = {}
-        """Brokers in a controlled shutdown, with their epochs."""
-        self.offline: dict[int, set[tuple[str, int]]] = {}
-        """Replicas that a live broker can't open, by broker."""
-        self.expansions: dict[str, Expansion] = {}
-        self.deletions: dict[TopicId, dict[int, frozenset[int]]] = {}
-        self.partition_epoch = 0
-        self.allow_unclean: bool = False
-        """What holds for topics that have no setting of their own."""
+    image: MetadataImage = MetadataImage("")
+    """Topics and brokers."""
+    leaving: Mapping[int, int] = MappingProxyType({})
+    """Brokers in a controlled shutdown, with their epochs."""
+    offline: Mapping[int, frozenset[tuple[str, int]]] = MappingProxyType({})
+    """Replicas that a live broker can't open, by broker."""
+    expansions: Mapping[str, Expansion] = MappingProxyType({})
+    deletions: Mapping[TopicId, Mapping[int, frozenset[int]]] = MappingProxyType({})
+    partition_epoch: int = 0
+    allow_unclean: bool = False
+    """What holds for topics that have no setting of their own."""
 
     # ---- questions ----
 
@@ -158,24 +160,37 @@ class ControllerState:
 
     # ---- what has happened ----
 
-    def take_brokers(self, registered: Mapping[int, BrokerImage]) -> None:
+    def with_brokers(self, registered: Mapping[int, BrokerImage]) -> ControllerState:
         """These are the brokers that are alive. What was known of an earlier life is forgotten."""
-        self.image = self.image.with_live_brokers(registered.values(), NO_CONTROLLER)
-        for node, epoch in list(self.leaving.items()):
-            if node not in registered or registered[node].epoch != epoch:
-                del self.leaving[node]
+        leaving = {
+            node: epoch
+            for node, epoch in self.leaving.items()
+            if node in registered and registered[node].epoch == epoch
+        }
+        image = self.image.with_live_brokers(registered.values(), NO_CONTROLLER)
+        return self._replace(image=image, leaving=MappingProxyType(leaving))
 
-    def forget_offline(self, nodes: Iterable[int]) -> None:
+    def with_leaving(self, node: int, epoch: int) -> ControllerState:
+        """A broker is in a controlled shutdown."""
+        return self._replace(leaving=MappingProxyType({**self.leaving, node: epoch}))
+
+    def with_offline(self, node: int, failed: Iterable[tuple[str, int]]) -> ControllerState:
+        """A broker can't open these replicas."""
+        unable = self.offline.get(node, frozenset()).union(failed)
+        return self._replace(offline=MappingProxyType({**self.offline, node: unable}))
+
+    def without_offline(self, nodes: Collection[int]) -> ControllerState:
         """Brokers are gone or in another life, in which they may open what they couldn't."""
-        for node in nodes:
-            self.offline.pop(node, None)
+        offline = {node: found for node, found in self.offline.items() if node not in nodes}
+        return self._replace(offline=MappingProxyType(offline))
 
-    def apply(self, changes: Sequence[PartitionChange]) -> None:
+    def with_changes(self, changes: Sequence[PartitionChange]) -> ControllerState:
         """The store has taken the changes, so every state's version is one higher."""
         by_topic: dict[str, list[PartitionChange]] = {}
         for change in changes:
             by_topic.setdefault(change.topic, []).append(change)
         changed: list[TopicImage] = []
+        dropped: dict[TopicId, dict[int, frozenset[int]]] = {}
         for name, several in by_topic.items():
             topic = self.topics[name]
             partitions = list(topic.partitions)
@@ -183,25 +198,41 @@ class ControllerState:
                 version = change.image.state_version + 1
                 partitions[change.partition] = change.image._replace(state_version=version)
                 if change.dropped:
-                    self.add_deletion(
-                        TopicId(name, topic.topic_id), {change.partition: frozenset(change.dropped)}
-                    )
+                    rows = dropped.setdefault(TopicId(name, topic.topic_id), {})
+                    rows[change.partition] = frozenset(change.dropped)
             changed.append(topic._replace(partitions=tuple(partitions)))
-        self.put_topics(*changed)
+        state = self.with_topics(*changed)
+        for topic_id, replicas in dropped.items():
+            state = state.with_deletion(topic_id, replicas)
+        return state
 
-    def put_topics(self, *topics: TopicImage) -> None:
+    def with_topics(self, *topics: TopicImage) -> ControllerState:
         """These topics are new, or are so now."""
-        self.image = self.image.with_topics(*topics)
+        return self._replace(image=self.image.with_topics(*topics))
 
-    def remove_topic(self, name: str) -> None:
-        """A topic is deleted."""
-        self.image = self.image.without_topics(name)
+    def without_topic(self, name: str) -> ControllerState:
+        """A topic is deleted, and does not grow any more."""
+        state = self.without_expansion(name)
+        return state._replace(image=state.image.without_topics(name))
 
-    def add_deletion(self, topic: TopicId, replicas: Mapping[int, frozenset[int]]) -> None:
+    def with_expansion(self, expansion: Expansion) -> ControllerState:
+        """A topic has begun to grow."""
+        expansions = {**self.expansions, expansion.topic.name: expansion}
+        return self._replace(expansions=MappingProxyType(expansions))
+
+    def without_expansion(self, name: str) -> ControllerState:
+        """A topic does not grow any more."""
+        expansions = {each: found for each, found in self.expansions.items() if each != name}
+        return self._replace(expansions=MappingProxyType(expansions))
+
+    def with_deletion(
+        self, topic: TopicId, replicas: Mapping[int, frozenset[int]]
+    ) -> ControllerState:
         """Replicas are to be deleted."""
-        known = self.deletions.setdefault(topic, {})
+        known = dict(self.deletions.get(topic, {}))
         for index, brokers in replicas.items():
             known[index] = known.get(index, frozenset()) | brokers
+        return self._replace(deletions=MappingProxyType({**self.deletions, topic: known}))
 
     def without_deleted(
         self, node: int, done: Iterable[tuple[TopicId, int]]
@@ -219,13 +250,13 @@ class ControllerState:
                 of_topic.pop(index, None)
         return left
 
-    def take_deletions(self, left: Mapping[TopicId, dict[int, frozenset[int]]]) -> None:
+    def with_deletions_left(
+        self, left: Mapping[TopicId, Mapping[int, frozenset[int]]]
+    ) -> ControllerState:
         """This is what is still to be deleted of these topics."""
-        for topic, replicas in left.items():
-            if replicas:
-                self.deletions[topic] = dict(replicas)
-            else:
-                self.deletions.pop(topic, None)
+        deletions = {topic: rows for topic, rows in self.deletions.items() if topic not in left}
+        deletions |= {topic: dict(replicas) for topic, replicas in left.items() if replicas}
+        return self._replace(deletions=MappingProxyType(deletions))
 
     def deletions_of(self, name: str) -> list[Deletion]:
         """What is to be deleted of topics with that name."""

@@ -232,7 +232,7 @@ def test_a_write_with_unknown_outcome_makes_everything_be_read_and_told_anew() -
         await cluster.controller.create_topic(NewTopic("t", 1, 3))
         await cluster.settle()
         heard = len(cluster.nodes[1].heard)
-        cluster.controller.state.remove_topic("t")
+        cluster.controller.state = cluster.controller.state.without_topic("t")
         await fail_once(cluster)
         await until(lambda: "t" in cluster.controller.state.topics)
         await cluster.settle()
@@ -379,11 +379,11 @@ def test_an_unclean_election_takes_place_once_it_is_allowed() -> None:
         cluster.nodes[0].stop()
         cluster.nodes[1].start()
         await cluster.settle()
-        state = cluster.controller.state
-        assert state.topics["t"].partitions[0].leader == -1
+        controller = cluster.controller
+        assert controller.state.topics["t"].partitions[0].leader == -1
         znodes.set_configs(cluster.store, "t", {"unclean.leader.election.enable": "true"})
-        await until(lambda: state.topics["t"].partitions[0].leader == 1)
-        assert state.topics["t"].partitions[0].isr == (1,)
+        await until(lambda: controller.state.topics["t"].partitions[0].leader == 1)
+        assert controller.state.topics["t"].partitions[0].isr == (1,)
 
     run(story)
 

@@ -101,11 +101,11 @@ def test_an_expansion_is_finished_by_the_next_controller_wherever_it_stopped(ste
         old.stop()
         old.start()
         await cluster.elect()
-        state = cluster.controller.state
+        controller = cluster.controller
         if writes > 1 or begun:
-            await until(lambda: len(state.topics["t"].partitions) == 4)
+            await until(lambda: len(controller.state.topics["t"].partitions) == 4)
         await cluster.settle()
-        partitions = state.topics["t"].partitions
+        partitions = controller.state.topics["t"].partitions
         if len(partitions) == 2:
             assert writes == step == 1
             return
@@ -114,7 +114,7 @@ def test_an_expansion_is_finished_by_the_next_controller_wherever_it_stopped(ste
         for index in (0, 1):
             assert partitions[index].leader_epoch >= 1
         assert cluster.store.children("/admin/expansions") == []
-        assert not state.expansions
+        assert not controller.state.expansions
         for node in cluster.nodes.values():
             assert node.counts["t"] == 4
         assert [p.partition_epoch for p in partitions] == [1, 2, 3, 4]

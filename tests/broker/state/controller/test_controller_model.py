@@ -45,7 +45,7 @@ class Controller(RuleBasedStateMachine):
         self.complete: dict[tuple[str, int], set[int]] = {}
         for node in NODES:
             self._register(node)
-        self.state.take_brokers(self.registered)
+        self.state = self.state.with_brokers(self.registered)
         for number, name in enumerate((SAFE, UNSAFE)):
             partitions = []
             for index in INDEXES:
@@ -54,7 +54,7 @@ class Controller(RuleBasedStateMachine):
                 self.complete[name, index] = set(replicas)
             configs = {"unclean.leader.election.enable": str(name == UNSAFE).lower()}
             topic = TopicImage(name, UUID(int=number + 1), tuple(partitions), configs)
-            self.state.put_topics(topic)
+            self.state = self.state.with_topics(topic)
 
     def _register(self, node: int) -> None:
         self.epoch += 1
@@ -66,8 +66,8 @@ class Controller(RuleBasedStateMachine):
     def _brokers_changed(self) -> None:
         """As the runtime does."""
         difference = self.state.compare(self.registered)
-        self.state.take_brokers(self.registered)
-        self.state.forget_offline(difference.left | difference.joined)
+        touched = difference.left | difference.joined
+        self.state = self.state.with_brokers(self.registered).without_offline(touched)
         for name in self.state.topics:
             self._take(events.after_brokers_changed(self.state, name, INDEXES, difference.left))
         for name, index, partition in self.state.partitions():
@@ -97,7 +97,7 @@ class Controller(RuleBasedStateMachine):
     @rule(node=nodes)
     def shut_down(self, node: int) -> None:
         if node in self.registered:
-            self.state.leaving[node] = self.registered[node].epoch
+            self.state = self.state.with_leaving(node, self.registered[node].epoch)
             for name in self.state.topics:
                 self._take(events.after_brokers_changed(self.state, name, INDEXES))
             able = self.registered.keys() - self.state.leaving.keys()
@@ -108,7 +108,7 @@ class Controller(RuleBasedStateMachine):
     @rule(node=nodes, place=places)
     def fail_replica(self, node: int, place: tuple[str, int]) -> None:
         if node in self.registered:
-            self.state.offline.setdefault(node, set()).add(place)
+            self.state = self.state.with_offline(node, {place})
             self._take(events.after_brokers_changed(self.state, place[0], INDEXES))
 
     @rule(place=places, isr=st.sets(nodes, max_size=4), behind=st.integers(-1, 1), epochs=nodes)
@@ -210,7 +210,7 @@ class Controller(RuleBasedStateMachine):
             place = change.topic, change.partition
             self._check(place, self._partition(place), change, unclean=unclean)
         before = {(c.topic, c.partition): self._partition((c.topic, c.partition)) for c in changes}
-        self.state.apply(changes)
+        self.state = self.state.with_changes(changes)
         for place, old in before.items():
             assert self._partition(place).state_version == old.state_version + 1
 
