@@ -30,7 +30,12 @@ from kstore.protocol.schema import Message
 if TYPE_CHECKING:
     from kstore._fast.broker.slots import Slot
     from kstore._fast.network.connection import Connection
-    from kstore.broker.api.controller.parts import EnvelopeParts, QuorumParts, ReplicaParts
+    from kstore.broker.api.controller.parts import (
+        EnvelopeParts,
+        ForwardingParts,
+        QuorumParts,
+        ReplicaParts,
+    )
     from kstore.broker.api.groups.parts import CoordinatorParts, StreamsParts
     from kstore.broker.api.logs.leader_epochs import EpochParts
     from kstore.broker.api.logs.list_offsets import OffsetParts
@@ -62,9 +67,9 @@ if TYPE_CHECKING:
 
     class HandlerParts(
         AclParts, AddPartitionsParts, AlterConfigParts, CoordinatorParts, CreateTopicsParts,
-        DeleteRecordsParts, EnvelopeParts, EpochParts, FeatureParts, GuardParts, LargeRequestParts,
-        LogDirParts, MetadataParts, OffsetParts, ProducerIdParts, QuorumParts, QuotaParts,
-        ReplicaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
+        DeleteRecordsParts, EnvelopeParts, EpochParts, FeatureParts, ForwardingParts, GuardParts,
+        LargeRequestParts, LogDirParts, MetadataParts, OffsetParts, ProducerIdParts, QuorumParts,
+        QuotaParts, ReplicaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
         TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""

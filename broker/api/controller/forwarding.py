@@ -24,7 +24,7 @@ from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.api.controller.parts import ForwardingParts, HasNode
 
 __all__ = ["carried_out", "configs_to_controller", "to_controller", "when_ready"]
 
@@ -38,18 +38,18 @@ READY_S = 20.0
 """How long a client's request waits for the broker to know the cluster."""
 
 
-def carried_out(handler: Handler) -> Callable[[Broker, Any, RequestContext], Awaitable[Any]]:
+def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Awaitable[Any]]:
     """The handler, and an answer where the coordination store fails under it: what was asked for
     may or may not have happened.
     """
 
-    async def run(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    async def run(broker: HasNode, request: Any, ctx: RequestContext) -> Any:
         try:
             response = handler(broker, request, ctx)
             return await response if isawaitable(response) else response
         except StoreError as problem:
             words = f"The coordination store failed, and it is not known what was done: {problem}"
-            broker.report(f"a request of {ctx.client_id}: {words}", words)
+            broker.node.report(f"a request of {ctx.client_id}: {words}", words)
             return failed(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, words)
 
     return run
@@ -59,7 +59,7 @@ def to_controller(handler: Handler) -> Handler:
     """The handler where this broker is the controller; elsewhere the request is handed on."""
     here = carried_out(handler)
 
-    async def hand_on(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    async def hand_on(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         response = await _ask(broker, request, ctx)
         wait_ms = getattr(response, "throttle_time_ms", 0)
         if wait_ms and broker.throttles is not None and ctx.connection is not None:
@@ -69,7 +69,7 @@ def to_controller(handler: Handler) -> Handler:
                 await broker.config_reload.reload(CHANGED_BY[ctx.api_key])
         return response
 
-    def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    def route(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         if broker.membership.is_controller:
             return here(broker, request, ctx)
         return hand_on(broker, request, ctx)
@@ -81,7 +81,7 @@ def configs_to_controller(handler: Handler) -> Handler:
     """As `to_controller`, but for what is this broker's own: that it changes itself."""
     here = carried_out(handler)
 
-    async def share(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    async def share(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         shared = [row for row in request.resources if not _is_own(row)]
         own = [row for row in request.resources if _is_own(row)]
         form = type(request)
@@ -99,7 +99,7 @@ def configs_to_controller(handler: Handler) -> Handler:
         ]
         return response
 
-    def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    def route(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         if broker.membership.is_controller or all(map(_is_own, request.resources)):
             return here(broker, request, ctx)
         return share(broker, request, ctx)
@@ -119,7 +119,7 @@ def _node(resource: Any) -> str:
     return f"/config/{kind}/{resource.resource_name}"
 
 
-async def _ask(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
     """The controller's answer, or what the client is told without it."""
     timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
     try:
@@ -142,16 +142,16 @@ def when_ready(handler: Handler) -> Handler:
     exists.
     """
 
-    async def wait(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    async def wait(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         try:
             await asyncio.wait_for(broker.membership.wait_joined(), READY_S)
         except TimeoutError:
             words = "a client's request is answered before the controller has said anything"
-            broker.report(words, words)
+            broker.node.report(words, words)
         response = handler(broker, request, ctx)
         return await response if isawaitable(response) else response
 
-    def route(broker: Broker, request: Any, ctx: RequestContext) -> Any:
+    def route(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
         if broker.membership.joined:
             return handler(broker, request, ctx)
         return wait(broker, request, ctx)

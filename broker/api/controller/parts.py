@@ -9,14 +9,17 @@ from kstore.broker.api.security.access import HasAuthorizer
 from kstore.broker.api.security.sasl import HasSecurity
 
 if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.membership.config_reload import ConfigReload
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
     from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = [
-    "BetweenBrokersParts", "EnvelopeParts", "HasMembership", "QuorumParts", "ReassignmentParts",
-    "ReplicaParts",
+    "BetweenBrokersParts", "EnvelopeParts", "ForwardingParts", "HasMembership", "HasNode",
+    "QuorumParts", "ReassignmentParts", "ReplicaParts",
 ]  # fmt: skip
 
 
@@ -28,6 +31,30 @@ class HasMembership(Protocol):
         """This broker's place in its cluster, which has the controller where this broker is it."""
 
 
+class HasNode(Protocol):
+    """For what the operator is told."""
+
+    @property
+    def node(self) -> Node:
+        """The broker's process."""
+
+
+class ForwardingParts(HasNode, HasMembership, Protocol):
+    """For requests that are handed on to the controller."""
+
+    @property
+    def store(self) -> Store:
+        """While it is away, no other broker becomes the controller."""
+
+    @property
+    def config_reload(self) -> ConfigReload:
+        """Has what the controller has changed act here at once."""
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who lets clients wait as the controller says."""
+
+
 class ReassignmentParts(HasMembership, Protocol):
     """For elections and reassignments."""
 
@@ -36,32 +63,20 @@ class ReassignmentParts(HasMembership, Protocol):
         """The partitions."""
 
 
-class QuorumParts(ReassignmentParts, Protocol):
+class QuorumParts(HasNode, ReassignmentParts, Protocol):
     """For what is told of the quorum."""
 
-    @property
-    def node(self) -> Node:
-        """The clock."""
 
-
-class ReplicaParts(Protocol):
+class ReplicaParts(HasNode, Protocol):
     """For what the controller says."""
-
-    @property
-    def node(self) -> Node:
-        """Where the operator is told something."""
 
     @property
     def replica_manager(self) -> ReplicaManager:
         """Who carries it out."""
 
 
-class BetweenBrokersParts(HasAuthorizer, HasSecurity, Protocol):
+class BetweenBrokersParts(HasAuthorizer, HasSecurity, HasNode, Protocol):
     """For the question who is a broker."""
-
-    @property
-    def node(self) -> Node:
-        """The listeners, and where the operator is told something."""
 
 
 class EnvelopeParts(BetweenBrokersParts, HasMembership, HasTurns, Protocol):
