@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.metrics import LoopStall
-from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.compose import compose
 from kstore.broker.runtime.log_dirs.descriptors import raise_descriptor_limit
 from kstore.broker.runtime.log_dirs.maintenance import Maintenance
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
@@ -28,6 +28,7 @@ from kstore.broker.state.metadata.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
+    from kstore.broker.runtime.broker import Broker
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config import BrokerConfig
@@ -110,7 +111,7 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
         for listener, bound in zip(config.listeners, sockets, strict=True)
     }
     server = Server(config, loop)
-    broker = Broker(config, loop, server, server.report)
+    broker = compose(config, loop, server, server.report)
     server.publish(broker)
     try:
         if await _opened(broker, _endpoints(config, ports), stop):

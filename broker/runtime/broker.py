@@ -16,20 +16,18 @@ from kstore._fast.broker.partition import Partition
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.data_plane import DataPlane
-from kstore.broker.coordination import znodes
-from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
-from kstore.broker.runtime.membership.membership import Alone, Membership
+from kstore.broker.runtime.membership.membership import Membership
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
 from kstore.broker.runtime.node import Node
 from kstore.broker.runtime.slices import Turns
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
-from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
+from kstore.broker.state.metadata.image import Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 
 if TYPE_CHECKING:
@@ -68,11 +66,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker"]
 
-QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
-
 
 class Broker:
-    """One broker: config, store, image, topics, logs and the data plane."""
+    """One broker: config, store, image, topics, logs and the data plane. How what differs is made
+    is said by AloneBroker and ClusterBroker.
+    """
 
     def __init__(
         self,
@@ -95,8 +93,6 @@ class Broker:
         self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
-        if config.clustered:
-            self.plane.fetch.peer_listener = config.inter_broker_listener.name
         self.plane.produce.admit_transactional = self._admit_transactional
         self.plane.produce.unpack_later = self._unpack
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
@@ -130,7 +126,7 @@ class Broker:
         self.moves: Lazy[ReplicaMoves] = Lazy(self._make_moves)
         """Moves of partitions between log dirs."""
         self.listener_settings = ListenerSettings(config, self._configs)
-        self.scram: Lazy[ScramUsers] = Lazy(self._make_scram)
+        self.scram: Lazy[ScramUsers] = Lazy(self.make_scram)
         self.security: Security | None = self._make_security(server)
         """TLS and SASL; None where all listeners are PLAINTEXT."""
         self.peers: Lazy[Peers] = Lazy(self._make_peers)
@@ -146,7 +142,7 @@ class Broker:
     @property
     def shares_store(self) -> bool:
         """Whether the store is other processes', too, and may be out of reach for a while."""
-        return self.config.clustered
+        raise NotImplementedError
 
     @property
     def cluster_id(self) -> str:
@@ -165,31 +161,11 @@ class Broker:
         paths: list[str] = list(self.config["log.dirs"])
         if not self.log_manager.is_open:
             self.log_manager.open(paths)
-        if self.config.clustered:
-            from kstore.broker.runtime.membership.start import open_in_cluster
+        self.open_parts(endpoints)
 
-            open_in_cluster(self, endpoints)
-            return
-        self.store = open_own_store(paths[0])
-        znodes.prepare(self.store)
-        self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
-        self.configs.load()
-        self.check_rights()
-        myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
-        protocols = None if self.security is None else self.security.protocols
-        znodes.register_broker(self.store, myself, self.now_ms(), protocols)
-        registered = self.store.stat(f"{znodes.BROKER_IDS}/{self.node_id}")
-        self.membership = Alone(self.node_id, 0 if registered is None else registered.czxid)
-        image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
-        self.metadata = MetadataCache(image, self.plane.forget_answers)
-        self.topics = Topics(
-            self.node, self.store, self.metadata, self.log_manager,
-            self.descriptors.refuse_logs, self._forget_offsets,
-        )  # fmt: skip
-        self.topics.load()
-        self.configs.when_changed = self.topics.take_over_defaults
-        if any(self.store.exists(path) for path in QUOTA_FOLDERS):
-            self.quotas()
+    def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Open the store, and make what is known from it."""
+        raise NotImplementedError
 
     def check_rights(self) -> None:
         """From now on, have what clients may do checked, if authorizer.class.name asks for it.
@@ -204,7 +180,7 @@ class Broker:
             self.authorizer = self.plane.authorizer = authorizer
             self.acls = AclStore(
                 self.node, self.store, self.turns, authorizer, self.plane.forget_answers,
-                shared=self.config.clustered,
+                shared=self.shares_store,
             )  # fmt: skip
 
     def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
@@ -256,7 +232,7 @@ class Broker:
         )
         self.partition_writer: Lazy[PartitionWriter] = Lazy(self._make_partition_writer)
         self.internal_topics: Lazy[InternalTopics] = Lazy(self._make_internal_topics)
-        self.admission: Lazy[TransactionAdmission] = Lazy(self._make_admission)
+        self.admission: Lazy[TransactionAdmission] = Lazy(self.make_admission)
         """Who asks the coordinators of transactions on behalf of writers."""
         self.transactional_produce: Lazy[TransactionalProduce] = Lazy(self._make_produce)
         self.markers: Lazy[Markers] = Lazy(self._make_markers)
@@ -267,20 +243,16 @@ class Broker:
 
         return PartitionWriter(self.node, self.table, self.commits)
 
-    def _coordinator_topic(self, name: str) -> CoordinatorTopic:
-        from kstore.broker.runtime.coordinators.topic import AloneTopic, ClusterTopic
-
-        if self.membership.alone:
-            return AloneTopic(name, self.node, self.metadata, self.topics)
-        may_answer = self.membership.may_answer_alone
-        return ClusterTopic(name, self.node, self.metadata, self.topics, self.table, may_answer)
+    def coordinator_topic(self, name: str) -> CoordinatorTopic:
+        """The topic of a coordinator, as this broker has it."""
+        raise NotImplementedError
 
     def _make_groups(self) -> GroupCoordinator:
         from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 
         return GroupCoordinator(
             self.node,
-            self._coordinator_topic(OFFSETS_TOPIC),
+            self.coordinator_topic(OFFSETS_TOPIC),
             self.partition_writer(),
             self.configs,
             Lazy(self._make_expansion_gates),
@@ -311,49 +283,29 @@ class Broker:
 
         return TransactionCoordinator(
             self.node,
-            self._coordinator_topic(TRANSACTION_TOPIC),
+            self.coordinator_topic(TRANSACTION_TOPIC),
             self.partition_writer(),
             self.producer_ids(),
-            self._marker_writer(),
+            self.make_marker_writer(),
         )
 
-    def _marker_writer(self) -> MarkerWriter:
-        if self.membership.alone:
-            from kstore.broker.runtime.transactions.markers import OwnMarkers
-
-            return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
-        from kstore.broker.runtime.transactions.marker_sender import MarkerSender
-
-        markers = self.markers()
-        return MarkerSender(self.node, self.store, self.metadata, markers, self.peers)
+    def make_marker_writer(self) -> MarkerWriter:
+        """What writes the markers that end transactions."""
+        raise NotImplementedError
 
     def _make_markers(self) -> Markers:
         from kstore.broker.runtime.transactions.markers import Markers
 
         return Markers(self.node, self.metadata, self.partition_writer(), self._offsets_ended)
 
-    async def _forget_offsets(self, name: str) -> None:
-        """No group has offsets in a deleted topic; without __consumer_offsets there are no
-        groups. In a cluster each coordinator sees itself that a topic is gone.
-        """
-        if name == OFFSETS_TOPIC:
-            if self.groups.made is not None:
-                await self.groups.made.close()
-                self.groups.forget()
-        elif OFFSETS_TOPIC in self.image.topics:
-            await self.groups().forget_topic(name)
-
     def _offsets_ended(self, index: int, producer_id: int, committed: bool) -> None:
         """A transaction's marker was appended to a partition of __consumer_offsets."""
         if self.groups.made is not None:
             self.groups.made.transaction_ended(index, producer_id, committed=committed)
 
-    def _make_admission(self) -> TransactionAdmission:
-        from kstore.broker.runtime.transactions.admission import OwnAdmission, PeerAdmission
-
-        if self.membership.alone:
-            return OwnAdmission(self.transactions, self.plane.produce)
-        return PeerAdmission(self.node, self.peers, self.transactions)
+    def make_admission(self) -> TransactionAdmission:
+        """Who asks the coordinators of transactions."""
+        raise NotImplementedError
 
     def _make_produce(self) -> TransactionalProduce:
         from kstore.broker.runtime.transactions.produce import TransactionalProduce
@@ -398,14 +350,9 @@ class Broker:
 
         return Telemetry()
 
-    def _make_scram(self) -> ScramUsers:
-        from kstore.broker.runtime.security.scram_users import ClusterScramUsers, StoredScramUsers
-
-        if not self.config.clustered:
-            return StoredScramUsers(self.store)
-        users = ClusterScramUsers(self.store)
-        users.load()
-        return users
+    def make_scram(self) -> ScramUsers:
+        """The users that come with SCRAM."""
+        raise NotImplementedError
 
     def _make_security(self, server: RequestServer) -> Security | None:
         if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
@@ -414,7 +361,7 @@ class Broker:
 
         return Security(
             self.node, self.listener_settings, self.scram, server.dispatch,
-            has_peers=self.config.clustered,
+            has_peers=self.shares_store,
         )  # fmt: skip
 
     def _unpack(self, *asked: Any) -> None:
@@ -423,8 +370,6 @@ class Broker:
     async def leave(self) -> None:
         """Leave the cluster, before the connections end."""
         await self.membership.close()
-        if not self.membership.alone:
-            self.isr.close()
 
     def close(self) -> None:
         """Flush and close logs and store; the next start needs no recovery."""

@@ -26,6 +26,7 @@ import kstore.broker.coordination.lmdb_store as lmdb_store
 import kstore.log.log_dir as log_dir
 import kstore.log.maintenance as log_maintenance
 from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.compose import compose
 from kstore.env import SystemEnv
 from kstore.log.local.durability import sync_until
 from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life
@@ -91,7 +92,7 @@ def virtual_machine(
                 if id(value) in replaced:
                     put(module, attribute, replaced[id(value)])
     put(lmdb_store, "LmdbStore", open_store)
-    put(app, "Broker", _make_broker)
+    put(app, "compose", _make_broker)
     put(log_dir, "SystemEnv", _environment)
     put(log_dir, "boot_id", _boot_id)
     put(log_maintenance.Maintenance, "_start", _start_thread)
@@ -144,7 +145,7 @@ def _copy(module: types.ModuleType) -> Any:
 
 
 def _make_broker(*given: Any) -> Broker:
-    broker = Broker(*given)
+    broker = compose(*given)
     life = current_life()
     assert life is not None
     life.made.append(broker)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore._fast.network.connection import Connection
-from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.compose import compose
 from kstore.broker.server import Server
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
@@ -32,7 +32,7 @@ class World:
         given = {"log.dirs": str(folder), "offsets.topic.num.partitions": "1"} | settings
         config = BrokerConfig.load(None, given, {})
         self.server = Server(config, loop)
-        self.broker = Broker(config, loop, self.server, self.server.report)
+        self.broker = compose(config, loop, self.server, self.server.report)
         self.server.publish(self.broker)
         self.broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
         self.turns = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.cluster_broker import ClusterBroker
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
@@ -60,7 +60,7 @@ class Fetchers:
     def close(self) -> None: ...
 
 
-class InCluster(Broker):
+class InCluster(ClusterBroker):
     """A broker whose fetchers are a double."""
 
     fetchers: Any = None

@@ -1,0 +1,88 @@
+"""The parts of a broker that is alone: its own store, and all partitions led here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.stores import open_own_store
+from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.runtime.metadata.cache import MetadataCache
+from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.runtime.transactions.admission import TransactionAdmission
+    from kstore.broker.runtime.transactions.markers import MarkerWriter
+
+__all__ = ["AloneBroker"]
+
+QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
+
+
+class AloneBroker(Broker):
+    """The only broker there is."""
+
+    shares_store = False
+
+    def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Open the store in the first log dir, and all topics."""
+        self.store = open_own_store(self.config["log.dirs"][0])
+        znodes.prepare(self.store)
+        self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
+        self.configs.load()
+        self.check_rights()
+        myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
+        protocols = None if self.security is None else self.security.protocols
+        znodes.register_broker(self.store, myself, self.now_ms(), protocols)
+        registered = self.store.stat(f"{znodes.BROKER_IDS}/{self.node_id}")
+        self.membership = Alone(self.node_id, 0 if registered is None else registered.czxid)
+        image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
+        self.metadata = MetadataCache(image, self.plane.forget_answers)
+        self.topics = Topics(
+            self.node, self.store, self.metadata, self.log_manager,
+            self.descriptors.refuse_logs, self._forget_offsets,
+        )  # fmt: skip
+        self.topics.load()
+        self.configs.when_changed = self.topics.take_over_defaults
+        if any(self.store.exists(path) for path in QUOTA_FOLDERS):
+            self.quotas()
+
+    def coordinator_topic(self, name: str) -> CoordinatorTopic:
+        """All its partitions are served here."""
+        from kstore.broker.runtime.coordinators.topic import AloneTopic
+
+        return AloneTopic(name, self.node, self.metadata, self.topics)
+
+    def make_marker_writer(self) -> MarkerWriter:
+        """Markers are appended here."""
+        from kstore.broker.runtime.transactions.markers import OwnMarkers
+
+        return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
+
+    def make_admission(self) -> TransactionAdmission:
+        """This broker's own coordinator is asked."""
+        from kstore.broker.runtime.transactions.admission import OwnAdmission
+
+        return OwnAdmission(self.transactions, self.plane.produce)
+
+    def make_scram(self) -> ScramUsers:
+        """Those in the store."""
+        from kstore.broker.runtime.security.scram_users import StoredScramUsers
+
+        return StoredScramUsers(self.store)
+
+    async def _forget_offsets(self, name: str) -> None:
+        """No group has offsets in a deleted topic; without __consumer_offsets there are no
+        groups. In a cluster each coordinator sees itself that a topic is gone.
+        """
+        if name == OFFSETS_TOPIC:
+            if self.groups.made is not None:
+                await self.groups.made.close()
+                self.groups.forget()
+        elif OFFSETS_TOPIC in self.image.topics:
+            await self.groups().forget_topic(name)

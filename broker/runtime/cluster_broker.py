@@ -1,0 +1,192 @@
+"""The parts of a broker of a cluster: the shared store and what is known from it, but no log; those
+are opened when the controller says which (replica_manager.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.store import NodeExistsError, StoreError
+from kstore.broker.coordination.stores import open_shared_store
+from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
+from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
+from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
+from kstore.broker.runtime.membership.config_watch import ConfigWatch
+from kstore.broker.runtime.membership.member import ClusterMember
+from kstore.broker.runtime.metadata.cache import MetadataCache
+from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+from kstore.broker.runtime.metadata.image_updates import ImageUpdates
+from kstore.broker.runtime.metadata.leader_hints import give_hints
+from kstore.broker.runtime.replication.isr import IsrChanges
+from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+from kstore.broker.runtime.replication.replicas import Replicas
+from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.renewable import RenewableStore
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.security.scram_users import ScramUsers
+    from kstore.broker.runtime.transactions.admission import TransactionAdmission
+    from kstore.broker.runtime.transactions.markers import MarkerWriter
+    from kstore.config import BrokerConfig
+    from kstore.types import TopicPartition
+
+__all__ = ["ClusterBroker"]
+
+
+class ClusterBroker(Broker):
+    """One of several brokers that share a store."""
+
+    shares_store = True
+
+    def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Open the shared store, and make what is known from it. StoreError where the store can't
+        be had, LogStorageError where a log dir is somebody else's.
+        """
+        store = open_shared_store(self.config)
+        self.store = store
+        try:
+            self._open_in(store, endpoints)
+        except StoreError:
+            store.close()  # a later attempt has a session of its own
+            raise
+
+    def _open_in(self, store: RenewableStore, endpoints: tuple[Endpoint, ...]) -> None:
+        config = self.config
+        self.plane.fetch.peer_listener = config.inter_broker_listener.name
+        znodes.prepare(store)
+        ConfigWatch(self.node, store, self._reload).start()
+        self.configs = DynamicConfigs(config, store, self.run_blocking, self.report)
+        self.configs.load()
+        self.check_rights()
+        if self.security is not None and self.security.sasl is not None:
+            self.scram.forget()  # an earlier attempt's
+            self.scram()
+        cluster_id = _cluster_id(store)
+        claim_log_dirs(config["log.dirs"], cluster_id, self.node_id)
+        myself = BrokerImage(self.node_id, _in_order(endpoints, config), config["broker.rack"])
+        image = MetadataImage(cluster_id).with_broker(myself)
+        self.metadata = MetadataCache(image, self.plane.forget_answers)
+        member = self.membership = ClusterMember(
+            self.node, myself, store, self.metadata, self.peers, lambda: self.replica_manager
+        )
+        replicas = Replicas(
+            self.node, self.table, self.log_manager, self.descriptors, self.fetchers
+        )
+        images = ImageUpdates(self.node, store, self.metadata, self.table, replicas)
+        images.on_broker_gone.append(lambda node_id: self.peers().forget(node_id))
+        self.replica_manager = ReplicaManager(
+            self.node, member, store, self.log_manager, replicas, images
+        )
+        member.on_session_lost.append(replicas.fence)
+        self.isr = IsrChanges(self.node, self.table, member, self.peers)
+        self.isr.start()
+        give_hints(config, self.table, self.metadata)
+        self._let_coordinators_follow()
+        self._watch_damage()
+        topics = self.topics = ClusterTopics(
+            self.node, store, self.metadata, self.log_manager, member, images
+        )
+        images.on_topic_added.append(topics.configure)
+        self.configs.when_changed = self.topics.take_over_defaults
+        self.config_reload = ConfigReload(
+            self.configs,
+            topics,
+            UserReload(self.node, self.scram, self.quotas, self.security),
+            self.acls,
+            self._reload_features,
+        )
+
+    async def _reload(self, paths: Set[str]) -> None:
+        await self.config_reload.reload(paths)
+
+    async def _reload_features(self) -> None:
+        features = self.features.made
+        if features is not None:
+            await self.run_blocking(features.reload)
+            self.plane.forget_answers()
+
+    def _let_coordinators_follow(self) -> None:
+        """Have coordinators follow their partitions, and groups forget deleted topics."""
+
+        def forget(name: str) -> None:
+            if self.groups.made is not None:
+                self.groups.made.forget_soon(name)
+
+        coordinators: dict[str, LazyCoordinator] = {
+            OFFSETS_TOPIC: self.groups,
+            TRANSACTION_TOPIC: self.transactions,
+        }
+        self.replica_manager.replicas.on_leadership.append(watch_leadership(coordinators))
+        self.replica_manager.images.on_topic_deleted.append(forget)
+
+    def _watch_damage(self) -> None:
+        """Have damaged parts of segments written again from other replicas."""
+
+        def note(place: TopicPartition) -> None:
+            self.repairs().note(place)
+
+        def note_role(place: TopicPartition, leads: bool, leader_epoch: int) -> None:
+            if self.repairs.made is not None:
+                self.repairs.made.note_role(place)
+
+        def from_any_thread(place: TopicPartition) -> None:
+            if not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(note, place)
+
+        for log_dir in self.log_manager.dirs:
+            log_dir.when_damaged(from_any_thread)
+        self.replica_manager.replicas.on_leadership.append(note_role)
+
+    def coordinator_topic(self, name: str) -> CoordinatorTopic:
+        """The partitions are served by their leaders."""
+        from kstore.broker.runtime.coordinators.topic import ClusterTopic
+
+        may_answer = self.membership.may_answer_alone
+        return ClusterTopic(name, self.node, self.metadata, self.topics, self.table, may_answer)
+
+    def make_marker_writer(self) -> MarkerWriter:
+        """Markers go to the leaders of their partitions."""
+        from kstore.broker.runtime.transactions.marker_sender import MarkerSender
+
+        markers = self.markers()
+        return MarkerSender(self.node, self.store, self.metadata, markers, self.peers)
+
+    def make_admission(self) -> TransactionAdmission:
+        """The coordinator of each transaction is asked."""
+        from kstore.broker.runtime.transactions.admission import PeerAdmission
+
+        return PeerAdmission(self.node, self.peers, self.transactions)
+
+    def make_scram(self) -> ScramUsers:
+        """Those of the cluster, which this broker keeps: clients log in while the store is away."""
+        from kstore.broker.runtime.security.scram_users import ClusterScramUsers
+
+        users = ClusterScramUsers(self.store)
+        users.load()
+        return users
+
+    async def leave(self) -> None:
+        """Leave the cluster; then nothing is proposed to its controller any more."""
+        await super().leave()
+        self.isr.close()
+
+
+def _cluster_id(store: Store) -> str:
+    """The cluster's id; of several brokers that start at once, one makes it."""
+    try:
+        return znodes.cluster_id(store)
+    except NodeExistsError:
+        return znodes.cluster_id(store)
+
+
+def _in_order(endpoints: tuple[Endpoint, ...], config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """The endpoints, that of the other brokers first: they go to the first."""
+    name = (config["inter.broker.listener.name"] or "").upper()
+    return tuple(sorted(endpoints, key=lambda end: end.listener != name)) if name else endpoints
