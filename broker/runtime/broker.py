@@ -31,6 +31,7 @@ from kstore.broker.state.metadata.image import Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 
 if TYPE_CHECKING:
+    from kstore._fast.network.connection import Connection
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
@@ -183,8 +184,16 @@ class Broker:
                 shared=self.shares_store,
             )  # fmt: skip
 
-    def _admit_transactional(self, *asked: Any) -> dict[Partition, int] | None:
-        return self.transactional_produce().admit(*asked)
+    def _admit_transactional(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        producer: tuple[int, int],
+        version: int,
+        asked: list[tuple[Partition, int]],
+    ) -> dict[Partition, int] | None:
+        produce = self.transactional_produce()
+        return produce.admit(connection, transactional_id, producer, version, asked)
 
     def _make_peers(self) -> Peers:
         from kstore.broker.runtime.peers.peers import Peers
