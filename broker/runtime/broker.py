@@ -8,6 +8,7 @@ Everything runs on one loop; what waits for the disk (the coordination store's c
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 __all__ = ["Broker"]
 
 
-class Broker:
+class Broker(ABC):
     """One broker: config, store, image, topics, logs and the data plane. How what differs is made
     is said by AloneBroker and ClusterBroker.
     """
@@ -99,7 +100,7 @@ class Broker:
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
         """The thread that looks into compressed batches."""
         self.descriptors = Descriptors()
-        self.log_manager = LogManager(self.node, self.table, replicated=config.clustered)
+        self.log_manager = LogManager(self.node, self.table, replicated=self.shares_store)
         self.store: Store
         self.metadata: MetadataCache
         self.topics: Topics
@@ -141,9 +142,9 @@ class Broker:
         self.table.on_unsynced = self.commits.sync
 
     @property
+    @abstractmethod
     def shares_store(self) -> bool:
         """Whether the store is other processes', too, and may be out of reach for a while."""
-        raise NotImplementedError
 
     @property
     def cluster_id(self) -> str:
@@ -164,9 +165,9 @@ class Broker:
             self.log_manager.open(paths)
         self.open_parts(endpoints)
 
+    @abstractmethod
     def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the store, and make what is known from it."""
-        raise NotImplementedError
 
     def check_rights(self) -> None:
         """From now on, have what clients may do checked, if authorizer.class.name asks for it.
@@ -252,9 +253,9 @@ class Broker:
 
         return PartitionWriter(self.node, self.table, self.commits)
 
+    @abstractmethod
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
         """The topic of a coordinator, as this broker has it."""
-        raise NotImplementedError
 
     def _make_groups(self) -> GroupCoordinator:
         from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
@@ -298,9 +299,9 @@ class Broker:
             self.make_marker_writer(),
         )
 
+    @abstractmethod
     def make_marker_writer(self) -> MarkerWriter:
         """What writes the markers that end transactions."""
-        raise NotImplementedError
 
     def _make_markers(self) -> Markers:
         from kstore.broker.runtime.transactions.markers import Markers
@@ -312,9 +313,9 @@ class Broker:
         if self.groups.made is not None:
             self.groups.made.transaction_ended(index, producer_id, committed=committed)
 
+    @abstractmethod
     def make_admission(self) -> TransactionAdmission:
         """Who asks the coordinators of transactions."""
-        raise NotImplementedError
 
     def _make_produce(self) -> TransactionalProduce:
         from kstore.broker.runtime.transactions.produce import TransactionalProduce
@@ -359,9 +360,9 @@ class Broker:
 
         return Telemetry()
 
+    @abstractmethod
     def make_scram(self) -> ScramUsers:
         """The users that come with SCRAM."""
-        raise NotImplementedError
 
     def _make_security(self, server: RequestServer) -> Security | None:
         if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +41,7 @@ UNCLEAN_ELECTION = "unclean.leader.election.enable"
 T = TypeVar("T")
 
 
-class Decisions:
+class Decisions(ABC):
     """Those of one controller epoch. All methods belong to the broker's loop."""
 
     def __init__(
@@ -201,9 +202,9 @@ class Decisions:
                 self.read_anew()  # a defect: nobody knows how far it came
                 raise
 
+    @abstractmethod
     def loaded(self, expansions: Sequence[Expansion]) -> None:
         """Everything was read from the store, with growths of topics that are under way."""
-        raise NotImplementedError
 
     def read_anew(self) -> None:
         """What the store says is not known any more."""

@@ -68,8 +68,6 @@ class Replicas(Protocol):
 class ClusterMember:
     """One broker's place in the cluster, from `start` to `close`."""
 
-    alone = False
-
     def __init__(
         self,
         node: Node,

@@ -23,10 +23,6 @@ class Membership(Protocol):
     """One broker's place in its cluster, from `start` to `close`."""
 
     @property
-    def alone(self) -> bool:
-        """Whether no other broker can be there. Only for what no other answer here tells."""
-
-    @property
     def broker_epoch(self) -> int:
         """The czxid of this broker's registration; while it has none, larger than every earlier
         one: what is meant for an earlier life is refused.
@@ -87,7 +83,6 @@ class Membership(Protocol):
 class Alone:
     """The place of the only broker there is."""
 
-    alone = True
     controller = None
     controller_epoch = ALONE_EPOCH
     is_controller = True
