@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from os import urandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition import Partition
@@ -32,6 +32,7 @@ from kstore.broker.state.metadata.image import Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 
 if TYPE_CHECKING:
+    from kstore._fast.broker.fetch_session import FetchSession
     from kstore._fast.network.connection import Connection
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
-    from kstore.broker.runtime.log_dirs.unpacking import Unpacking
+    from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.membership.config_reload import ConfigReload
     from kstore.broker.runtime.metadata.features import FinalizedFeatures
@@ -374,8 +375,8 @@ class Broker(ABC):
             has_peers=self.shares_store,
         )  # fmt: skip
 
-    def _unpack(self, *asked: Any) -> None:
-        self.unpacking().ask(*asked)
+    def _unpack(self, connection: Connection, jobs: list[Job]) -> None:
+        self.unpacking().ask(connection, jobs)
 
     async def leave(self) -> None:
         """Leave the cluster, before the connections end."""
@@ -408,7 +409,7 @@ def _plane(
     loop: asyncio.AbstractEventLoop,
     report: Report,
 ) -> DataPlane:
-    sessions: FetchSessionCache[Any] = FetchSessionCache(
+    sessions: FetchSessionCache[FetchSession] = FetchSessionCache(
         config["max.incremental.fetch.session.cache.slots"],
         lambda: int.from_bytes(urandom(4)) >> 1,  # nobody may guess one
     )

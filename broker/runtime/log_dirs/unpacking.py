@@ -19,7 +19,7 @@ from kstore._fast.record.unpack import look_into
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
 
-__all__ = ["Unpacking"]
+__all__ = ["Job", "Unpacking"]
 
 T = TypeVar("T")
 Job = tuple[int, bytes, int, int, int]
