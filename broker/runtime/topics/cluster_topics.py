@@ -32,6 +32,7 @@ from kstore.protocol.metadata.topics import (
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.controller.controller import Controller
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -86,7 +87,7 @@ class ClusterTopics(Topics):
                 await slices.breathe()
 
     @property
-    def _controller(self) -> Any:
+    def _controller(self) -> Controller | None:
         """The controller, if it is this broker."""
         return self._membership.controller
 
@@ -194,7 +195,7 @@ class ClusterTopics(Topics):
         answer = await self._ask(request)
         _refuse(answer.results[0])
 
-    async def _let_all_know(self, controller: Any, partitions: int) -> None:
+    async def _let_all_know(self, controller: Controller | None, partitions: int) -> None:
         """Wait a moment for the other brokers: an asker may go on with any of them."""
         told = [] if controller is None else controller.channels.told()
         if told:
