@@ -111,10 +111,9 @@ class Broker(ABC):
         self.membership: Membership
         """This broker's place in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager
-        """What the controller has this broker do (runtime/replication/replica_manager.py); in a
-        cluster."""
+        """What the controller has this broker do, in a cluster (runtime/replication)."""
         self.isr: IsrChanges
-        """Proposals of in-sync replicas to the controller (runtime/replication/isr.py); in a cluster."""
+        """Proposals of in-sync replicas to the controller, in a cluster (runtime/replication)."""
         self._promise_coordinators()
         self.authorizer: Authorizer | None = None
         """Decides who may do what (state/security/authorizer.py); None: authorizer.class.name is
