@@ -47,12 +47,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
     from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
-    from kstore.broker.runtime.replication.fetchers import Fetchers
-    from kstore.broker.runtime.replication.isr import IsrChanges
-    from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
-    from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
-    from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
     from kstore.broker.runtime.request_server import RequestServer
     from kstore.broker.runtime.security.acl_store import AclStore
     from kstore.broker.runtime.security.scram_users import ScramUsers
@@ -112,8 +107,6 @@ class Broker(ABC):
         """This broker's place in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager
         """What the controller has this broker do, in a cluster (runtime/replication)."""
-        self.isr: IsrChanges
-        """Proposals of in-sync replicas to the controller, in a cluster (runtime/replication)."""
         self._promise_coordinators()
         self.authorizer: Authorizer | None = None
         """Decides who may do what (state/security/authorizer.py); None: authorizer.class.name is
@@ -134,10 +127,6 @@ class Broker(ABC):
         """TLS and SASL; None where all listeners are PLAINTEXT."""
         self.peers: Lazy[Peers] = Lazy(self._make_peers)
         """The connections to other brokers."""
-        self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
-        """The partitions that are copied from other brokers."""
-        self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
-        """Who writes damaged parts of segments again, once a log of a cluster has damage."""
         self.commits = FsyncBatcher(loop, report)
         self.table.call_threadsafe = loop.call_soon_threadsafe
         self.table.on_unsynced = self.commits.sync
@@ -201,35 +190,6 @@ class Broker(ABC):
         from kstore.broker.runtime.peers.peers import Peers
 
         return Peers(self.node, self.metadata, self.security)
-
-    def _make_fetchers(self) -> Fetchers:
-        from kstore.broker.runtime.replication.fetchers import Fetchers
-        from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
-
-        throttles = ReplicaThrottles(
-            self.loop,
-            self._throttled_replicas("follower"),
-            self._throttled_replicas("leader"),
-            Lazy(self._make_leader_throttle),
-        )
-        return Fetchers(self.node, self.membership, self.peers, self.commits, throttles)
-
-    def _make_leader_throttle(self) -> LeaderThrottle:
-        from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
-
-        named = self._throttled_replicas("leader")
-        return LeaderThrottle(self.loop, named, self.log_manager, self.plane)
-
-    def _throttled_replicas(self, side: str) -> ThrottledReplicas:
-        from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
-
-        return ThrottledReplicas(side, self.node, self.configs, self.metadata)
-
-    def _make_repairs(self) -> SegmentRepairs:
-        from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
-
-        replicas = self.replica_manager.replicas
-        return SegmentRepairs(self.node, self.table, self.metadata, replicas, self.peers)
 
     def _make_moves(self) -> ReplicaMoves:
         from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
@@ -386,10 +346,6 @@ class Broker(ABC):
         """Flush and close logs and store; the next start needs no recovery."""
         if self.security is not None:
             self.security.close()
-        if self.fetchers.made is not None:
-            self.fetchers.made.close()
-        if self.repairs.made is not None:
-            self.repairs.made.close()
         if self.peers.made is not None:
             self.peers.made.close()
         if self.unpacking.made is not None:

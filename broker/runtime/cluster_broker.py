@@ -12,6 +12,7 @@ from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.coordination.stores import open_shared_store
 from kstore.broker.runtime.broker import Broker
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
+from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
 from kstore.broker.runtime.membership.config_watch import ConfigWatch
@@ -28,9 +29,17 @@ from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.log_limit import Report
+    from kstore.broker.runtime.replication.fetchers import Fetchers
+    from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
+    from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
+    from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
+    from kstore.broker.runtime.request_server import RequestServer
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
     from kstore.broker.runtime.transactions.markers import MarkerWriter
@@ -44,6 +53,21 @@ class ClusterBroker(Broker):
     """One of several brokers that share a store."""
 
     shares_store = True
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: AbstractEventLoop,
+        server: RequestServer,
+        report: Report,
+    ) -> None:
+        super().__init__(config, loop, server, report)
+        self.isr: IsrChanges
+        """Proposals of in-sync replicas to the controller (runtime/replication)."""
+        self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
+        """The partitions that are copied from other brokers."""
+        self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
+        """Who writes damaged parts of segments again, once a log of a cluster has damage."""
 
     def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the shared store, and make what is known from it. StoreError where the store can't
@@ -144,6 +168,35 @@ class ClusterBroker(Broker):
             log_dir.when_damaged(from_any_thread)
         self.replica_manager.replicas.on_leadership.append(note_role)
 
+    def _make_fetchers(self) -> Fetchers:
+        from kstore.broker.runtime.replication.fetchers import Fetchers
+        from kstore.broker.runtime.replication.replica_throttles import ReplicaThrottles
+
+        throttles = ReplicaThrottles(
+            self.loop,
+            self._throttled_replicas("follower"),
+            self._throttled_replicas("leader"),
+            Lazy(self._make_leader_throttle),
+        )
+        return Fetchers(self.node, self.membership, self.peers, self.commits, throttles)
+
+    def _make_leader_throttle(self) -> LeaderThrottle:
+        from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
+
+        named = self._throttled_replicas("leader")
+        return LeaderThrottle(self.loop, named, self.log_manager, self.plane)
+
+    def _throttled_replicas(self, side: str) -> ThrottledReplicas:
+        from kstore.broker.runtime.replication.throttled_replicas import ThrottledReplicas
+
+        return ThrottledReplicas(side, self.node, self.configs, self.metadata)
+
+    def _make_repairs(self) -> SegmentRepairs:
+        from kstore.broker.runtime.replication.segment_repairs import SegmentRepairs
+
+        replicas = self.replica_manager.replicas
+        return SegmentRepairs(self.node, self.table, self.metadata, replicas, self.peers)
+
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
         """The partitions are served by their leaders."""
         from kstore.broker.runtime.coordinators.topic import ClusterTopic
@@ -176,6 +229,14 @@ class ClusterBroker(Broker):
         """Leave the cluster; then nothing is proposed to its controller any more."""
         await super().leave()
         self.isr.close()
+
+    def close(self) -> None:
+        """Copy nothing more, repair nothing more, and close the rest."""
+        if self.fetchers.made is not None:
+            self.fetchers.made.close()
+        if self.repairs.made is not None:
+            self.repairs.made.close()
+        super().close()
 
 
 def _cluster_id(store: Store) -> str:
