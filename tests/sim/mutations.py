@@ -180,12 +180,12 @@ def _two_owners(put: Put) -> None:
 
     put(consumer_reconcile, "_advance", greedy)
     # The checker of the simulation is to find it, not the broker's own.
-    put(group_shard.GroupShard, "_check", lambda self: None)
+    put(group_shard.GroupShard, "check", lambda self: None)
 
 
 def _impatient_join(put: Put) -> None:
     put(classic_step.Step, "wait_for_joins", classic_step.Step.complete_join)
-    put(group_shard.GroupShard, "_check", lambda self: None)
+    put(group_shard.GroupShard, "check", lambda self: None)
 
 
 def _two_tasks(put: Put) -> None:
@@ -197,7 +197,7 @@ def _two_tasks(put: Put) -> None:
         return difference(ownerless, *given)  # type: ignore[arg-type]
 
     put(streams_reconcile, "_difference", greedy)
-    put(group_shard.GroupShard, "_check", lambda self: None)
+    put(group_shard.GroupShard, "check", lambda self: None)
 
 
 def _open_gates(put: Put) -> None:
