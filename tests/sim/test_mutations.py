@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.sim.history import RULES
@@ -26,3 +28,15 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 def test_every_rule_has_a_planted_bug() -> None:
     assert {mutation.rule for mutation in MUTATIONS.values()} == set(RULES)
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_what_a_planted_bug_replaces_is_there(name: str) -> None:
+    replaced: list[str] = []
+
+    def put(where: Any, attribute: str, bug: Any) -> None:
+        assert hasattr(where, attribute), (where, attribute)
+        replaced.append(attribute)
+
+    MUTATIONS[name].plant(put)
+    assert replaced
