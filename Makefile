@@ -103,7 +103,7 @@ types: build-test
 	$(PY) -m mypy
 
 tidy: build-test
-	$(PY) -m pytest -q tests/test_tidy.py
+	$(PY) -m pytest -q tests/test_tidy.py tests/test_rooms.py
 
 audit: build-test
 	$(PY) -m tests.packaging.audit $(if $(OFFLINE),--offline)

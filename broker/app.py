@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kstore.broker.compose import compose
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.metrics import LoopStall
-from kstore.broker.runtime.compose import compose
 from kstore.broker.runtime.log_dirs.descriptors import raise_descriptor_limit
 from kstore.broker.runtime.log_dirs.maintenance import Maintenance
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
@@ -28,7 +28,7 @@ from kstore.broker.state.metadata.image import Endpoint
 from kstore.net.transport import bind, listen, new_loop
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.compose.broker import Broker
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
     from kstore.config import BrokerConfig

@@ -27,8 +27,8 @@ from kstore.broker.runtime.security.audit_log import HTTP_REQUEST
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
+    from kstore.broker.compose.broker import Broker
     from kstore.broker.faults import FaultInjector
-    from kstore.broker.runtime.broker import Broker
     from kstore.broker.server import Server
     from kstore.broker.state.metadata.image import TopicImage
 

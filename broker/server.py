@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         TransactionAdminParts,
         TransactionalOffsetsParts,
     )
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.compose.broker import Broker
     from kstore.config import BrokerConfig
     from kstore.log import Log
 

@@ -1,6 +1,9 @@
 """The Kafka clients of kstore: Producer, Consumer and AdminClient, synchronous, in one process.
 
 They work with kstore and with Apache Kafka brokers. Each is imported when it is first asked for.
+
+May import: kstore._fast.clients, kstore._fast.record, kstore.clients.admin, kstore.clients.core,
+    kstore.clients.io, kstore.config.client, kstore.record, kstore.types.
 """
 
 from __future__ import annotations

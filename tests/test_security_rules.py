@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.test_tidy import PRODUCT, ROOT, code, files, relative, report, text, tree
-from tests.test_tidy import trees as trees  # a fixture
+from tests.sources import PRODUCT, ROOT, code, files, relative, report, text, tree
+from tests.sources import trees as trees  # a fixture
 
 RUNS_WHAT_IT_READS = frozenset({
     "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal",

@@ -4,6 +4,8 @@ A row names its handler as "module:function", so that a plain broker's start-up 
 before its first request. Adding an API is one row here, one in permissions.py, and one handler.
 ApiVersions advertises exactly these rows, cut to what the protocol registry can decode. Produce and
 Fetch have no Python handler: kstore._fast runs them from frame to answer.
+
+May import: kstore._fast.network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Puts a broker together: the alone or the clustered form."""
+"""The composition root: it knows all parts, and gives each the few others that it needs. What both
+forms of a broker have is in broker.py, what differs in alone_broker.py and cluster_broker.py. It
+answers no request and decides nothing.
+
+May import: kstore._fast.broker, kstore._fast.network, kstore.broker.coordination,
+    kstore.broker.runtime, kstore.broker.state.metadata, kstore.broker.state.replication,
+    kstore.broker.state.security, kstore.config, kstore.types.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from kstore.broker.runtime.broker import Broker
+    from kstore.broker.compose.broker import Broker
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.request_server import RequestServer
     from kstore.config import BrokerConfig
@@ -20,9 +27,9 @@ def compose(
 ) -> Broker:
     """The broker that the settings want; it opens nothing yet. See Broker."""
     if config.clustered:
-        from kstore.broker.runtime.cluster_broker import ClusterBroker
+        from kstore.broker.compose.cluster_broker import ClusterBroker
 
         return ClusterBroker(config, loop, server, report)
-    from kstore.broker.runtime.alone_broker import AloneBroker
+    from kstore.broker.compose.alone_broker import AloneBroker
 
     return AloneBroker(config, loop, server, report)

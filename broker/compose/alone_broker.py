@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstore.broker.compose.broker import Broker
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.stores import open_own_store
-from kstore.broker.runtime.broker import Broker
 from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs

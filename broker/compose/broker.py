@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kstore._fast.broker.fetch_session import FetchSession
     from kstore._fast.network.connection import Connection
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.config_changes.config_reload import ConfigReload
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
     from kstore.broker.runtime.log_limit import Report
-    from kstore.broker.runtime.membership.config_reload import ConfigReload
     from kstore.broker.runtime.metadata.features import FinalizedFeatures
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager

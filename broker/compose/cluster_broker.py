@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
+from kstore.broker.compose.broker import Broker
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import NodeExistsError, StoreError
 from kstore.broker.coordination.stores import open_shared_store
-from kstore.broker.runtime.broker import Broker
+from kstore.broker.runtime.config_changes.config_reload import ConfigReload, UserReload
+from kstore.broker.runtime.config_changes.config_watch import ConfigWatch
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
-from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
-from kstore.broker.runtime.membership.config_watch import ConfigWatch
 from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs

@@ -2,5 +2,5 @@
 forms, and where the brokers' nodes stand in it. It knows no partition's log and no request.
 
 May import: kstore._fast.log, kstore._fast.record, kstore.broker.state.metadata, kstore.config,
-    kstore.log, kstore.private_files.
+    kstore.log.index, kstore.private_files.
 """

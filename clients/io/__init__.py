@@ -1,3 +1,6 @@
 """The one asyncio shell of the clients: a loop in a thread, connections, and the cluster behind
 bootstrap servers. What to decide is in kstore.clients.core.
+
+May import: kstore, kstore._fast.clients, kstore.clients.core, kstore.config, kstore.errors,
+    kstore.net, kstore.protocol, kstore.record, kstore.types.
 """

@@ -2,6 +2,9 @@
 
 `Replicator` is the whole; `copying` moves records, `topics` makes and configures topics, `groups`
 takes committed offsets along. What is decided without I/O is in kstore.clients.core.replication.
+
+May import: kstore.clients.core, kstore.clients.io, kstore.config.client, kstore.errors,
+    kstore.protocol, kstore.record, kstore.types.
 """
 
 from __future__ import annotations

@@ -2,4 +2,6 @@
 holds all the others.
 
 Nothing below kstore.__main__ imports this package.
+
+May import: kstore, kstore.broker.app, kstore.clients, kstore.config, kstore.types.
 """

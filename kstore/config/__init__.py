@@ -3,6 +3,8 @@ reads them.
 
 Nothing here starts or opens anything; the values are used by the log, the broker and the command
 line.
+
+May import: nothing of kstore.
 """
 
 from __future__ import annotations

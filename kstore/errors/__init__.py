@@ -2,6 +2,8 @@
 
 It decides nothing: inside state machines errors are codes, at the edges exceptions. The classes are
 imported when the first of them is asked for.
+
+May import: kstore.types.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""The one asyncio shell around sockets (transport.py)."""
+"""The one asyncio shell around sockets (transport.py).
+
+May import: kstore.config, kstore.errors, kstore.protocol.
+"""

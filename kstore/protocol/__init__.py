@@ -1,6 +1,8 @@
 """The Kafka wire protocol: messages as typed classes, a module per API family, a registry.
 
 Nothing is imported here but the error type, so that importing one family costs only that family.
+
+May import: kstore._fast.protocol, kstore.errors.
 """
 
 from __future__ import annotations

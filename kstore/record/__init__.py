@@ -2,6 +2,8 @@
 
 The work is in ``kstore._fast``; this package gives it names. It knows no files, no clock and no
 network.
+
+May import: kstore._fast.record, kstore.types.
 """
 
 from kstore._fast.record.batch import InvalidBatchError

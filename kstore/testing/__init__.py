@@ -2,6 +2,8 @@
 
 `kstore.testing.plugin` is pytest's; Broker, Cluster and Faults work without it too. Nothing is
 imported before it is asked for.
+
+May import: kstore.broker_process, kstore.clients, kstore.errors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A controller with a store in memory and brokers that only remember what they were told: a double
-of runtime/broker.Broker and of the brokers at the other end of Peers.
+of compose/broker.Broker and of the brokers at the other end of Peers.
 """
 
 from __future__ import annotations

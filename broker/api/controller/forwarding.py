@@ -18,7 +18,7 @@ from kstore.broker.api import Handler, RequestContext
 from kstore.broker.api.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kstore.broker.api.requests.error_responses import failed
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.membership.config_reload import TOPICS
+from kstore.broker.runtime.config_changes.config_reload import TOPICS
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.errors import ErrorCode, KafkaError

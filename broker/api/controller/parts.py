@@ -10,7 +10,7 @@ from kstore.broker.api.security.sasl import HasSecurity
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.runtime.membership.config_reload import ConfigReload
+    from kstore.broker.runtime.config_changes.config_reload import ConfigReload
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.quotas.client_throttles import ClientThrottles

@@ -1,8 +1,7 @@
 """Who may ask what: the table of permissions, ACL and SCRAM requests, SASL. No other room asks
 the authorizer by itself.
 
-May import: kstore.acls, kstore.broker.api, kstore.broker.api.requests,
-    kstore.broker.coordination, kstore.broker.runtime.broker, kstore.broker.runtime.metadata,
-    kstore.broker.runtime.security, kstore.broker.runtime.slices, kstore.broker.state.security,
-    kstore.config, kstore.errors, kstore.protocol.security.
+May import: kstore.acls, kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime,
+    kstore.broker.state.metadata, kstore.broker.state.security, kstore.config, kstore.errors,
+    kstore.protocol.security.
 """

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, WatchEvent
-from kstore.broker.runtime.membership.config_reload import CONFIG
+from kstore.broker.runtime.config_changes.config_reload import CONFIG
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.runtime.security.acl_store import ACL_FOLDERS
 

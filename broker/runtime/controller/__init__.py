@@ -1,7 +1,6 @@
 """The controller as a running part: its store, its channels to the brokers, elections and topics.
 It touches no log.
 
-May import: kstore.broker.coordination, kstore.broker.runtime.broker, kstore.broker.runtime.peers,
-    kstore.broker.runtime.slices, kstore.broker.state.controller, kstore.broker.state.metadata,
-    kstore.errors, kstore.protocol, kstore.protocol.controller, kstore.types.
+May import: kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.controller,
+    kstore.broker.state.metadata, kstore.errors, kstore.protocol, kstore.types.
 """

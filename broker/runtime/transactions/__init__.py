@@ -1,9 +1,9 @@
 """Kafka's TransactionCoordinator on the loop: its log, markers, producer ids, and transactional
 produce. It decides nothing; broker.state.transactions does.
 
-May import: kstore._fast.broker, kstore._fast.record, kstore.broker.coordination,
-    kstore.broker.runtime.broker, kstore.broker.runtime.coordinators, kstore.broker.runtime.peers,
-    kstore.broker.runtime.topics, kstore.broker.state.metadata, kstore.broker.state.transactions,
-    kstore.errors, kstore.protocol.coordinator_records, kstore.protocol.transactions,
-    kstore.record, kstore.types.
+May import: kstore._fast.broker, kstore._fast.network, kstore._fast.record,
+    kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.metadata,
+    kstore.broker.state.transactions, kstore.config, kstore.errors,
+    kstore.protocol.coordinator_records, kstore.protocol.transactions, kstore.record,
+    kstore.types.
 """

@@ -2,6 +2,5 @@
 common to classic, consumer and streams groups, and their committed offsets. It reads no clock,
 file or connection.
 
-May import: kstore.broker.state.linear_regex, kstore.broker.state.metadata, kstore.config,
-    kstore.errors, kstore.protocol, kstore.protocol.coordinator_records, kstore.protocol.groups.
+May import: kstore.broker.state.metadata, kstore.errors, kstore.protocol.
 """

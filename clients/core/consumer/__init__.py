@@ -1,7 +1,6 @@
 """A consumer's decisions: subscription, positions, fetch plans, what waits for the user, commits.
 It has no socket, clock or thread.
 
-May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core,
-    kstore.clients.core.group, kstore.errors, kstore.protocol, kstore.protocol.groups,
-    kstore.protocol.logs, kstore.protocol.transactions, kstore.types.
+May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, kstore.errors,
+    kstore.protocol, kstore.types.
 """

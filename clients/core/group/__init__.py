@@ -2,6 +2,5 @@
 assignors of leaders, and the gate of expansion (KIP-253). It has no socket, clock or thread, and
 knows nothing of fetching.
 
-May import: kstore.clients.core, kstore.config, kstore.errors, kstore.protocol,
-    kstore.protocol.groups, kstore.types.
+May import: kstore.clients.core, kstore.config, kstore.errors, kstore.protocol, kstore.types.
 """

@@ -1,7 +1,6 @@
 """A producer's decisions: which batch leaves next, sequence numbers, transactions, partitioners.
 It has no socket, clock or thread.
 
-May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core,
-    kstore.clients.core.consumer, kstore.errors, kstore.protocol.logs,
-    kstore.protocol.transactions, kstore.record, kstore.types.
+May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, kstore.errors,
+    kstore.protocol.logs, kstore.protocol.transactions, kstore.record, kstore.types.
 """

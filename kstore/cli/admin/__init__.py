@@ -1,6 +1,5 @@
 """Commands for administrators: topics, groups, configs, ACLs, quotas, users, features,
 reassignments. They decide nothing: the admin client asks, the broker answers.
 
-May import: kstore.acls, kstore.cli, kstore.clients, kstore.clients.admin, kstore.errors,
-    kstore.types.
+May import: kstore.acls, kstore.cli, kstore.clients, kstore.errors, kstore.types.
 """

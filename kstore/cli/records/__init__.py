@@ -1,6 +1,5 @@
 """Commands that move or look at records: produce, consume, replicate, verify-order, log. They
 keep no state of their own.
 
-May import: kstore.cli, kstore.clients, kstore.clients.core, kstore.clients.replicator,
-    kstore.errors, kstore.log, kstore.types.
+May import: kstore.cli, kstore.clients, kstore.errors, kstore.log, kstore.types.
 """

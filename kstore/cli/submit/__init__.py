@@ -1,1 +1,4 @@
-"""The script for spark-submit; nothing is imported from here."""
+"""The script for spark-submit; nothing is imported from here.
+
+May import: kstore.cli.
+"""

@@ -1,5 +1,5 @@
 """Segment files without a broker: dump, verify and repair, as `kstore log` shows them. It never
 appends, and changes nothing unless it is told to repair.
 
-May import: kstore.log, kstore.log.index, kstore.log.segments, kstore.record, kstore.types.
+May import: kstore.log, kstore.record, kstore.types.
 """

@@ -1,5 +1,5 @@
 """Two sides compared, clusters or archives: blocks first, then single records, and order per key.
 It changes neither side.
 
-May import: kstore.clients.core, kstore.pipeline.jobs, kstore.pipeline.jobs.scans, kstore.types.
+May import: kstore.clients.core, kstore.pipeline.jobs, kstore.types.
 """

@@ -25,8 +25,8 @@ import kstore.broker.app as app
 import kstore.broker.coordination.lmdb_store as lmdb_store
 import kstore.log.log_dir as log_dir
 import kstore.log.maintenance as log_maintenance
-from kstore.broker.runtime.broker import Broker
-from kstore.broker.runtime.compose import compose
+from kstore.broker.compose import compose
+from kstore.broker.compose.broker import Broker
 from kstore.env import SystemEnv
 from kstore.log.local.durability import sync_until
 from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life

@@ -17,8 +17,8 @@ from random import Random
 from typing import Any
 
 import kstore.broker.app as app
+from kstore.broker.compose.broker import Broker
 from kstore.broker.coordination.store import StoreUnavailableError
-from kstore.broker.runtime.broker import Broker
 from kstore.config import BrokerConfig
 from kstore.errors import KafkaError
 from tests.sim.machines.disk import Disk

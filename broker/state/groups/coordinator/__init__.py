@@ -2,7 +2,5 @@
 administrators ask, and offsets as they are committed. It runs nothing; broker.runtime.groups
 does.
 
-May import: kstore.broker.state.groups, kstore.broker.state.groups.classic,
-    kstore.broker.state.groups.consumer, kstore.errors, kstore.protocol,
-    kstore.protocol.coordinator_records, kstore.protocol.groups, kstore.protocol.transactions.
+May import: kstore.broker.state.groups, kstore.errors, kstore.protocol.
 """

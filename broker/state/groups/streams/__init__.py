@@ -1,7 +1,6 @@
 """Streams groups of KIP-1071: topologies, tasks and their assignment. It never changes a group
 but by records.
 
-May import: kstore.broker.state.groups, kstore.broker.state.groups.classic,
-    kstore.broker.state.metadata, kstore.errors, kstore.protocol,
-    kstore.protocol.coordinator_records, kstore.protocol.groups.
+May import: kstore.broker.state.groups, kstore.broker.state.metadata, kstore.errors,
+    kstore.protocol.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kstore._fast.network.connection import Connection
-from kstore.broker.runtime.compose import compose
+from kstore.broker.compose import compose
 from kstore.broker.server import Server
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.membership.config_reload import ConfigReload, UserReload
+from kstore.broker.runtime.config_changes.config_reload import ConfigReload, UserReload
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.alone_broker import AloneBroker
-from kstore.broker.runtime.cluster_broker import ClusterBroker
-from kstore.broker.runtime.compose import compose
+from kstore.broker.compose import compose
+from kstore.broker.compose.alone_broker import AloneBroker
+from kstore.broker.compose.cluster_broker import ClusterBroker
 from kstore.broker.runtime.membership.membership import Alone
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from kstore.broker.runtime.cluster_broker import ClusterBroker
+from kstore.broker.compose.cluster_broker import ClusterBroker
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
