@@ -28,4 +28,6 @@ def run_simulations(*arguments: str) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert reports, "no seed was run:\n" + done.stderr[-4000:]
+    return reports

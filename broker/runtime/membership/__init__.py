@@ -1,5 +1,5 @@
-"""A broker as a member of its cluster: registration, sessions, outages of the coordination store,
-and its start. It decides nothing about partitions; the controller does.
+"""A broker as a member of its cluster: registration, sessions, and outages of the coordination
+store. A broker that is alone is one, too. It decides nothing about partitions; the controller does.
 
 May import: kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.metadata,
     kstore.errors, kstore.protocol.
