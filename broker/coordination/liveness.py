@@ -8,6 +8,7 @@ nothing. Nothing here decides that a session is over, and nothing knows the tree
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 from contextlib import suppress
@@ -19,6 +20,7 @@ __all__ = ["SessionFiles"]
 
 STOPPED = (b"T", b"t")
 """How /proc/PID/stat calls a process that a signal, or a debugger, has stopped."""
+log = logging.getLogger("kstore.broker")
 
 
 class SessionFiles:
@@ -133,6 +135,11 @@ class SessionFiles:
         if process is not None and process != os.getpid() and not self.is_dead(session_id):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+                log.warning(
+                    "process %d stood still with the coordination store locked and was killed: "
+                    "no broker could write to the store",
+                    process,
+                )
 
     def all_sessions(self) -> list[int]:
         """The sessions that there are files of."""

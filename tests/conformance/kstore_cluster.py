@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -158,6 +160,17 @@ class KstoreCluster:
     def runs(self, node_id: int) -> bool:
         """Whether the broker was started and not ended by us."""
         return self.brokers[node_id].process is not None
+
+    def was_killed(self, node_id: int) -> bool:
+        """Whether somebody else has ended the broker: others do if it stands still with the shared
+        store locked. Waits a moment for a process that is ending.
+        """
+        process = self.brokers[node_id].process
+        if process is None:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return process.returncode is not None
 
     # ---- what clients see ----
 

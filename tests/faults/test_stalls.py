@@ -39,6 +39,9 @@ def test_a_stopped_leader_is_replaced_long_before_its_session_would_end(tmp_path
                 "records of all partitions are acknowledged",
             )
             cluster.resume(stopped)
+            if cluster.was_killed(stopped):  # it was stopped with the store locked
+                cluster.kill(stopped)  # which notes its end
+                cluster.start(stopped)
             until(lambda: cluster.all_in_sync("orders"), "it is back in sync", 120)
         traffic.check()
 

@@ -48,6 +48,7 @@ EXPLAINED = (
         r"\S+ ended at \d+, of which \d+ were committed; now it is ",
         "a follower truncated to its leader's epochs after a kill",
     ),
+    Explanation(r"process \d+ stood still with the coordination store locked", "it was paused"),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
 )
 
