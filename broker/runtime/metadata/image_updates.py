@@ -89,16 +89,17 @@ class ImageUpdates:
         await self._take_brokers(request, slices)
         gone = [topic for topic in request.topic_states if _is_deleted(topic)]
         there = [topic for topic in request.topic_states if not _is_deleted(topic)]
-        for topic in gone:
-            self._remove(topic.topic_name, topic.topic_id)
+        self._remove((topic.topic_name, topic.topic_id) for topic in gone)
         configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
-        for topic in there:
-            await self._take_topic(topic, configs[topic.topic_name], slices)
-        self._publish_taken()
+        try:
+            for topic in there:
+                await self._take_topic(topic, configs[topic.topic_name], slices)
+        finally:  # what was taken before a failure, too
+            self._publish_taken()
         if request.type == FULL:
             named = {topic.topic_name for topic in there}
-            for name in [name for name in self._metadata.image.topics if name not in named]:
-                self._remove(name, self._metadata.image.topics[name].topic_id)
+            known = self._metadata.image.topics
+            self._remove((name, known[name].topic_id) for name in known if name not in named)
         self._publish(self._metadata.image.with_partition_epoch(request.max_partition_epoch))
         self._changed()
 
@@ -188,7 +189,7 @@ class ImageUpdates:
     ) -> None:
         known = self._metadata.image.topics.get(topic.topic_name)
         if known is not None and known.topic_id != topic.topic_id:
-            self._remove(topic.topic_name, known.topic_id)
+            self._remove([(topic.topic_name, known.topic_id)])
             known = None
         partitions = [] if known is None else list(known.partitions)
         entry = self._replicas.entry(topic.topic_name, topic.topic_id)
@@ -226,18 +227,24 @@ class ImageUpdates:
             partition.leader_epoch = image.leader_epoch
             partition.partition_epoch = image.partition_epoch
 
-    def _remove(self, name: str, topic_id: UUID) -> None:
-        known = self._metadata.image.topics.get(name)
-        if known is None or known.topic_id != topic_id:
-            return
-        self._replicas.forget_topic(name, topic_id.bytes)
-        self._publish(self._metadata.image.without_topics(name))
-        self._configs.pop(topic_id, None)
-        for callback in self.on_topic_deleted:
-            try:
-                callback(name)
-            except Exception:
-                log.exception("topic %s is deleted: a part of the broker failed", name)
+    def _remove(self, topics: Iterable[tuple[str, UUID]]) -> None:
+        """Forget these topics, but none that has another id by now. The image is copied once."""
+        image = self._metadata.image
+        gone = [
+            (name, topic_id)
+            for name, topic_id in topics
+            if name in image.topics and image.topics[name].topic_id == topic_id
+        ]
+        for name, topic_id in gone:
+            self._replicas.forget_topic(name, topic_id.bytes)
+            self._configs.pop(topic_id, None)
+        self._publish(self._metadata.image.without_topics(*(name for name, _ in gone)))
+        for name, _ in gone:
+            for callback in self.on_topic_deleted:
+                try:
+                    callback(name)
+                except Exception:
+                    log.exception("topic %s is deleted: a part of the broker failed", name)
 
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:

@@ -79,7 +79,7 @@ class TopicImage(NamedTuple):
 
 class MetadataImage(NamedTuple):
     """Topics by name and id, and the brokers: a value. Its `with_` and `without_` methods give
-    another image, or this one where nothing is different.
+    another image; those that find nothing to change give this one.
     """
 
     cluster_id: str
