@@ -45,6 +45,7 @@ def _arguments(command_line: list[str]) -> argparse.Namespace:
         help="of compare's rows, only cases whose names have these words; repeatable",
     )  # fmt: skip
     parser.add_argument("--without-kafka", action="store_true", help="kstore alone, in compare")
+    parser.add_argument("--json", action="store_true", help="print results.json, not the table")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
     parser.add_argument(
         "--scratch", type=Path, default=None, help="a folder on the disk to measure"
@@ -126,7 +127,7 @@ def main(command_line: list[str] | None = None) -> int:
             if failed:
                 facts["failed"] = ", ".join(failed)
             page = report.write(rows, facts, asked.results)
-    print(page)
+    print((asked.results / "results.json").read_text() if asked.json else page)
     progress(f"written to {asked.results}/results.md, .json and .png")
     return 130 if "interrupted" in facts else int(bool(failed))
 

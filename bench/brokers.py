@@ -5,6 +5,7 @@ topics. Without Java the peer is absent and its columns stay empty.
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.wire import exchange
 
-__all__ = ["KAFKA", "KSTORE", "Broker", "create_topic", "delete_topic", "exchange_once", "make"]
+__all__ = [
+    "KAFKA",
+    "KSTORE",
+    "Broker",
+    "alter_topic",
+    "create_topic",
+    "delete_topic",
+    "exchange_once",
+    "make",
+]
 
 KSTORE = "kstore"
 KAFKA = "Kafka 4.3.1"
@@ -84,12 +94,15 @@ def _admin(broker: Broker) -> Any:
     return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
 
-def create_topic(broker: Broker, topic: str, partitions: int) -> None:
+def create_topic(
+    broker: Broker, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> None:
     """Creates a topic and waits until every partition answers."""
     from confluent_kafka.admin import NewTopic
 
     admin = _admin(broker)  # it lives until the result is there
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    made = NewTopic(topic, partitions, 1, config=dict(configs or {}))
+    admin.create_topics([made])[topic].result(30)
     frame = frames.latest_offsets(topic, range(partitions))
     for _ in range(500):
         found = frames.latest_offsets_answer(exchange_once(broker, frame))
@@ -102,6 +115,24 @@ def delete_topic(broker: Broker, topic: str) -> None:
     """Deletes a topic, so that its files do not fill the disk."""
     admin = _admin(broker)
     admin.delete_topics([topic])[topic].result(30)
+
+
+def alter_topic(broker: Broker, topic: str, configs: Mapping[str, str]) -> None:
+    """Sets configs of a topic."""
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = _admin(broker)
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def describe(broker: Broker) -> str:

@@ -66,11 +66,14 @@ def compact(text: str) -> bytes:
     return unsigned(len(data) + 1) + data
 
 
-def record_batch(values: list[bytes]) -> bytes:
-    """A version 2 batch of records without keys and headers, not compressed, no producer id."""
+def record_batch(values: list[bytes], keys: Sequence[bytes] = ()) -> bytes:
+    """A version 2 batch of records without headers, with keys if they are given, not compressed,
+    no producer id.
+    """
     records = bytearray()
     for delta, value in enumerate(values):
-        body = b"\x00" + _signed(0) + _signed(delta) + _signed(-1) + _signed(len(value)) + value
+        key = _signed(len(keys[delta])) + keys[delta] if keys else _signed(-1)
+        body = b"\x00" + _signed(0) + _signed(delta) + key + _signed(len(value)) + value
         body += _signed(0)
         records += _signed(len(body)) + body
     tail = struct.pack(

@@ -30,6 +30,7 @@ from bench.measure import (
     touch_memory,
 )
 from bench.report import Goal, Row
+from tests.conformance.kafka_broker import SERVER_FLAGS
 from tests.conformance.kafka_cluster import KafkaCluster
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_cluster import KstoreCluster
@@ -65,7 +66,9 @@ def _makers(settings: Settings) -> dict[str, Make]:
         try:
             java_program()
             fetch_jars()
-            makers[KAFKA] = lambda folder: KafkaCluster(folder, SIZE, overrides=SAME)
+            makers[KAFKA] = lambda folder: KafkaCluster(
+                folder, SIZE, overrides=SAME, jvm=SERVER_FLAGS
+            )
         except KafkaUnavailableError as error:
             progress(f"no Kafka to compare with: {error}")
     return makers

@@ -224,9 +224,17 @@ class Group:
     """Members of one kind and the loop that drives them; a context manager."""
 
     def __init__(
-        self, broker: Broker, kind: type[Member], name: str, topic: str, partitions: int, size: int
+        self,
+        broker: Broker,
+        kind: type[Member],
+        name: str,
+        topic: str,
+        partitions: int,
+        size: int,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.partitions = partitions
+        self._heartbeat_s = heartbeat_s
         self._poll = select.epoll()
         address = (broker.host, broker.port)
         self.members = [kind(address, name, topic, partitions) for _ in range(size)]
@@ -281,9 +289,9 @@ class Group:
         now = time.monotonic()
         for member in self.members:
             if not member.is_waiting and member.next_heartbeat <= now:
-                member.next_heartbeat = now + HEARTBEAT_S
+                member.next_heartbeat = now + self._heartbeat_s
                 member.heartbeat()
-        for fd, _ in self._poll.poll(HEARTBEAT_S / 4):
+        for fd, _ in self._poll.poll(self._heartbeat_s / 4):
             self._by_fd[fd].take()
 
     def close(self) -> None:

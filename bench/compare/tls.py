@@ -32,7 +32,7 @@ from bench.report import Row
 from tests.conformance.broker_process import free_port
 from tests.conformance.wire import exchange
 
-__all__ = ["rows"]
+__all__ = ["Certificates", "rows", "with_tls"]
 
 PARTITIONS = 4
 RECORD_BYTES = 1000
@@ -40,7 +40,7 @@ CONNECTIONS = 16
 TOPIC = "tls-small"
 
 
-class _Certificates:
+class Certificates:
     """A key that both brokers have, and whom their clients trust."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class _Certificates:
         return {"security.protocol": "SSL", "ssl.ca.location": str(self.trust)}
 
 
-def _with_tls(broker: Broker, certificates: _Certificates) -> Broker:
+def with_tls(broker: Broker, certificates: Certificates) -> Broker:
     """Give the broker, which does not run yet, a second listener; the same broker as clients see it
     there.
     """
@@ -94,10 +94,10 @@ def _with_tls(broker: Broker, certificates: _Certificates) -> Broker:
 class _Side:
     """One broker, and the same by its listener for TLS."""
 
-    def __init__(self, broker: Broker, certificates: _Certificates) -> None:
+    def __init__(self, broker: Broker, certificates: Certificates) -> None:
         self.broker = broker
         self.certificates = certificates
-        self.door = _with_tls(broker, certificates)
+        self.door = with_tls(broker, certificates)
         self._numbers = itertools.count()
 
     def stream(self, client: str, records: int) -> Figures:
@@ -181,7 +181,7 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
     """Rate and CPU of streams, small requests and connections, all over TLS."""
     del pair
     folder = settings.scratch / "tls"
-    certificates = _Certificates(folder)
+    certificates = Certificates(folder)
     made = brokers.make(folder, settings)
     sides = {name: _Side(broker, certificates) for name, broker in made.items()}
     try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.kafka_broker import TEST_FLAGS, KafkaBroker
 
 __all__ = ["KafkaCluster"]
 
@@ -19,8 +19,10 @@ __all__ = ["KafkaCluster"]
 class _Node(KafkaBroker):
     """One broker and voter; `voters` is filled once all have their ports."""
 
-    def __init__(self, folder: Path, number: int, overrides: Mapping[str, str]) -> None:
-        super().__init__(folder, overrides=overrides)
+    def __init__(
+        self, folder: Path, number: int, overrides: Mapping[str, str], jvm: Sequence[str]
+    ) -> None:
+        super().__init__(folder, overrides=overrides, jvm=jvm)
         self.number = number
         self.cluster_id = ""
         self.voters = ""
@@ -42,11 +44,17 @@ class KafkaCluster:
     """Brokers 1 to ``size`` below a folder, on free ports."""
 
     def __init__(
-        self, folder: Path, size: int = 3, *, overrides: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        size: int = 3,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = TEST_FLAGS,
     ) -> None:
         numbers = range(1, size + 1)
         given = dict(overrides or {})
-        nodes = [_Node(Path(folder) / f"broker{number}", number, given) for number in numbers]
+        folders = {number: Path(folder) / f"broker{number}" for number in numbers}
+        nodes = [_Node(folders[number], number, given, jvm) for number in numbers]
         voters = ",".join(f"{node.number}@{node.host}:{node.controller_port}" for node in nodes)
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         for node in nodes:

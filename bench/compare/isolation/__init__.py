@@ -1,0 +1,244 @@
+"""Whether small records are left alone: their latency from end to end, alone and beside each of
+the things that can hold a broker, and the rate that those reach meanwhile. The pair is its own. It
+ends with a sentence about each: PASS, or what FALLS SHORT.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import brokers, frames
+from bench.brokers import KAFKA, KSTORE, Broker, create_topic
+from bench.compare.isolation import disk, follower, neighbours
+from bench.compare.isolation.neighbours import Place, Sizes, Work
+from bench.compare.isolation.probe import Probe
+from bench.compare.pair import LESS, MORE, Pair, compared
+from bench.compare.tls import Certificates, with_tls
+from bench.load import Load
+from bench.measure import Figures, Settings, Side, progress, take_turns
+from bench.report import Goal, Row
+
+__all__ = ["CASES", "Case", "OnePair", "rows", "rows_of"]
+
+SMALL = follower.SMALL
+HALF = Goal(0.5, at_least=False)
+TWICE = Goal(2.0)
+NEAR = 0.9
+"""Which share of the disk's own rate counts as its limit."""
+SAME = {
+    "log.cleaner.backoff.ms": "500",
+    "log.segment.delete.delay.ms": str(neighbours.REMOVED_AFTER_MS),
+}
+FOLLOWER = "a follower that catches up with 5 GB"
+
+
+class Case(NamedTuple):
+    """One thing beside the small records."""
+
+    start: Callable[[Place], AbstractContextManager[Work]]
+    unit: str = ""
+    """Of its rate; nothing has none."""
+    goal: Goal = MORE
+    limit: str = ""
+    """Which limit of the disk, if one, is as good as the goal: a field of `disk.Limits`."""
+    rounds: int = 2
+
+
+# Creation comes last: what it makes stays.
+CASES: dict[str, Case] = {
+    "nothing": Case(neighbours.nothing),
+    "one bulk producer": Case(neighbours.one_producer, "MB/s", TWICE, "write"),
+    "four bulk producers": Case(neighbours.four_producers, "MB/s", TWICE, "write"),
+    "a cold reader": Case(neighbours.cold_reader, "MB/s", TWICE, "read"),
+    "deletion of a topic of 5 GB": Case(neighbours.deletion, "MB/s"),
+    "a classic group of 1,000 members that rebalances": Case(
+        neighbours.classic_group, "rebalances/s"
+    ),
+    "a consumer group of 1,000 members that rebalances": Case(
+        neighbours.consumer_group, "rebalances/s"
+    ),
+    "compaction": Case(neighbours.compaction, "MB/s"),
+    "200 TLS handshakes a second": Case(
+        neighbours.handshakes, "handshakes/s", Goal(190, of="value")
+    ),
+    "creation of 10,000 partitions": Case(neighbours.creation, "partitions/s", rounds=1),
+}
+
+
+def _watched(broker: Broker, sizes: Sizes, work: Work) -> Figures:
+    """What the small records met while the work was done, and its rate."""
+    with Probe(broker, SMALL) as probe:
+        probe.begin()
+        begin = time.monotonic()
+        rate = work()
+        elapsed = time.monotonic() - begin
+        found = probe.finish()
+    if not found["priority"]:
+        progress("  the probe has no real-time priority: its own waits for a core are in the times")
+    progress(
+        f"    {broker.__class__.__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
+        f"max {found['max']:.4g} ms of {found['records']:.0f} records; "
+        f"rate {rate:.4g} in {elapsed:.1f} s"
+    )
+    return found | {"rate": rate}
+
+
+def warm(broker: Broker, topic: str, seconds: float) -> None:
+    """The JVM compiles as it runs; so does the other side, for the same time: small requests of
+    both kinds as fast as they go, then as the probe sends them.
+    """
+    batch = frames.record_batch([bytes(100)])
+
+    def check(answer: bytes) -> None:
+        if code := frames.produce_error(answer, topic):
+            raise RuntimeError(f"Produce was answered with error {code}")
+
+    address = (broker.host, broker.port)
+    with Load(address, [frames.produce(topic, 0, batch)] * 4, check) as load:
+        load.run(seconds)
+    fetch = frames.fetch(topic, 0, 0, max_bytes=1024)
+    with Load(address, [fetch] * 4, lambda answer: None) as load:
+        load.run(seconds)
+    with Probe(broker, topic) as probe:
+        probe.begin()
+        time.sleep(seconds)
+        probe.finish()
+
+
+class OnePair:
+    """The two brokers of all cases but the follower's."""
+
+    def __init__(self, settings: Settings, sizes: Sizes) -> None:
+        self._settings, self._sizes = settings, sizes
+        self.folder = settings.scratch / "isolation"
+        certificates = Certificates(self.folder)
+        self.places: dict[str, Place] = {}
+        for name, broker in brokers.make(self.folder, settings).items():
+            broker.overrides |= SAME
+            door = with_tls(broker, certificates)
+            self.places[name] = Place(broker, door, sizes, certificates)
+
+    def start(self) -> None:
+        """Starts both, one after the other, and has them run as they will."""
+        for place in self.places.values():
+            place.broker.start()
+            create_topic(place.broker, SMALL, 1)
+            warm(place.broker, SMALL, self._sizes.warm_seconds)
+            with neighbours.one_producer(place) as work:
+                work()
+
+    def stop(self) -> None:
+        """Stops both, and removes what they stored."""
+        for place in self.places.values():
+            place.broker.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def measure(self, name: str, case: Case) -> dict[str, Side]:
+        """Both sides' figures of a case, in turns."""
+
+        def turn(place: Place) -> Figures:
+            with case.start(place) as work:
+                return _watched(place.broker, self._sizes, work)
+
+        turns = {side: lambda place=place: turn(place) for side, place in self.places.items()}
+        return take_turns(name, turns, min(case.rounds, self._settings.pick(2, 1)))
+
+
+def _follower(settings: Settings, sizes: Sizes) -> dict[str, Side]:
+    def turn(make: Callable[[Path], follower.Cluster]) -> Figures:
+        folder = settings.scratch / "isolation-cluster"
+        try:
+            with follower.catching_up(make(folder), sizes) as (leader, work):
+                warm(leader, SMALL, sizes.warm_seconds)
+                return _watched(leader, sizes, work)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    made = follower.makers(settings, {}, {})
+    turns = {side: lambda make=make: turn(make) for side, make in made.items()}
+    return take_turns(FOLLOWER, turns, 1)
+
+
+def _worst(sides: Mapping[str, Side], figure: str) -> dict[str, Side]:
+    """The largest of all turns, as if there had been one."""
+    return {
+        name: Side(
+            {figure: [max(side.values[figure])]} if figure in side.values else {}, side.state
+        )
+        for name, side in sides.items()
+    }
+
+
+def _rate_goal(case: Case, sides: Mapping[str, Side], found: disk.Limits) -> Goal:
+    """The case's own; the disk's limit in its place where that is what was reached."""
+    ours = sides[KSTORE].median("rate")
+    theirs = sides[KAFKA].median("rate") if KAFKA in sides else None
+    if not case.limit or ours is None or theirs is None or ours >= case.goal.limit * theirs:
+        return case.goal
+    limit = NEAR * float(getattr(found, case.limit))
+    return Goal(limit, of="value") if ours >= limit else case.goal
+
+
+def rows_of(
+    name: str, case: Case, sides: Mapping[str, Side], found: disk.Limits
+) -> tuple[list[Row], str]:
+    """The rows of a case, and the sentence about them."""
+    words = f"beside {name}" if case.unit else "alone"
+    made = [
+        compared("isolation", words, sides, "p50", "ms p50", LESS),
+        compared("isolation", words, sides, "p99", "ms p99", HALF),
+        compared("isolation", words, sides, "p99.9", "ms p99.9", LESS),
+        compared("isolation", words, _worst(sides, "max"), "max", "ms max of all turns", HALF),
+    ]
+    if case.unit:
+        note = ""
+        if case.limit:
+            note = f"the disk alone: {getattr(found, case.limit):.0f} MB/s"
+        goal = _rate_goal(case, sides, found)
+        made.append(compared("isolation", name, sides, "rate", case.unit, goal, note))
+    bound = [row for row in made if row.unit not in ("ms p50", "ms p99.9")]
+    short = [_shortfall(row) for row in bound if row.reached is False]
+    if any(row.reached is None for row in bound):
+        return made, f"{words}: not compared"
+    return made, f"{words}: " + (f"FALLS SHORT: {'; '.join(short)}" if short else "PASS")
+
+
+def _shortfall(row: Row) -> str:
+    if row.value is None:
+        return f"{row.unit}: {row.state}"
+    ratio = "" if row.ratio is None else f", {row.ratio:.3g}x Kafka's"
+    return f"{row.unit} {row.value:.4g}{ratio} (goal {row.goal})"
+
+
+def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
+    """Latency beside each neighbour, and the neighbour's rate."""
+    del pair
+    sizes = Sizes(settings)
+    disk.require_room(settings.scratch, sizes.room_bytes)
+    found = disk.limits(settings.scratch, sizes.limit_bytes)
+    progress(f"  the disk alone: writes {found.write:.0f} MB/s, reads {found.read:.0f} MB/s")
+    wanted = {name: case for name, case in CASES.items() if settings.wants(name)}
+    sentences = []
+    if wanted:
+        one_pair = OnePair(settings, sizes)
+        try:
+            one_pair.start()
+            for name, case in wanted.items():
+                progress(f"  {name}")
+                made, sentence = rows_of(name, case, one_pair.measure(name, case), found)
+                sentences.append(sentence)
+                yield from made
+        finally:
+            one_pair.stop()
+    if settings.wants(FOLLOWER):
+        progress(f"  {FOLLOWER}")
+        case = Case(neighbours.nothing, "MB/s", TWICE, "write")
+        made, sentence = rows_of(FOLLOWER, case, _follower(settings, sizes), found)
+        sentences.append(sentence)
+        yield from made
+    progress("\n".join(["", *sentences, ""]))

@@ -1,0 +1,100 @@
+"""Small records on the leader that a follower is catching up with: three brokers, one of which was
+away while much was written. One side after the other, since six brokers are too many for few cores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import KAFKA, KSTORE, SAME
+from bench.compare.isolation.neighbours import Sizes, Work, fill
+from bench.measure import Settings, progress
+from tests.conformance.broker_process import BrokerProcess
+from tests.conformance.kafka_broker import SERVER_FLAGS
+from tests.conformance.kafka_cluster import KafkaCluster
+from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
+from tests.conformance.kstore_cluster import KstoreCluster
+
+__all__ = ["SMALL", "catching_up", "makers"]
+
+SIZE = 3
+LEADER, FOLLOWER = 1, 2
+SMALL, BULK = "small", "followed"
+DEADLINE_S = 300.0
+PAUSE_S = 0.02
+Cluster = KstoreCluster | KafkaCluster
+
+
+def makers(
+    settings: Settings, ours: dict[str, str], theirs: dict[str, str]
+) -> dict[str, Callable[[Path], Cluster]]:
+    """By the side's name, what makes its cluster in a folder; the settings are added to it."""
+    made: dict[str, Callable[[Path], Cluster]] = {
+        KSTORE: lambda folder: KstoreCluster(folder, SIZE, overrides=SAME | ours)
+    }
+    if not settings.alone:
+        try:
+            java_program()
+            fetch_jars()
+            made[KAFKA] = lambda folder: KafkaCluster(
+                folder, SIZE, overrides=SAME | theirs, jvm=SERVER_FLAGS
+            )
+        except KafkaUnavailableError as error:
+            progress(f"no Kafka to compare with: {error}")
+    return made
+
+
+def _admin(broker: BrokerProcess) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+
+def _create(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    admin = _admin(cluster.brokers[LEADER])
+    made = NewTopic(topic, 1, replica_assignment=[replicas])
+    admin.create_topics([made])[topic].result(60)
+    _wait_for_isr(cluster, topic, replicas)
+
+
+def _wait_for_isr(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    admin = _admin(cluster.brokers[LEADER])
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = admin.list_topics(topic, timeout=30).topics[topic].partitions
+        if found and found[0].leader == LEADER and set(found[0].isrs) == set(replicas):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the ISR of {topic} is not {replicas} within {DEADLINE_S:g} s")
+        time.sleep(PAUSE_S)
+
+
+@contextmanager
+def catching_up(cluster: Cluster, sizes: Sizes) -> Iterator[tuple[BrokerProcess, Work]]:
+    """Starts the cluster, and gives the leader, on which the topic `SMALL` is, and what lets the
+    follower catch up; its rate is from the follower's start until it is in sync.
+    """
+    try:
+        cluster.start()
+        leader = cluster.brokers[LEADER]
+        _create(cluster, SMALL, [LEADER])
+        _create(cluster, BULK, [LEADER, FOLLOWER])
+        cluster.brokers[FOLLOWER].stop()
+        _wait_for_isr(cluster, BULK, [LEADER])
+        fill(leader, BULK, sizes.followed_bytes)
+
+        def work() -> float:
+            begin = time.monotonic()
+            cluster.start(FOLLOWER)
+            _wait_for_isr(cluster, BULK, [LEADER, FOLLOWER])
+            return sizes.followed_bytes / (time.monotonic() - begin) / 1e6
+
+        yield leader, work
+    finally:
+        cluster.stop()

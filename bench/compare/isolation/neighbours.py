@@ -1,0 +1,305 @@
+"""What runs beside the small records on one broker. Each is a context manager that prepares it,
+gives a function that does it and returns the rate that it reached, and cleans up behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import brokers, frames
+from bench.brokers import Broker, create_topic, delete_topic, exchange_once
+from bench.compare.isolation import clients
+from bench.compare.isolation.disk import drop_from_cache
+from bench.compare.members import ClassicMember, ConsumerMember, Group, Member
+from bench.compare.pair import end_offset, end_offsets
+from bench.compare.partitions import PER_TOPIC, create_errors, create_topics
+from bench.compare.rebalance import wait_for_coordinator
+from bench.compare.tls import Certificates
+from bench.load import Load
+from bench.measure import Settings, touch_memory
+
+__all__ = ["Place", "Sizes", "Work"]
+
+Work = Callable[[], float]
+RECORD_BYTES = 1000
+RECORDS_PER_BATCH = 900
+TOPICS_PER_REQUEST = 50
+HEARTBEAT_S = 0.5
+REMOVED_AFTER_MS = 1000
+"""file.delete.delay.ms of both: Kafka removes files a minute after they were deleted."""
+DEADLINE_S = 300.0
+PAUSE_S = 0.01
+_numbers = itertools.count()
+
+
+class Sizes:
+    """How much of everything."""
+
+    def __init__(self, settings: Settings) -> None:
+        pick = settings.pick
+        self.seconds: float = pick(10, 3)
+        """How long what has no end of its own goes on."""
+        self.warm_seconds: float = pick(8, 5)
+        self.read_bytes = pick(2_000_000_000, 200_000_000)
+        self.deleted_bytes = pick(5_000_000_000, 500_000_000)
+        self.compacted_bytes = pick(1_000_000_000, 100_000_000)
+        self.followed_bytes = pick(5_000_000_000, 500_000_000)
+        self.partitions = pick(10_000, 1000)
+        self.members = pick(1000, 100)
+        self.handshakes_per_second = 200
+        self.limit_bytes = pick(2_000_000_000, 300_000_000)
+        self.room_bytes = pick(20_000_000_000, 4_000_000_000)
+
+
+class Place(NamedTuple):
+    """Where a neighbour is to run."""
+
+    broker: Broker
+    door: Broker
+    """The same broker as clients see it at its listener for TLS."""
+    sizes: Sizes
+    certificates: Certificates
+
+
+def _topic(kind: str) -> str:
+    return f"{kind}-{next(_numbers)}"
+
+
+def fill(broker: Broker, topic: str, size_bytes: int, *, keyed: bool = False) -> int:
+    """Writes so much to partition 0, by large batches on a few connections; its log end offset."""
+    noise = random.Random(3)
+    keys = [noise.randbytes(16) for _ in range(RECORDS_PER_BATCH)] if keyed else ()
+    batch = frames.record_batch(
+        [noise.randbytes(RECORD_BYTES) for _ in range(RECORDS_PER_BATCH)], keys
+    )
+
+    def check(answer: bytes) -> None:
+        if code := frames.produce_error(answer, topic):
+            raise RuntimeError(f"Produce to {topic} was answered with error {code}")
+
+    touch_memory(size_bytes)
+    requests = [frames.produce(topic, 0, batch, acks=1)] * 4
+    with Load((broker.host, broker.port), requests, check) as load:
+        load.run(DEADLINE_S, at_most=size_bytes // len(batch))
+    return end_offset(broker, topic)
+
+
+def _files(broker: Broker, topic: str) -> list[Path]:
+    return sorted(broker.log_dir.glob(f"{topic}-*/*.log"))
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {DEADLINE_S:g} s: {what}")
+        time.sleep(PAUSE_S)
+
+
+@contextmanager
+def nothing(place: Place) -> Iterator[Work]:
+    """The small records alone."""
+
+    def work() -> float:
+        time.sleep(place.sizes.seconds)
+        return 0.0
+
+    yield work
+
+
+@contextmanager
+def _producers(place: Place, count: int) -> Iterator[Work]:
+    topic, partitions, seconds = _topic("bulk"), 4, place.sizes.seconds
+    create_topic(place.broker, topic, partitions)
+    touch_memory(place.sizes.limit_bytes)
+
+    def work() -> float:
+        found = clients.run(
+            "produce",
+            count,
+            bootstrap=place.broker.bootstrap,
+            topic=topic,
+            record_bytes=RECORD_BYTES,
+            seconds=seconds,
+        )
+        sent = sum(each["records"] for each in found)
+        stored = end_offset(place.broker, topic, partitions)
+        if stored != sent:
+            raise RuntimeError(f"{stored} of {sent:.0f} records were stored, by log end offsets")
+        return sent * RECORD_BYTES / max(each["seconds"] for each in found) / 1e6
+
+    yield work
+    _remove(place.broker, topic)
+
+
+def one_producer(place: Place) -> AbstractContextManager[Work]:
+    """librdkafka, records of 1 KB, as fast as it goes."""
+    return _producers(place, 1)
+
+
+def four_producers(place: Place) -> AbstractContextManager[Work]:
+    """The same four times, in processes of their own."""
+    return _producers(place, 4)
+
+
+@contextmanager
+def cold_reader(place: Place) -> Iterator[Work]:
+    """A consumer that reads a log from its start, again and again, out of the page cache."""
+    topic = _topic("cold")
+    create_topic(place.broker, topic, 1)
+    end = fill(place.broker, topic, place.sizes.read_bytes)
+
+    def work() -> float:
+        size = seconds = 0.0
+        until = time.monotonic() + place.sizes.seconds
+        while time.monotonic() < until:
+            drop_from_cache(*_files(place.broker, topic))
+            (found,) = clients.run(
+                "read", host=place.broker.host, port=place.broker.port, topic=topic, offsets=end
+            )
+            size, seconds = size + found["MB"], seconds + found["seconds"]
+        return size / seconds
+
+    drop_from_cache(*_files(place.broker, topic))  # what is dirty is written before, not beside
+    yield work
+    _remove(place.broker, topic)
+
+
+def _remove(broker: Broker, topic: str) -> None:
+    """Deletes a topic and waits until its files are gone."""
+    delete_topic(broker, topic)
+    _wait(lambda: not _folders(broker, topic), f"the files of {topic} are removed")
+
+
+def _folders(broker: Broker, topic: str) -> list[Path]:
+    """Kafka gives a folder another name, which begins with the same one, before it is removed."""
+    return list(broker.log_dir.glob(f"{topic}*"))
+
+
+@contextmanager
+def deletion(place: Place) -> Iterator[Work]:
+    """Deletion of a large topic, until its files are gone."""
+    topic = _topic("deleted")
+    create_topic(place.broker, topic, 1)
+    fill(place.broker, topic, place.sizes.deleted_bytes)
+
+    def work() -> float:
+        begin = time.monotonic()
+        _remove(place.broker, topic)
+        time.sleep(1)  # what comes behind it
+        return place.sizes.deleted_bytes / (time.monotonic() - begin) / 1e6
+
+    yield work
+
+
+@contextmanager
+def creation(place: Place) -> Iterator[Work]:
+    """Creation of many partitions, in topics of 100, until each tells its log end offset."""
+    names = [_topic("many") for _ in range(place.sizes.partitions // PER_TOPIC)]
+
+    def made(name: str) -> bool:
+        frame = frames.latest_offsets(name, range(PER_TOPIC))
+        found = frames.latest_offsets_answer(exchange_once(place.broker, frame))
+        return not any(code for code, _ in found.values())
+
+    def work() -> float:
+        begin = time.monotonic()
+        for first in range(0, len(names), TOPICS_PER_REQUEST):
+            some = names[first : first + TOPICS_PER_REQUEST]
+            answer = exchange_once(place.broker, create_topics(some), timeout_s=DEADLINE_S)
+            if any(codes := create_errors(answer)):
+                raise RuntimeError(f"CreateTopics was answered with errors {sorted(set(codes))}")
+        for name in names:
+            _wait(lambda name=name: made(name), f"{name} answers")  # type: ignore[misc]
+        elapsed = time.monotonic() - begin
+        for name in names:
+            if end_offsets(place.broker, name, PER_TOPIC) != [0] * PER_TOPIC:
+                raise RuntimeError(f"a new partition of {name} has records")
+        return place.sizes.partitions / elapsed
+
+    yield work
+
+
+@contextmanager
+def _group(place: Place, kind: type[Member]) -> Iterator[Work]:
+    topic, size = _topic("group"), place.sizes.members
+    create_topic(place.broker, topic, size)
+    wait_for_coordinator(place.broker, topic)
+    with Group(place.broker, kind, topic, topic, size, size, HEARTBEAT_S) as group:
+
+        def work() -> float:
+            begin = time.monotonic()
+            group.form(DEADLINE_S)
+            rebalances = 1
+            while time.monotonic() - begin < place.sizes.seconds:
+                group.lose_one(DEADLINE_S)
+                rebalances += 1
+            return rebalances / (time.monotonic() - begin)
+
+        yield work
+    delete_topic(place.broker, topic)
+
+
+def classic_group(place: Place) -> AbstractContextManager[Work]:
+    """Many members join at once, and leave one after the other, by the classic protocol."""
+    return _group(place, ClassicMember)
+
+
+def consumer_group(place: Place) -> AbstractContextManager[Work]:
+    """The same by the consumer protocol (KIP-848)."""
+    return _group(place, ConsumerMember)
+
+
+@contextmanager
+def compaction(place: Place) -> Iterator[Work]:
+    """The cleaner takes a log in which each key is there many times, until it is half as large."""
+    topic, size = _topic("compacted"), place.sizes.compacted_bytes
+    configs = {"segment.bytes": str(size // 10)}
+    create_topic(place.broker, topic, 1, configs)
+    fill(place.broker, topic, size, keyed=True)
+
+    def stored() -> int:
+        found = 0
+        for path in _files(place.broker, topic):
+            try:
+                found += path.stat().st_size
+            except FileNotFoundError:
+                continue  # it has just been replaced
+        return found
+
+    def work() -> float:
+        begin = time.monotonic()
+        brokers.alter_topic(
+            place.broker, topic, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+        )
+        _wait(lambda: stored() < size / 2, f"{topic} is compacted")
+        elapsed = time.monotonic() - begin
+        time.sleep(1)  # what comes behind it: the old segments are removed
+        return size / elapsed / 1e6
+
+    yield work
+    _remove(place.broker, topic)
+
+
+@contextmanager
+def handshakes(place: Place) -> Iterator[Work]:
+    """New connections over TLS at a fixed rate, each with a full handshake."""
+
+    def work() -> float:
+        (found,) = clients.run(
+            "handshakes",
+            host=place.door.host,
+            port=place.door.port,
+            trust=str(place.certificates.trust),
+            per_second=place.sizes.handshakes_per_second,
+            seconds=place.sizes.seconds,
+        )
+        return found["per second"]
+
+    yield work

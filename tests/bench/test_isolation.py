@@ -1,0 +1,128 @@
+"""bench/compare/isolation: what the probe counts, what is said of a case, what the disk's helper
+leaves behind, and each neighbour once, tiny, beside kstore alone.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import brokers, frames
+from bench.brokers import KAFKA, KSTORE
+from bench.compare import isolation
+from bench.compare.isolation import CASES, HALF, Case, OnePair, clients, disk, neighbours
+from bench.compare.isolation.neighbours import Sizes
+from bench.compare.isolation.probe import Probe
+from bench.compare.pair import end_offset
+from bench.measure import Settings, Side
+from tests.conformance.kstore_broker import KstoreBroker
+
+LIMITS = disk.Limits(write=1000, read=500)
+CALM = {"p50": [1.0, 1.0], "p99": [2.0, 2.0], "p99.9": [3.0, 3.0], "max": [4.0, 5.0]}
+POOR = {name: [10 * value for value in values] for name, values in CALM.items()}
+
+
+def tiny(settings: Settings) -> Sizes:
+    sizes = Sizes(settings)
+    sizes.seconds = sizes.warm_seconds = 0.2
+    sizes.read_bytes = sizes.deleted_bytes = sizes.compacted_bytes = 20_000_000
+    sizes.limit_bytes = 4 << 20
+    sizes.partitions, sizes.members = 100, 4
+    return sizes
+
+
+def side(values: dict[str, list[float]], rate: float) -> Side:
+    return Side(values | {"rate": [rate]})
+
+
+def said(ours: Side, theirs: Side, case: Case) -> str:
+    _, sentence = isolation.rows_of("bulk", case, {KSTORE: ours, KAFKA: theirs}, LIMITS)
+    return sentence
+
+
+BULK = Case(neighbours.one_producer, "MB/s", isolation.TWICE, "write")
+
+
+def test_a_case_passes_with_half_the_latency_and_twice_the_rate():
+    assert said(side(CALM, 300), side(POOR, 100), BULK) == "beside bulk: PASS"
+
+
+def test_what_falls_short_is_named_with_its_goal():
+    sentence = said(side(POOR, 150), side(CALM, 100), BULK)
+    assert sentence.startswith("beside bulk: FALLS SHORT: ms p99 20, 10x Kafka's (goal ≤ 0.5x)")
+    assert "max of all turns 50, 10x" in sentence
+    assert "MB/s 150, 1.5x" in sentence
+
+
+def test_the_disks_limit_is_as_good_as_twice_kafkas_rate():
+    rows, sentence = isolation.rows_of(
+        "bulk", BULK, {KSTORE: side(CALM, 950), KAFKA: side(POOR, 900)}, LIMITS
+    )
+    assert sentence == "beside bulk: PASS"
+    assert "1000 MB/s" in rows[-1].note
+    assert "FALLS SHORT" in said(side(CALM, 850), side(POOR, 800), BULK)
+
+
+def test_the_largest_latency_is_that_of_all_turns():
+    rows, _ = isolation.rows_of("bulk", BULK, {KSTORE: side(CALM, 1), KAFKA: Side()}, LIMITS)
+    (largest,) = [row for row in rows if row.unit == "ms max of all turns"]
+    assert (largest.value, largest.goal) == (5.0, HALF)
+
+
+def test_a_side_that_failed_is_a_case_that_falls_short_or_is_not_compared():
+    failed = Side(state="failed: no luck")
+    assert "FALLS SHORT: ms p99: failed: no luck" in said(failed, side(CALM, 1), BULK)
+    assert said(side(CALM, 1), failed, BULK) == "beside bulk: not compared"
+
+
+def test_the_disk_is_measured_and_left_as_it_was(tmp_path):
+    found = disk.limits(tmp_path, 4 << 20)
+    assert found.write > 0
+    assert found.read > 0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError, match="--scratch"):
+        disk.require_room(tmp_path, 1 << 60)
+
+
+def test_the_probe_counts_what_is_sent_between_its_words(tmp_path):
+    with KstoreBroker(tmp_path, overrides=brokers.SAME) as broker:
+        brokers.create_topic(broker, "t", 1)
+        with Probe(broker, "t") as probe:
+            probe.begin()
+            while end_offset(broker, "t") < 20:
+                pass
+            found = probe.finish()
+        assert 0 < found["records"] < end_offset(broker, "t")
+        assert 0 < found["p50"] <= found["p99"] <= found["max"]
+
+        with Probe(broker, "t") as probe:
+            probe.begin()
+            brokers.delete_topic(broker, "t")
+            with pytest.raises(RuntimeError, match="answered with error"):
+                probe.finish()
+
+
+def test_the_reader_reads_everything_once(tmp_path):
+    with KstoreBroker(tmp_path, overrides=brokers.SAME) as broker:
+        brokers.create_topic(broker, "t", 1)
+        end = neighbours.fill(broker, "t", 5_000_000)
+        (found,) = clients.run("read", host=broker.host, port=broker.port, topic="t", offsets=end)
+        batch = len(frames.record_batch([bytes(neighbours.RECORD_BYTES)] * 900))
+        assert found["MB"] * 1e6 == pytest.approx(end / 900 * batch, rel=0.01)
+        with pytest.raises(RuntimeError, match=r"read: .*error 3"):
+            clients.run("read", host=broker.host, port=broker.port, topic="no", offsets=1)
+
+
+@pytest.mark.slow
+def test_every_neighbour_runs_beside_the_small_records(tmp_path):
+    settings = Settings(quick=True, scratch=tmp_path, alone=True)
+    pair = OnePair(settings, tiny(settings))
+    try:
+        pair.start()
+        for name, case in CASES.items():
+            found = pair.measure(name, case)[KSTORE]
+            assert found.state == "", name
+            assert found.values["records"][0] > 0
+            assert (found.values["rate"][0] > 0) == bool(case.unit)
+    finally:
+        pair.stop()
+    assert list(tmp_path.iterdir()) == []
