@@ -23,6 +23,7 @@ from kstore.cli.cluster.folder import (
     start_all,
     wait_for_end,
 )
+from kstore.cli.cluster.machine import machine_name, usable_cores
 from kstore.cli.failure import guarded
 from kstore.cli.options import Json
 from kstore.cli.output import Output
@@ -39,6 +40,9 @@ app = typer.Typer(
 )
 
 FIRST_PORT = 9092
+FIRST_ID = 1
+HOST = "localhost"
+AUTO = "auto"
 STOP_TIMEOUT_S = 30.0
 ASK_TIMEOUT_MS = 3000
 
@@ -48,38 +52,72 @@ Override = Annotated[
     list[str] | None,
     typer.Option("--override", metavar="KEY=VALUE", help="A setting of each new broker."),
 ]
+Rack = Annotated[
+    str | None,
+    typer.Option("--rack", help="The broker.rack of each new broker; with auto, this machine."),
+]
+Host = Annotated[str, typer.Option("--host", help="Where new brokers listen, for their clients.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait.", min=0.1)]
 
 
-@app.command(epilog="Example: kstore cluster start --brokers 3 --dir ./cluster --port 9092")
+def _count(text: str) -> int | str:
+    if text == AUTO:
+        return AUTO
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is not a number of brokers from 1 on, nor {AUTO}")
+    return int(text)
+
+
+@app.command(
+    epilog="Example: kstore cluster start --brokers auto --dir ./cluster --port 9092 "
+    "(or --brokers 3)"
+)
 @guarded
 def start(
     brokers: Annotated[
-        int | None, typer.Option("--brokers", "-n", help="How many; 3 in a new folder.", min=1)
+        Any,
+        typer.Option(
+            "--brokers", "-n", parser=_count, metavar="COUNT|auto",
+            help="How many; auto: one for each core, with this machine as their rack. 3 in a new "
+            "folder.",
+        ),
     ] = None,
     directory: Folder = "kstore-cluster",
     port: Annotated[
         int, typer.Option("--port", "-p", help="The first broker's; the others' follow.", min=1)
     ] = FIRST_PORT,
+    host: Host = HOST,
+    first_id: Annotated[
+        int,
+        typer.Option(
+            "--first-id", min=0,
+            help="The first broker's number; the others' follow. Each machine has its own.",
+        ),
+    ] = FIRST_ID,
+    rack: Rack = None,
     override: Override = None,
     timeout: Timeout = 60.0,
     json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Start a new cluster, or those brokers of an existing one that don't run; returns when all
     are ready.
     """
     folder = ClusterFolder(directory)
     known = {broker.node_id: broker for broker in folder.brokers()}
-    wanted = range(1, (brokers or (0 if known else 3)) + 1)
-    new = [node_id for node_id in wanted if node_id not in known]
+    count = usable_cores() if brokers == AUTO else brokers or (0 if known else 3)
+    ports = {first_id + place: port + place for place in range(count)}
+    new = [node_id for node_id in ports if node_id not in known]
     stopped = [broker for broker in known.values() if broker.pid() is None]
     if known and not new and not stopped:
         raise ClusterError(f"all brokers of {folder.path} run already: see `kstore cluster status`")
     given = _overrides(override)
+    if rack is None and brokers == AUTO:
+        rack = machine_name()
     for node_id in new:
-        _refuse_used_port(port + node_id - 1, node_id)
+        _refuse_used_port(host, ports[node_id], node_id)
     total = len(known) + len(new)
-    made = [folder.make(node_id, port + node_id - 1, total, given) for node_id in new]
+    given = _with_rack(rack, given)
+    made = [folder.make(node_id, host, ports[node_id], total, given) for node_id in new]
     _start(folder, [*stopped, *made], timeout, json=json)
 
 
@@ -89,6 +127,11 @@ def add(
     directory: Folder = "kstore-cluster",
     port: Annotated[
         int | None, typer.Option("--port", "-p", help="Its port; by default the next.", min=1)
+    ] = None,
+    host: Host = HOST,
+    rack: Annotated[
+        str | None,
+        typer.Option("--rack", help="Its broker.rack; by default that of the broker before it."),
     ] = None,
     override: Override = None,
     timeout: Timeout = 60.0,
@@ -100,8 +143,11 @@ def add(
     node_id = known[-1].node_id + 1
     if port is None:
         port = max(int(broker.address().rpartition(":")[2]) for broker in known) + 1
-    _refuse_used_port(port, node_id)
-    made = folder.make(node_id, port, len(known) + 1, _overrides(override))
+    if rack is None:
+        rack = known[-1].config()["broker.rack"]
+    _refuse_used_port(host, port, node_id)
+    given = _with_rack(rack, _overrides(override))
+    made = folder.make(node_id, host, port, len(known) + 1, given)
     _start(folder, [made], timeout, json=json)
 
 
@@ -200,7 +246,11 @@ def _start(
     elapsed_ms = round((time.monotonic() - begin) * 1000)
     addresses = [b.address() for b in folder.brokers() if b.pid() is not None]
     if json:
-        rows = [{"broker": each.node_id, **each._asdict()} for each in ready]
+        racks = {broker.node_id: broker.config()["broker.rack"] for broker in brokers}
+        rows = [
+            {"broker": each.node_id, **each._asdict(), "rack": racks[each.node_id]}
+            for each in ready
+        ]
         for row in rows:
             del row["node_id"]
         answer = {"bootstrap_servers": ",".join(addresses), "ready_ms": elapsed_ms}
@@ -220,14 +270,18 @@ def _overrides(items: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _refuse_used_port(port: int, node_id: int) -> None:
+def _with_rack(rack: str | None, overrides: dict[str, str]) -> dict[str, str]:
+    return overrides if rack is None else {"broker.rack": rack} | overrides
+
+
+def _refuse_used_port(host: str, port: int, node_id: int) -> None:
     """ListenError, before anything is written, if a broker could not listen there."""
     from kstore.net.transport import ListenError, bind
 
     if port > 65535:
         raise ClusterError(f"there is no port {port} for broker {node_id}: give a smaller --port")
     try:
-        for sock in bind("localhost", port, backlog=1):
+        for sock in bind(host, port, backlog=1):
             sock.close()
     except ListenError as problem:
         raise ClusterError(

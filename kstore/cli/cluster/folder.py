@@ -134,21 +134,27 @@ class ClusterFolder:
         raise ClusterError(f"{self.path} has no broker {node_id}; it has {known}")
 
     def make(
-        self, node_id: int, port: int, brokers: int, overrides: Mapping[str, str]
+        self, node_id: int, host: str, port: int, brokers: int, overrides: Mapping[str, str]
     ) -> BrokerFolder:
-        """Write the settings of a new broker, of a cluster of so many."""
+        """Write the settings of a new broker, of a cluster of so many; how many brokers other
+        machines have, which share a ZooKeeper with this one, nobody knows here.
+        """
         broker = BrokerFolder(self.path / f"broker{node_id}", node_id)
-        replicas = min(3, brokers)
         settings = {
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://localhost:{port}",
+            "listeners": f"PLAINTEXT://{host}:{port}",
             "log.dirs": str(broker.path / "data"),
-            "kstore.coordination.dir": str(self.path / "coordination"),
-            "default.replication.factor": str(replicas),
-            "offsets.topic.replication.factor": str(replicas),
-            "transaction.state.log.replication.factor": str(replicas),
-            "transaction.state.log.min.isr": str(min(2, replicas)),
-        } | dict(overrides)
+        }
+        if "zookeeper.connect" not in overrides:
+            replicas = min(3, brokers)
+            settings |= {
+                "kstore.coordination.dir": str(self.path / "coordination"),
+                "default.replication.factor": str(replicas),
+                "offsets.topic.replication.factor": str(replicas),
+                "transaction.state.log.replication.factor": str(replicas),
+                "transaction.state.log.min.isr": str(min(2, replicas)),
+            }
+        settings |= overrides
         BrokerConfig.load(None, settings, {})  # a mistake is told before anything is written
         make_private_folder(str(broker.path))  # its settings may hold passwords
         lines = [

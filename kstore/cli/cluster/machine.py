@@ -1,0 +1,65 @@
+"""What `kstore cluster start --brokers auto` asks the machine: how many cores this process may use,
+and what to call the machine. It reads; it starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+__all__ = ["machine_name", "usable_cores"]
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+MACHINE_ID = Path("/etc/machine-id")
+NOBODYS_NAMES = frozenset({"", "localhost", "localhost.localdomain"})
+
+
+def usable_cores() -> int:
+    """The cores that the scheduler gives this process, or as many whole ones as its cgroups (a
+    container's limit of CPU time) let it use, if that is less; 1 at least.
+    """
+    cores = len(os.sched_getaffinity(0))
+    limits = [limit for folder in _own_cgroups() if (limit := _limit(folder)) is not None]
+    return max(1, int(min([cores, *limits])))
+
+
+def machine_name() -> str:
+    """Its host name; the machine's id where the name says nothing, for then others have it too."""
+    name = socket.gethostname()
+    if name in NOBODYS_NAMES and MACHINE_ID.exists():
+        name = MACHINE_ID.read_text().strip()
+    return name
+
+
+def _own_cgroups() -> list[Path]:
+    """The folders of the cgroups that this process is in, and of those around them: each limits
+    it. Version 2 has one tree, version 1 one for each kind of limit.
+    """
+    found: list[Path] = []
+    if not OWN_CGROUP.exists():
+        return found
+    for line in OWN_CGROUP.read_text().splitlines():
+        number, kinds, path = line.split(":", 2)
+        if number == "0" and not kinds:
+            root = CGROUPS
+        elif "cpu" in kinds.split(","):
+            root = CGROUPS / "cpu"
+        else:
+            continue
+        own = root / path.lstrip("/")
+        found += [own, *(each for each in own.parents if each.is_relative_to(root))]
+    return found
+
+
+def _limit(folder: Path) -> float | None:
+    """How many cores' time the cgroup has; None for no limit."""
+    if (limit := folder / "cpu.max").exists():
+        quota, period = limit.read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    if (limit := folder / "cpu.cfs_quota_us").exists():
+        microseconds = int(limit.read_text())
+        period = (folder / "cpu.cfs_period_us").read_text()
+        return None if microseconds < 0 else microseconds / int(period)
+    return None
