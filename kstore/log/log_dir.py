@@ -35,6 +35,7 @@ from kstore.private_files import PRIVATE_FOLDER
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.log.append_queue import AppendQueue
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.cursor import CommittedOffsets
     from kstore.log.index.index_store import LogState
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["LogDir"]
 
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
+DRAIN_SECONDS = 30.0  # for appends that wait for the disk when the directory is closed
 STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may hold what somebody wants
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
@@ -164,6 +166,11 @@ class LogDir:
     @producer_expiration_ms.setter
     def producer_expiration_ms(self, age_ms: int) -> None:
         self.state.producer_expiration_ms = age_ms
+
+    @property
+    def appends(self) -> AppendQueue:
+        """The threads for appends that may have to wait."""
+        return self.state.appends
 
     @property
     def index(self) -> IndexStore:
@@ -383,6 +390,7 @@ class LogDir:
             self.state.closed = True
             logs = self.open_logs()
             try:
+                self.state.appends.close(DRAIN_SECONDS)
                 self.maintenance.stop()
                 for log in logs:
                     log.core.close()  # no append comes after the checkpoint
@@ -407,6 +415,7 @@ class LogDir:
         if self._lock is not None:
             self._lock.after_fork()
         self.maintenance.after_fork()
+        self.state.appends.forget()
         for log in self.open_logs():
             log.core.after_fork()
             log.local.closed = True

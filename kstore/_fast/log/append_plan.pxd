@@ -24,6 +24,7 @@ cdef struct AppendResult:
     int64_t log_append_time_ms      # -1 with CreateTime
     int64_t log_start_offset
     int64_t log_end_offset          # after the append
+    int64_t end_before              # and before it
     bint duplicate
 
 cdef class AppendPlan:

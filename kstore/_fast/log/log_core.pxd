@@ -6,9 +6,13 @@ from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kstore._fast.log.append_plan cimport AppendPlan, AppendResult
+from kstore._fast.log.dir_calm cimport DirCalm
 from kstore._fast.log.log_view cimport LogView
 from kstore._fast.record.builder cimport RecordBatchBuilder
 from kstore._fast.record.unpack cimport Verdict
+
+cdef enum:
+    DIRECT_BYTES = 65536            # more than this is left to threads, where there are any
 
 cdef class AppendInfo:
     cdef readonly int64_t base_offset
@@ -27,6 +31,17 @@ cdef class LogCore(LogView):
     # callable() after each append, outside the lock; or None
     cdef public object on_append
     cdef object clock                       # None: the machine's
+    cdef readonly DirCalm calm              # its log dir's
+    # the AppendQueue of its log dir, which leaves appends to threads; None: there is none
+    cdef readonly object appends
+    # What was left to them and is not done, as the loop knows it: nothing may go before it.
+    cdef readonly int queued
+    cdef int lane                           # that all of it is in
+    cdef int64_t given                      # appends that were ever left to threads
+    cdef int64_t failed_until               # of them, those up to this number fail
+    # Grows when this broker ceases to lead or to follow: what was queued before is refused.
+    cdef int64_t term
+    cdef bint patient                       # the append under way is a thread's
     cdef PyThread_type_lock lock
     cdef unsigned long holder
     cdef int depth
@@ -40,9 +55,16 @@ cdef class LogCore(LogView):
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1
     # The same for one batch that a thread has looked into, if it is compressed; a verdict without a
-    # status says how much may be decompressed here. None: as append.
+    # status says how much may be decompressed here. None: as append. term: from a thread that may
+    # wait, and only if the term is still that one.
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
-                         int origin, Verdict seen, AppendResult* out) except -1
+                         int origin, Verdict seen, AppendResult* out, int64_t term=*) except -1
+    # Whether the loop may append these batches itself: nothing is before them, and nothing has to
+    # be waited for. given: they bring their offsets.
+    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given) except -1
+    cdef bint is_free(self) noexcept
+    cdef bint stays_in_segment(
+        self, const uint8_t* data, Py_ssize_t size, bint given) except -1
     cdef int acquire(self) except -1
     cdef int release(self) except -1
     cdef int64_t now_ms(self) except -2
@@ -52,6 +74,8 @@ cdef class LogCore(LogView):
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
                             bint trusted, int64_t now, AppendResult* out) except -1
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept
+    cdef bint is_full(
+        self, Py_ssize_t size, int64_t last, int64_t newest, int64_t now) noexcept
     cdef int64_t roll_offset(self) noexcept
     cdef int commit(self, int64_t position) except -1
     cdef int build_and_append(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,

@@ -6,6 +6,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kstore._fast.log.append_queue import AppendQueue
+from kstore._fast.log.dir_calm import DirCalm
 from kstore._fast.log.log_view import LogView
 from kstore.env import Clock
 
@@ -35,8 +37,20 @@ class LogCore(LogView):
     """The largest batch."""
     on_append: Callable[[], object] | None
     """Called after each append, outside the lock."""
+    calm: DirCalm
+    """Whether its log dir's disk keeps pace."""
+    appends: AppendQueue | None
+    """The threads of its log dir that appends may be left to."""
+    queued: int
+    """Appends that are left to them and are not done."""
     def __init__(
-        self, owner: object, *, clock: Clock | None = None, writable: bool = True
+        self,
+        owner: object,
+        *,
+        clock: Clock | None = None,
+        writable: bool = True,
+        calm: DirCalm | None = None,
+        appends: AppendQueue | None = None,
     ) -> None: ...
     def __enter__(self) -> LogCore: ...
     def __exit__(
@@ -45,6 +59,8 @@ class LogCore(LogView):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+    def refuse_queued(self) -> None:
+        """What was left to threads and has not begun is not appended any more."""
     def configure(
         self,
         *,

@@ -11,18 +11,21 @@ from cpython.pythread cimport (
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from kstore._fast.error_codes cimport KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE
+from kstore._fast.error_codes cimport (
+    KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER)
 from kstore._fast.log.append_plan cimport (
     LARGEST_OFFSET_DELTA, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_GIVEN_OFFSETS,
     ORIGIN_REPLICA)
 from kstore._fast.log.log_segment cimport LogSegment
 from kstore._fast.log.read_hints cimport remember
-from kstore._fast.record.batch cimport BatchInfo
+from kstore._fast.log.segment_file cimport SegmentFile
+from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
 from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
+    NO_TERM = -1                            # appended by whoever has the log, now
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
            "given": ORIGIN_GIVEN_OFFSETS}
@@ -44,15 +47,26 @@ cdef AppendInfo make_info(const AppendResult* result):
     return info
 
 
+cdef void begin_result(LogCore core, AppendResult* out) noexcept:
+    """An append of nothing, so far."""
+    out.error_code = NONE
+    out.base_offset = out.last_offset = out.log_append_time_ms = -1
+    out.log_start_offset = core.log_start_offset
+    out.log_end_offset = out.end_before = core.log_end_offset
+    out.duplicate = False
+
+
 cdef class LogCore(LogView):
     def __cinit__(self):
         self.lock = PyThread_allocate_lock()
         if self.lock == NULL:
             raise MemoryError
 
-    def __init__(self, owner, *, clock=None, bint writable=True):
+    def __init__(self, owner, *, clock=None, bint writable=True, DirCalm calm=None, appends=None):
         super().__init__(owner)
         self.clock = clock
+        self.calm = DirCalm() if calm is None else calm
+        self.appends = appends
         self.closed = not writable
         self.plan = AppendPlan()
         self.segment_ms = NO_LIMIT
@@ -136,26 +150,70 @@ cdef class LogCore(LogView):
         return self.append_seen(data, size_bytes, leader_epoch, origin, None, out)
 
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
-                         int origin, Verdict seen, AppendResult* out) except -1:
+                         int origin, Verdict seen, AppendResult* out,
+                         int64_t term=NO_TERM) except -1:
         self.acquire()
         self.plan.seen = seen
+        self.patient = term != NO_TERM
         try:
-            self.append_locked(data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
+            if term != NO_TERM and term != self.term:
+                begin_result(self, out)
+                out.error_code = NOT_LEADER_OR_FOLLOWER
+            else:
+                self.append_locked(
+                    data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
         finally:
             self.plan.seen = None
+            self.patient = False
             self.release()
         if self.on_append is not None and out.error_code == NONE:
             self.on_append()
         return 0
 
+    # -- whether it may be appended at once
+
+    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given) except -1:
+        if not self.calm.threaded:
+            return True
+        return (
+            size <= DIRECT_BYTES and self.queued == 0 and self.calm.is_calm() and self.is_free()
+            and self.stays_in_segment(data, size, given))
+
+    cdef bint is_free(self) noexcept:
+        """Whether nobody holds the lock just now."""
+        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
+            return False
+        PyThread_release_lock(self.lock)
+        return True
+
+    cdef bint stays_in_segment(
+        self, const uint8_t* data, Py_ssize_t size, bint given
+    ) except -1:
+        """Whether no file has to be opened or made for it, and no disk space asked for. Batches
+        that are no batches are refused before any of that.
+        """
+        cdef const uint8_t* end = data + size
+        cdef int64_t offset = self.log_end_offset
+        cdef int64_t newest = -1
+        cdef LogSegment active = self.active
+        cdef BatchInfo info
+        if active is None or active.handle is None or not active.handle.has_room(size):
+            return False
+        while data < end and read_batch_header(data, end, &info) == BATCH_OK:
+            offset = (info.base_offset if given else offset) + info.last_offset_delta + 1
+            newest = max(newest, info.max_timestamp)
+            data += info.size_bytes
+        return not self.is_full(
+            size, offset - 1, newest, 0 if active.first_timestamp >= 0 else self.now_ms())
+
+    def refuse_queued(self):
+        """What was left to threads and has not begun is not appended any more."""
+        self.term += 1
+
     cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
                            int origin, bint trusted, int64_t now,
                            AppendResult* out) except -1:
-        out.error_code = NONE
-        out.base_offset = out.last_offset = out.log_append_time_ms = -1
-        out.log_start_offset = self.log_start_offset
-        out.log_end_offset = self.log_end_offset
-        out.duplicate = False
+        begin_result(self, out)
         if self.closed:
             out.error_code = KAFKA_STORAGE_ERROR
             return 0
@@ -172,6 +230,7 @@ cdef class LogCore(LogView):
     cdef int append_planned(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int origin,
                             bint trusted, int64_t now, AppendResult* out) except -1:
         cdef AppendPlan plan = self.plan
+        cdef SegmentFile file
         cdef int64_t position
         cdef int32_t epoch = -1
         out.error_code = plan.analyse(data, size, origin, trusted)
@@ -189,7 +248,9 @@ cdef class LogCore(LogView):
             self.owner.roll_for_append(self.roll_offset())
         plan.assign(data, size, origin, now)
         position = self.active.size_bytes
-        self.active.file().append_pointer(data, size)
+        file = self.active.file()
+        file.append_pointer(data, size, self.patient)
+        self.calm.note_write(file.write_us)
         self.commit(position)
         out.base_offset = plan.batches[0].base_offset
         out.last_offset = self.log_end_offset - 1
@@ -201,11 +262,17 @@ cdef class LogCore(LogView):
     # Kafka's rules: by size, by time of the records (of the clock where they have none), by
     # index, and where the offset would be too far from the segment's base.
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept:
-        cdef LogSegment active = self.active
-        cdef int64_t last = self.plan.end_offset() - 1
         cdef int64_t newest = -1
-        cdef int64_t waited
         cdef int i
+        for i in range(self.plan.count):
+            newest = max(newest, self.plan.batches[i].max_timestamp)
+        return self.is_full(size, self.plan.end_offset() - 1, newest, now)
+
+    cdef bint is_full(
+        self, Py_ssize_t size, int64_t last, int64_t newest, int64_t now
+    ) noexcept:
+        cdef LogSegment active = self.active
+        cdef int64_t waited
         if last - active.base_offset > LARGEST_OFFSET_DELTA:
             return True
         if active.size_bytes == 0:
@@ -214,8 +281,6 @@ cdef class LogCore(LogView):
             return True
         if active.first_entry + active.count >= self.segment_index_entries:
             return True
-        for i in range(self.plan.count):
-            newest = max(newest, self.plan.batches[i].max_timestamp)
         if active.first_timestamp >= 0:
             waited = newest - active.first_timestamp
         else:

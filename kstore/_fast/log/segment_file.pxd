@@ -15,13 +15,18 @@ cdef class SegmentFile:
     cdef readonly bint writable
     cdef bint broken                        # a failed append could not be cut back
     cdef bint plain                         # not a Python subclass: C may call C
+    cdef int64_t write_us                   # how long the last append's write took
 
     # One write at the end. On any failure the file is cut back to where it was (or the object
     # refuses further writes if even that fails) and OSError is raised: size_bytes never passes a
     # failed append.
     cpdef int append(self, data) except -1      # any buffer
     # The same for memory; goes through append() where a Python subclass may have replaced it.
-    cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1
+    # patient: from a thread that may wait, so that the GIL is given away whatever the size.
+    cdef int append_pointer(
+        self, const uint8_t* data, Py_ssize_t size, bint patient=*) except -1
+    # Whether so much can be appended without asking for disk space first.
+    cdef bint has_room(self, Py_ssize_t size) noexcept
     # Over bytes that are there. A failure may leave a part of it written.
     cpdef int overwrite(self, data, int64_t position) except -1
     # Positional; returns the bytes read, fewer only at the end of the file. A Python subclass's
@@ -35,7 +40,8 @@ cdef class SegmentFile:
     cpdef int give_back(self) except -1     # the space that was reserved and is not used
     cpdef int close(self) except -1
     cdef int _check_writable(self) except -1
+    cdef int _cut(self) noexcept
     cdef void _reserve(self, Py_ssize_t size) noexcept
     cdef void _write_zeros(self, int64_t end) noexcept
-    cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1
+    cdef int _write(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1
     cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

@@ -11,6 +11,8 @@ from libc.string cimport memcpy
 
 import os
 
+from kstore._fast.log.clock cimport now_us
+
 cdef extern from "Python.h":
     int PyBUF_READ
 
@@ -121,16 +123,27 @@ cdef class SegmentFile:
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            return self._write(<const uint8_t*>view.buf, view.len) if view.len else 0
+            return self._write(<const uint8_t*>view.buf, view.len, False) if view.len else 0
         finally:
             PyBuffer_Release(&view)
 
-    cdef int append_pointer(self, const uint8_t* data, Py_ssize_t size) except -1:
+    cdef int append_pointer(
+        self, const uint8_t* data, Py_ssize_t size, bint patient=False
+    ) except -1:
+        cdef int64_t began
         if self.plain:
-            return self._write(data, size)
+            return self._write(data, size, patient)
         if size > 0:
+            began = now_us()
             self.append(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
+            self.write_us = now_us() - began
         return 0
+
+    cdef bint has_room(self, Py_ssize_t size) noexcept:
+        cdef int64_t end = self.size_bytes + size
+        if end <= self.allocated_bytes or not self.reserves:
+            return True
+        return end < RESERVE_FROM and not (self.zeros_ahead and size < ZEROS_FOR_WRITES_BELOW)
 
     cpdef int overwrite(self, data, int64_t position) except -1:
         cdef Py_buffer view
@@ -150,35 +163,50 @@ cdef class SegmentFile:
             PyBuffer_Release(&view)
         return 0
 
-    cdef int _write(self, const uint8_t* data, Py_ssize_t size) except -1:
+    cdef int _write(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1:
         cdef int error
+        cdef int64_t began
         self._check_writable()
         if self.size_bytes + size > self.allocated_bytes and self.reserves:
             self._reserve(size)
-        if size > RELEASE_GIL_ABOVE:
-            with nogil:
+        if patient or size > RELEASE_GIL_ABOVE:
+            with nogil:                     # what is measured is the write, not who has the GIL
+                began = now_us()
                 error = write_all(self.fd, data, size, self.size_bytes)
+                self.write_us = now_us() - began
         else:
+            began = now_us()
             error = write_all(self.fd, data, size, self.size_bytes)
+            self.write_us = now_us() - began
         if error:
-            if ftruncate(self.fd, self.size_bytes) != 0:
+            if self._cut() != 0:
                 self.broken = True
             self.allocated_bytes = self.size_bytes
             self._fail(error)
         self.size_bytes += size
         return 0
 
+    # To where it is known to be whole. Not 0: it failed, errno tells why.
+    cdef int _cut(self) noexcept:
+        cdef int failed
+        with nogil:
+            failed = ftruncate(self.fd, self.size_bytes)
+        return failed
+
     # Disk space for this write and those that follow. A refusal is not an error: the write will
     # tell.
     cdef void _reserve(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
+        cdef int failed
         if self.zeros_ahead and size < ZEROS_FOR_WRITES_BELOW:
             self._write_zeros(end)
             return
         if end < RESERVE_FROM:
             return
         end += min(end, <int64_t>RESERVE_AT_MOST)
-        if kstore_fallocate(self.fd, self.size_bytes, end - self.size_bytes) == 0:
+        with nogil:
+            failed = kstore_fallocate(self.fd, self.size_bytes, end - self.size_bytes)
+        if failed == 0:
             self.allocated_bytes = end
         else:
             self.reserves = False
@@ -193,7 +221,7 @@ cdef class SegmentFile:
             error = write_all(self.fd, <const uint8_t*>zeros, size, self.size_bytes)
         PyMem_RawFree(zeros)
         if error:
-            ftruncate(self.fd, self.size_bytes)
+            self._cut()
             self.zeros_ahead = self.reserves = False
         else:
             self.allocated_bytes = self.size_bytes + size
@@ -245,13 +273,17 @@ cdef class SegmentFile:
         return 0
 
     cpdef int truncate(self, int64_t size_bytes) except -1:
+        cdef int failed, error
         if self.fd < 0 or not self.writable:
             raise OSError(EBADF, "the segment file is closed or open for reading only", self.path)
         if size_bytes < 0 or size_bytes > self.size_bytes:
             raise ValueError(
                 f"cannot truncate to {size_bytes}: the file has {self.size_bytes} bytes")
-        if ftruncate(self.fd, size_bytes) != 0:
-            self._fail(errno)
+        with nogil:
+            failed = ftruncate(self.fd, size_bytes)
+            error = errno
+        if failed:
+            self._fail(error)
         self.size_bytes = size_bytes
         self.allocated_bytes = size_bytes
         self.broken = False
@@ -285,7 +317,7 @@ cdef class SegmentFile:
         # A forked child knows an old size.
         if self.fd >= 0 and self.writable and self.process == getpid() \
                 and self.allocated_bytes > self.size_bytes:
-            ftruncate(self.fd, self.size_bytes)     # only spare space is at stake
+            self._cut()                             # only spare space is at stake
         if self.fd >= 0:
             fd = self.fd
             self.fd = -1

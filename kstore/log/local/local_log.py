@@ -156,7 +156,13 @@ class LocalLog:
         """Below it the log is clean; -1: it was never cleaned."""
         self.waiters: Waiters | None = None
         """Who waits for the log to grow, if anybody has."""
-        self.core = LogCore(self, clock=directory.custom_clock, writable=not self.read_only)
+        self.core = LogCore(
+            self,
+            clock=directory.custom_clock,
+            writable=not self.read_only,
+            calm=directory.calm,
+            appends=directory.appends,
+        )
         self.core.shows_durable = always and not self.read_only
         self.config = config
         self.configure(config)

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kstore._fast.log.append_queue import AppendQueue
+from kstore._fast.log.dir_calm import DirCalm
 from kstore.env import Clock, Env, SystemClock
 from kstore.log.settings import FlushPolicy
 from kstore.types import TopicPartition
@@ -55,6 +57,9 @@ class LogDirState:
         """Called, in any thread, with the partition of which a damaged part became known."""
         self.unsynced_names = True
         """The names of new partitions may not be on the disk yet."""
+        self.calm = DirCalm()
+        self.appends = AppendQueue(path, self.calm, _warn)
+        """Threads for appends that may have to wait, for who has a loop and says `serve`."""
 
     def now_ms(self) -> int:
         """The environment's time."""
@@ -83,3 +88,9 @@ class LogDirState:
         getLogger("kstore.log").error(
             "the index of %s points to another batch: it is made anew from the segment", path
         )
+
+
+def _warn(sentence: str) -> None:
+    from logging import getLogger
+
+    getLogger("kstore.log").warning("%s", sentence)

@@ -1,0 +1,278 @@
+"""Appends that may have to wait for the disk: two threads for each log dir, one for small batches
+and one for bulk, do them in order, and the loop is told when they are done.
+
+All appends of one log that are queued at a time are in one lane, so they keep their order; one that
+fails fails all that are queued behind it. A third thread says what hangs. The threads begin with
+the first append that is left to them, and wait without the GIL. What is appended at once, and what
+becomes of an append, is decided by whoever asks.
+"""
+
+from libc.errno cimport EIO
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+import threading
+from collections import deque
+
+from kstore._fast.log.clock cimport now_us
+from kstore._fast.log.dir_calm cimport LANES
+from kstore._fast.log.log_core cimport DIRECT_BYTES
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
+    int pthread_mutex_destroy(pthread_mutex_t* mutex)
+    int pthread_mutex_lock(pthread_mutex_t* mutex)
+    int pthread_mutex_unlock(pthread_mutex_t* mutex)
+    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
+    int pthread_cond_destroy(pthread_cond_t* condition)
+    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
+    int pthread_cond_timedwait(
+        pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until)
+    int pthread_cond_signal(pthread_cond_t* condition)
+
+cdef enum:
+    SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
+    SAID_AGAIN_US = 30000000
+    WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
+
+cdef double WATCH_SECONDS = 0.5
+cdef double FOR_EVER = -1.0
+
+_NAMES = ("kstore-append", "kstore-append-bulk")
+
+
+cdef class AppendJob:
+    """One append that a thread does."""
+
+    cdef int ended(self) except -1:
+        return 0
+
+    cdef int go_on(self) except -1:
+        return 0
+
+
+cdef class Lane:
+    """The jobs of one thread. The list is the GIL's; the rest is how its thread waits without."""
+
+    def __cinit__(self):
+        pthread_mutex_init(&self.mutex, NULL)
+        pthread_cond_init(&self.changed, NULL)
+        self.jobs = deque()
+
+    def __dealloc__(self):
+        pthread_cond_destroy(&self.changed)
+        pthread_mutex_destroy(&self.mutex)
+
+    cdef void wake(self) noexcept nogil:
+        pthread_mutex_lock(&self.mutex)
+        if not self.woken:
+            self.woken = True
+            pthread_cond_signal(&self.changed)
+        pthread_mutex_unlock(&self.mutex)
+
+    cdef void wait(self, double seconds) noexcept nogil:
+        """Until it is woken, or was since the last wait, or so long; negative: for ever."""
+        cdef timespec until
+        clock_gettime(CLOCK_REALTIME, &until)
+        until.tv_nsec += <long>(seconds * 1e9)
+        until.tv_sec += until.tv_nsec // 1000000000
+        until.tv_nsec %= 1000000000
+        pthread_mutex_lock(&self.mutex)
+        while not self.woken:
+            if seconds < 0:
+                pthread_cond_wait(&self.changed, &self.mutex)
+            elif pthread_cond_timedwait(&self.changed, &self.mutex, &until) != 0:
+                break
+        self.woken = False
+        pthread_mutex_unlock(&self.mutex)
+
+
+cdef class AppendQueue:
+    """The appends to the logs of one log dir that are left to threads."""
+
+    def __init__(self, str path not None, DirCalm calm not None, warn):
+        self.path = path
+        self.calm = calm
+        self.warn = warn
+        self.forget()
+
+    def forget(self):
+        """There are no threads and no jobs: as at the start, or in a child process."""
+        self.threads = {}
+        self.lanes = [Lane() for _ in range(LANES)]
+        self.watch = Lane()
+        self.watched_us = 0
+        self.done = []
+        self.told = False
+
+    def serve(self, call_threadsafe, run_later=None):
+        """Take appends from the loop of this call_soon_threadsafe. ``run_later(run)``, for
+        simulations: has ``run()`` called once for each job, where there are no threads.
+        """
+        self.call_threadsafe = call_threadsafe
+        self.run_later = run_later
+        self.calm.threaded = True
+
+    # -- on the loop
+
+    cdef int submit(self, AppendJob job) except -1:
+        cdef LogCore core = job.core
+        cdef Lane lane
+        if self.call_threadsafe is None:
+            raise RuntimeError(f"nobody appends in threads in {self.path}: call serve() first")
+        if core.queued == 0:
+            core.lane = LANE_BULK if job.size > DIRECT_BYTES or self.calm.over_budget \
+                else LANE_SMALL
+        core.queued += 1
+        core.given += 1
+        job.number = core.given
+        job.term = core.term
+        self.appends += 1
+        lane = <Lane>self.lanes[core.lane]
+        lane.jobs.append(job)
+        if self.run_later is not None:
+            self.run_later(self.run_next)
+            return 0
+        if _NAMES[core.lane] not in self.threads:
+            self.start(_NAMES[core.lane], self.run_lane, core.lane)
+        lane.wake()
+        if now_us() - self.watched_us > WATCH_RESTS_US // 2:
+            self.watched_us = now_us()
+            if "kstore-append-watch" not in self.threads:
+                self.start("kstore-append-watch", self.run_watch)
+            self.watch.wake()
+        return 0
+
+    def start(self, name, run, *args):
+        """Begin a thread that ends with the process."""
+        self.threads[name] = threading.Thread(target=run, args=args, name=name, daemon=True)
+        self.threads[name].start()
+
+    def run_done(self):
+        """Say what is done to those who asked for it."""
+        cdef AppendJob job
+        self.told = False                           # first: a thread may add to the list now
+        done, self.done = self.done, []
+        for job in done:
+            job.core.queued -= 1
+        for job in done:
+            try:
+                job.ended()
+            except Exception as problem:
+                self.warn(f"{_name(job)}: what follows an append failed: {problem!r}")
+        for job in done:
+            try:
+                job.go_on()
+            except Exception as problem:
+                self.warn(f"{_name(job)}: what waited for an append failed: {problem!r}")
+
+    # -- the threads
+
+    def run_lane(self, int number):
+        """A lane's thread."""
+        cdef Lane lane = <Lane>self.lanes[number]
+        while True:
+            while lane.jobs:
+                self.run(lane, number, lane.jobs.popleft())
+            if self.stopping:
+                return
+            with nogil:
+                lane.wait(FOR_EVER)
+
+    def run_next(self):
+        """Do one job here: the first of the lane that has any."""
+        cdef int number
+        cdef Lane lane
+        for number in range(LANES):
+            lane = <Lane>self.lanes[number]
+            if lane.jobs:
+                self.run(lane, number, lane.jobs.popleft())
+                return
+
+    cdef int run(self, Lane lane, int number, AppendJob job) except -1:
+        cdef LogCore core = job.core
+        cdef int64_t began = now_us()
+        lane.running = job
+        self.calm.began_us[number] = began
+        try:
+            if job.number <= core.failed_until:
+                raise OSError(EIO, "an append before it failed", core.active.path)
+            core.append_seen(
+                job.data, job.size, job.leader_epoch, job.origin, job.seen, &job.result, job.term)
+        except Exception as problem:                # whoever asked has to know, whatever it is
+            job.problem = problem
+            core.failed_until = core.given
+        self.calm.began_us[number] = 0
+        lane.running = None
+        if now_us() - began > SAID_AFTER_US:
+            self.warn(f"an append to {_name(job)} in {self.path} took "
+                      f"{(now_us() - began) / 1e6:.1f} s")
+        self.done.append(job)
+        return self.tell_loop()
+
+    cdef int tell_loop(self) except -1:
+        if not self.told and self.call_threadsafe is not None:
+            self.told = True
+            self.call_threadsafe(self.run_done)
+        return 0
+
+    def run_watch(self):
+        """The thread that says what hangs, though everybody else may have to wait for it."""
+        cdef int64_t[2] said
+        cdef int64_t now, began
+        cdef int number
+        cdef bint busy
+        cdef AppendJob job
+        said[0] = said[1] = 0
+        while not self.stopping:
+            with nogil:
+                busy = now_us() - self.watched_us < WATCH_RESTS_US or self.hangs()
+                self.watch.wait(WATCH_SECONDS if busy else FOR_EVER)
+                busy = self.hangs()
+            if not busy:
+                continue
+            for number in range(LANES):
+                began = self.calm.began_us[number]
+                job = (<Lane>self.lanes[number]).running
+                now = now_us()
+                if began == 0 or job is None or now - began < SAID_AFTER_US \
+                        or now - max(began, said[number]) < (
+                            SAID_AGAIN_US if said[number] > began else SAID_AFTER_US):
+                    continue
+                said[number] = now
+                self.warn(
+                    f"an append to {_name(job)} in {self.path} has been waiting for the disk for "
+                    f"{(now - began) / 1e6:.1f} s; {len((<Lane>self.lanes[number]).jobs)} more "
+                    "wait behind it")
+
+    cdef bint hangs(self) noexcept nogil:
+        cdef int64_t now = now_us()
+        cdef int number
+        for number in range(LANES):
+            if self.calm.began_us[number] and now - self.calm.began_us[number] > SAID_AFTER_US:
+                return True
+        return False
+
+    # -- the end
+
+    def close(self, double seconds):
+        """Do what is queued, for at most so long; the loop is told of nothing from now on. What
+        takes longer goes on in its thread.
+        """
+        cdef Lane lane
+        cdef int64_t until = now_us() + <int64_t>(seconds * 1e6)
+        self.calm.threaded = False
+        self.stopping = True
+        for lane in [*self.lanes, self.watch]:
+            lane.wake()
+        for name, thread in self.threads.items():
+            thread.join(max(until - now_us(), 0) / 1e6)
+            if thread.is_alive() and name in _NAMES:
+                lane = self.lanes[_NAMES.index(name)]
+                self.warn(f"closing {self.path}: {len(lane.jobs) + (lane.running is not None)} "
+                          f"appends are not done after {seconds:.0f} s")
+        self.call_threadsafe = None
+
+
+def _name(AppendJob job not None):
+    return str(job.core.owner.topic_partition)

@@ -1,0 +1,21 @@
+# How calm the disk of one log dir is: whether an append may be written by the thread that must not
+# wait. A field is written by one party and read by all, without a lock.
+
+from libc.stdint cimport int64_t
+
+cdef enum:
+    LANES = 2
+    SLOW_US = 20000                 # a write that took longer tells of a disk that is behind
+    SLOW_FOR_US = 10000000          # and counts for so long
+    HANGING_US = 50000              # an append that is under way for longer
+
+cdef class DirCalm:
+    cdef public bint threaded       # there are threads that appends may be left to
+    cdef public bint threads_always # all appends are theirs
+    cdef public bint over_budget    # more waits to be written back than should
+    cdef int64_t slow_until_us
+    cdef int64_t[2] began_us        # of the append that each lane's thread is at; 0: none
+    cdef bint is_calm(self) noexcept nogil
+    cdef bint hangs(self, int64_t now) noexcept nogil
+    # A write has taken so long.
+    cdef void note_write(self, int64_t took_us) noexcept nogil
