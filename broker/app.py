@@ -25,7 +25,8 @@ from kstore.broker.runtime.log_dirs.maintenance import Maintenance
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
 from kstore.broker.state.metadata.image import Endpoint
-from kstore.net.transport import bind, listen, new_loop
+from kstore.net.transport import bind, listen
+from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
     from kstore.broker.compose.broker import Broker
@@ -54,7 +55,7 @@ def serve(config: BrokerConfig, on_ready: OnReady) -> None:
     """
     raise_descriptor_limit()
     sockets = _bind(config)
-    loop = new_loop()
+    loop = _watched_loop()
     asyncio.set_event_loop(loop)
     try:
         loop.run_until_complete(_run(config, sockets, on_ready))
@@ -64,6 +65,15 @@ def serve(config: BrokerConfig, on_ready: OnReady) -> None:
                 sock.close()
         loop.close()
         asyncio.set_event_loop(None)
+
+
+def _watched_loop() -> asyncio.AbstractEventLoop:
+    from kstore._fast.network.loop_watch import LoopWatch
+    from kstore._fast.network.watched_loop import WatchedLoop
+
+    watch = LoopWatch({key: api.name.encode() for key, api in APIS.items()})
+    watch.attach()
+    return WatchedLoop(watch)
 
 
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
@@ -161,6 +171,7 @@ async def _serve(
         accepting += [secure] if secure else await listen(loop, factory, bound, backlog)
     stall = LoopStall(loop)
     stall.start()
+    loop.call_soon(broker.holds.start)
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
     maintenance = Maintenance(broker.node, broker.log_manager)
     maintenance.start()

@@ -173,7 +173,7 @@ class _Struck:
 
     def later(self, answer: Any, version: int) -> Later:
         """An answer that the server is to wait for."""
-        return Later(answer, version, self.connection)
+        return Later(answer, APIS[self.api_key], version, self.connection)
 
 
 class Fate:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kstore._fast.network.data_plane import DataPlane
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.loop_holds import LoopHolds
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.security import Security
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
@@ -31,6 +32,10 @@ class Measured(Protocol):
     @property
     def plane(self) -> DataPlane:
         """Requests and bytes."""
+
+    @property
+    def holds(self) -> LoopHolds:
+        """What held the loop."""
 
     @property
     def log_manager(self) -> LogManager:
@@ -124,6 +129,7 @@ def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) ->
         total += count
         bound = "+Inf" if limit < 0 else limit
         yield f'kstore_loop_stall_milliseconds_bucket{{le="{bound}"}} {total}'
+    yield from broker.holds.lines()
     for name, value in _log_counters(broker.log_manager).items():
         yield f"# TYPE kstore_{name} counter"
         yield f"kstore_{name} {value}"

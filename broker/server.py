@@ -24,7 +24,7 @@ from kstore.broker.api import (
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
-from kstore.protocol.registry import API_VERSIONS, APIS
+from kstore.protocol.registry import API_VERSIONS, APIS, Api
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -206,15 +206,15 @@ class Server:
         # librdkafka puts bytes behind some requests; Kafka does not look at them either.
         ctx = self.context(connection, api_key, version, correlation_id, client_id)
         if len(body) > AT_ONCE_BYTES and connection.authentication is None:
-            return Later(self._large.begin(handler, ctx, body), version, connection)
+            return Later(self._large.begin(handler, ctx, body), api, version, connection)
         request = api.request.decode(body, version, allow_trailing=True, max_elements=most)
         if len(body) > NARROW_BYTES and self._large.is_divided(request, version):
-            return Later(self._large.begin(handler, ctx, body, request), version, connection)
+            return Later(self._large.begin(handler, ctx, body, request), api, version, connection)
         response = handler(self.broker, request, ctx)
         if response is None:
             return None
         if isinstance(response, Awaitable):
-            return Later(response, version, connection)
+            return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
             self.broker.throttles.tell(connection, response)
         return response.encode(version)
@@ -246,7 +246,7 @@ class Server:
 
     def park(self, later: Later, slot: Slot) -> None:
         """Complete the slot when the response is there."""
-        task = self._loop.create_task(self._answer(later, slot))
+        task = self._loop.create_task(self._answer(later, slot), name=later.name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -331,10 +331,13 @@ class Server:
 class Later:
     """A response that is not there yet, and how it is to be encoded if it is not yet."""
 
-    __slots__ = ("connection", "response", "version")
+    __slots__ = ("connection", "name", "response", "version")
 
-    def __init__(self, response: Awaitable[Any], version: int, connection: Connection) -> None:
+    def __init__(
+        self, response: Awaitable[Any], api: Api, version: int, connection: Connection
+    ) -> None:
         self.response = response
+        self.name = api.name
         self.version = version
         self.connection = connection
 

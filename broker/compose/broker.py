@@ -21,6 +21,7 @@ from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
+from kstore.broker.runtime.loop_holds import LoopHolds
 from kstore.broker.runtime.membership.membership import Membership
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
@@ -88,6 +89,8 @@ class Broker(ABC):
         self.now_ms = self.node.now_ms
         self.run_blocking = self.node.run_blocking
         self._server = server
+        self.holds = LoopHolds(self.node, getattr(loop, "watch", None))
+        """What held the loop."""
         self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
@@ -351,6 +354,7 @@ class Broker(ABC):
         if self.unpacking.made is not None:
             self.unpacking.made.close()
         self.node.close()
+        self.holds.close()
         self.commits.close()
         self.descriptors.close()
         self.log_manager.close()
@@ -378,4 +382,5 @@ def _plane(
         max_request_bytes=config["socket.request.max.bytes"],
         max_queued_bytes=config["queued.max.request.bytes"],
         max_elements=config["kstore.request.max.elements"],
+        watch=getattr(loop, "watch", None),
     )

@@ -35,6 +35,8 @@ class TimerTable(Generic[K, E]):
         self._loop = loop
         self._fire = fire
         self._timers: dict[K, _Timer[E]] = {}
+        self.held_by = getattr(fire, "__qualname__", "TimerTable")
+        """Who is named when a timer holds the loop for long."""
         self.fired: K | None = None
         """The key of the timer whose event was told last."""
 

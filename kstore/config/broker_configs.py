@@ -148,6 +148,12 @@ _SERVER = (
         "The most bytes of metrics that a client may push at once.", _LOW, at_least(1),
     ),
     ConfigDef(
+        "kstore.slow.loop.ms", _INT, 50,
+        "What holds the event loop for so long is told in the log, with its name; time in which it"
+        " waited for a core does not count. 0 or -1: nothing is told, but metrics count it.",
+        _LOW, at_least(-1), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
         "kstore.metrics.listener", _STRING, None,
         "Where metrics are told in Prometheus's form: http://127.0.0.1:PORT, a loopback address;"
         " by default nowhere.",

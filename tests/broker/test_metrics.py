@@ -61,7 +61,9 @@ def call(broker: KstoreBroker, *requests):
 def test_metrics_are_told_to_who_asks_for_them(told):
     broker, url = told
     call(broker, GetTelemetrySubscriptionsRequest())
-    assert 'kstore_requests_total{api="GetTelemetrySubscriptions"} 1' in read(url).splitlines()
+    lines = read(url).splitlines()
+    assert 'kstore_requests_total{api="GetTelemetrySubscriptions"} 1' in lines
+    assert "# TYPE kstore_loop_hold_seconds histogram" in lines
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url, timeout=20)
     with pytest.raises(urllib.error.HTTPError, match="405"):

@@ -49,6 +49,7 @@ EXPLAINED = (
         "a follower truncated to its leader's epochs after a kill",
     ),
     Explanation(r"process \d+ stood still with the coordination store locked", "it was paused"),
+    Explanation(r"the loop was held for \d{1,3} ms by ", "others use its cores and disk"),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
 )
 

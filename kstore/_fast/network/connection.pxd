@@ -16,6 +16,7 @@ cdef class Connection(RequestPaths):
     cdef Py_ssize_t own_capacity, own_end
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef int handle_all(self, uint8_t* data, Py_ssize_t size) except -1
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_unauthenticated(self, uint8_t* data, Py_ssize_t size) except -1

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memmove
 from kstore._fast.record.buffer cimport load_int32
 from kstore._fast.log.clock cimport now_ms, now_us
 from kstore._fast.network.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
+from kstore._fast.network.loop_watch cimport LoopWatch
 from kstore._fast.broker.produce_unpack cimport TURN_BYTES
 from kstore._fast.broker.sending cimport SEND_LOST
 from kstore._fast.broker.slots cimport Slot
@@ -186,6 +187,16 @@ cdef class Connection(RequestPaths):
     # ---- frames ----
 
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1:
+        """Handle what was read, on the loop's clock."""
+        cdef LoopWatch watch = self.plane.watch
+        cdef bint outer = watch.enter(now_us())
+        try:
+            return self.handle_all(data, size)
+        finally:
+            if outer:
+                watch.leave()
+
+    cdef int handle_all(self, uint8_t* data, Py_ssize_t size) except -1:
         """Handle what was read, keep what is left of it, send the answers."""
         cdef Py_ssize_t used
         if self.closed:
@@ -210,7 +221,8 @@ cdef class Connection(RequestPaths):
         the bytes used.
         """
         cdef Py_ssize_t used = 0
-        cdef int64_t frame, turn_ends_us = now_us() + self.plane.turn_us
+        cdef LoopWatch watch = self.plane.watch
+        cdef int64_t frame, turn_ends_us = watch.last_us + self.plane.turn_us
         self.plane.busy = True
         self.plane.produce.unpack_budget = TURN_BYTES
         try:
@@ -222,10 +234,11 @@ cdef class Connection(RequestPaths):
                 if size - used - 4 < frame or not self.may_handle():
                     break
                 self.handle_frame(data + used + 4, frame)
+                watch.request_done(now_us())
                 if self.closed or self.admission:
                     break
                 used += 4 + frame
-                if now_us() >= turn_ends_us and used < size:    # others have their turn first
+                if watch.last_us >= turn_ends_us and used < size:   # others have their turn first
                     self.muted |= NEXT_TURN
                     self.plane.server.call_soon(self.unmute, NEXT_TURN)
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
@@ -255,6 +268,7 @@ cdef class Connection(RequestPaths):
             return self.fail(f"it asked for API key {head.api_key}, which is not served")
         api = &self.plane.apis[place]
         api.requests += 1
+        self.plane.watch.api_key = head.api_key
         head.flexible = head.api_version >= api.flexible_from
         if not api.min_version <= head.api_version <= api.max_version:
             if head.api_key != API_VERSIONS:

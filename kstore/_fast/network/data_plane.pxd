@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t
 from kstore._fast.broker.fetch_path cimport FetchPath
 from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.produce_path cimport ProducePath
+from kstore._fast.network.loop_watch cimport LoopWatch
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum:
@@ -29,6 +30,7 @@ cdef class DataPlane:
     cdef readonly PartitionTable table
     cdef readonly ProducePath produce
     cdef readonly FetchPath fetch
+    cdef readonly LoopWatch watch           # the loop's clock
     cdef readonly object server             # kstore.broker.server's: dispatch, park, report, closed
     cdef readonly int64_t max_request_bytes
     cdef readonly int64_t max_queued_bytes  # -1: no limit

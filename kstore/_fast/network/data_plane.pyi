@@ -5,6 +5,7 @@ from typing import Any
 from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
+from kstore._fast.network.loop_watch import LoopWatch
 
 class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -14,6 +15,7 @@ class DataPlane:
     table: PartitionTable
     produce: ProducePath
     fetch: FetchPath
+    watch: LoopWatch
     server: Any
     max_request_bytes: int
     max_queued_bytes: int
@@ -40,6 +42,7 @@ class DataPlane:
         max_queued_bytes: int,
         max_parked: int = 256,
         max_elements: int = 100000,
+        watch: LoopWatch | None = None,
     ) -> None: ...
     def serve_api(
         self, api_key: int, min_version: int, max_version: int, flexible_from: int, cached: bool

@@ -33,9 +33,10 @@ cdef class DataPlane:
     def __init__(
         self, server, PartitionTable table, ProducePath produce, FetchPath fetch, *,
         int64_t max_request_bytes, int64_t max_queued_bytes, int max_parked=256,
-        int64_t max_elements=100000
+        int64_t max_elements=100000, LoopWatch watch=None
     ):
         self.server = server
+        self.watch = LoopWatch() if watch is None else watch
         self.table = table
         self.produce = produce
         self.fetch = fetch

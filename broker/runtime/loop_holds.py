@@ -1,0 +1,203 @@
+"""What held the loop, by name, and for how long: counted for the metrics, and told in the log where
+it took longer than kstore.slow.loop.ms; and what holds it now, from a thread of its own.
+
+The clock is kstore._fast.network.loop_watch's. Nothing here shortens a hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kstore.protocol.registry import APIS
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from kstore._fast.network.loop_watch import LoopWatch
+    from kstore.broker.runtime.node import Node
+
+__all__ = ["LoopHolds"]
+
+BOUNDS_MS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
+STUCK_MS = 1000
+"""Longer than this, and the guard's thread says so while it lasts."""
+MAX_NAMES = 100
+OTHERS = "others"
+"""What comes after so many names."""
+COLLECTION = "garbage collection"
+FRAMES = 4
+"""Of the loop's thread, told while it is held."""
+SETTING = "kstore.slow.loop.ms"
+log = logging.getLogger("kstore.broker")
+
+
+class _Row:
+    """The holds of one name."""
+
+    __slots__ = ("count", "counts", "max_us", "total_us")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
+        self.count = 0
+        self.total_us = 0
+        self.max_us = 0
+
+
+class LoopHolds:
+    """The holds of a broker's loop since it listens. Those of less than a millisecond are not
+    counted. ``watch``: None where nobody keeps the loop's time.
+    """
+
+    def __init__(self, node: Node, watch: LoopWatch | None) -> None:
+        self._node = node
+        self._watch = watch
+        self._rows: dict[str, _Row] = {}
+        self._thread: threading.Thread | None = None
+        self._stop_fd = -1
+
+    @property
+    def max_ms(self) -> float:
+        """The longest, without the time that it waited for a core or the process stood still."""
+        return max((row.max_us for row in self._rows.values()), default=0) / 1000
+
+    def start(self) -> None:
+        """Begin to count, once there are clients who would wait."""
+        from kstore._fast.network.loop_guard import guard
+
+        watch = self._watch
+        if watch is None:
+            return
+        watch.on_hold = self._note
+        gc.callbacks.append(watch.on_gc)
+        read_fd, self._stop_fd = os.pipe()
+        loop_thread = threading.get_ident()
+
+        def run() -> None:
+            try:
+                guard(watch, read_fd, STUCK_MS, lambda began: self._tell_stuck(loop_thread, began))
+            finally:
+                os.close(read_fd)
+
+        self._thread = threading.Thread(target=run, name="kstore-guard", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._watch is None or self._thread is None:
+            return
+        self._watch.on_hold = None
+        gc.callbacks.remove(self._watch.on_gc)
+        os.close(self._stop_fd)
+        self._thread.join()
+        self._thread = None
+
+    def _note(
+        self,
+        api_key: int,
+        callback: Callable[..., Any] | None,
+        held_us: int,
+        core_us: int,
+        waited_us: int,
+        stood_us: int,
+        gc_us: int,
+    ) -> None:
+        """Count a hold (LoopWatch.on_hold)."""
+        name = COLLECTION if gc_us * 2 >= held_us else _name_of(api_key, callback)
+        row = self._rows.get(name) or self._new_row(name)
+        own_us = max(0, held_us - waited_us - stood_us)
+        row.counts[sum(held_us > bound * 1000 for bound in BOUNDS_MS)] += 1
+        row.count += 1
+        row.total_us += held_us
+        row.max_us = max(row.max_us, own_us)
+        slow_ms = self._node.config[SETTING]
+        if 0 < slow_ms * 1000 <= own_us:
+            about = "" if own_us >= STUCK_MS * 1000 else f"the loop was held by {name}"
+            self._node.report(_sentence(name, held_us, core_us, waited_us, stood_us), about)
+
+    def _new_row(self, name: str) -> _Row:
+        if len(self._rows) >= MAX_NAMES:
+            return self._rows.setdefault(OTHERS, _Row())
+        row = self._rows[name] = _Row()
+        return row
+
+    def _tell_stuck(self, loop_thread: int, began_us: int) -> None:
+        """What the guard's own line could not say without Python: where the loop's thread is. On
+        the guard's thread.
+        """
+        watch = self._watch
+        frame = sys._current_frames().get(loop_thread)
+        if watch is None or watch.began_us != began_us or frame is None:
+            return  # it is over
+        callback = watch.running()
+        name = "a connection" if callback is None else _name_of(-1, callback)
+        log.warning("the loop is still held by %s, which is in %s", name, _place(frame))
+
+    def lines(self) -> Iterator[str]:
+        """For the metrics, in Prometheus's form."""
+        yield "# TYPE kstore_loop_hold_seconds histogram"
+        for name, row in sorted(self._rows.items()):
+            label = f'held_by="{name}"'
+            total = 0
+            for bound, count in zip((*BOUNDS_MS, 0), row.counts, strict=True):
+                total += count
+                most = f"{bound / 1000:g}" if bound else "+Inf"
+                yield f'kstore_loop_hold_seconds_bucket{{{label},le="{most}"}} {total}'
+            yield f"kstore_loop_hold_seconds_sum{{{label}}} {row.total_us / 1e6:.6f}"
+            yield f"kstore_loop_hold_seconds_count{{{label}}} {row.count}"
+        yield "# TYPE kstore_loop_hold_max_seconds gauge"
+        for name, row in sorted(self._rows.items()):
+            yield f'kstore_loop_hold_max_seconds{{held_by="{name}"}} {row.max_us / 1e6:.6f}'
+
+
+def _name_of(api_key: int, callback: Any) -> str:
+    """The API's name; else the task's, where it was given one; else that of the function."""
+    if api_key in APIS:
+        return APIS[api_key].name
+    while isinstance(callback, partial):
+        callback = callback.func
+    owner: Any = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        given = owner.get_name()
+        if not given.startswith("Task-"):
+            return _label(given)
+        callback = owner.get_coro()
+    elif hasattr(owner, "held_by"):
+        return _label(owner.held_by)
+    if callback is None:
+        return "a connection"
+    return _label(getattr(callback, "__qualname__", None) or type(callback).__name__)
+
+
+def _label(name: str) -> str:
+    return name.replace("\\", "/").replace('"', "'").replace(".<locals>", "")
+
+
+def _sentence(name: str, held_us: int, core_us: int, waited_us: int, stood_us: int) -> str:
+    parts = []
+    if core_us >= 0:
+        rest_us = held_us - core_us - waited_us - stood_us
+        parts = [f"{core_us // 1000:,} ms on a core", f"{waited_us // 1000:,} ms waiting for one"]
+        if rest_us >= 1000:
+            parts.append(f"{rest_us // 1000:,} ms waiting for a disk or a lock")
+    if stood_us:
+        parts.append(f"{stood_us // 1000:,} ms stopped with the whole process")
+    told = f" ({', '.join(parts)})" if parts else ""
+    return f"the loop was held for {held_us // 1000:,} ms by {name}{told}"
+
+
+def _place(frame: FrameType | None) -> str:
+    """The innermost functions, the innermost first."""
+    told: list[str] = []
+    while frame is not None and len(told) < FRAMES:
+        code = frame.f_code
+        told.append(f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{frame.f_lineno})")
+        frame = frame.f_back
+    return ", called by ".join(told)

@@ -1,0 +1,57 @@
+# What holds the loop, and for how long.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from kstore._fast.log.clock cimport now_us
+
+cdef enum:
+    SAMPLE_US = 10000                       # the times of the loop's thread are this old at most
+    API_KEYS = 128                          # that have a name here
+
+cdef struct ThreadTimes:
+    int64_t on_core_us
+    int64_t waited_us                       # for a core
+
+cdef void read_times(int schedstat_fd, ThreadTimes* times) noexcept nogil
+
+cdef class LoopWatch:
+    cdef readonly int64_t began_us          # of the hold that goes on; 0: there is none
+    cdef int64_t last_us                    # when the request before this one was done
+    cdef int64_t longest_us                 # of the requests of this hold
+    cdef int longest_key
+    cdef int api_key                        # of the request that is handled; -1: none
+    cdef PyObject* callback                 # that is called; NULL: a connection has read
+    cdef int64_t sampled_us
+    cdef ThreadTimes sampled                # of the loop's thread
+    cdef readonly int thread_id             # 0: of no thread
+    cdef int schedstat_fd
+    cdef int64_t gc_began_us, gc_us, gc_of_us
+    cdef int64_t beat_us                    # when the guard was last awake; 0: there is none
+    cdef int64_t stood_us, stood_of_us
+    cdef public object on_hold
+    cdef dict names
+    cdef const char* api_names[API_KEYS]
+    cdef int sample(self, int64_t now) noexcept
+    cdef int leave(self) except -1
+    cdef int count(self, int64_t began, int64_t spent) except -1
+
+    # Something begins; False if it is a part of what has begun already.
+    cdef inline bint enter(self, int64_t now) noexcept:
+        self.last_us = now
+        if self.began_us:
+            return False
+        self.began_us = now
+        self.longest_us = 0
+        self.longest_key = self.api_key = -1
+        self.callback = NULL
+        if now - self.sampled_us > SAMPLE_US:
+            self.sample(now)
+        return True
+
+    # The request of `api_key` is handled.
+    cdef inline void request_done(self, int64_t now) noexcept:
+        if now - self.last_us > self.longest_us:
+            self.longest_us = now - self.last_us
+            self.longest_key = self.api_key
+        self.last_us = now

@@ -1,0 +1,139 @@
+"""What holds the loop: a clock around each callback, and around each read of a connection.
+
+A hold of less than a millisecond costs two looks at the clock and is forgotten. Names, counters and
+lines of the log are kstore/broker/runtime/loop_watch.py's.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdio cimport snprintf
+from libc.stdlib cimport strtoll
+from posix.fcntl cimport O_RDONLY, open as c_open
+from posix.unistd cimport close as c_close
+
+cdef extern from "<fcntl.h>":
+    int O_CLOEXEC
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pread(int fd, void* into, size_t size, int64_t position)
+
+cdef extern from *:
+    """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #define KSTORE_THREAD_ID() ((int)syscall(SYS_gettid))
+    #else
+    #define KSTORE_THREAD_ID() 0
+    #endif
+    """
+    int KSTORE_THREAD_ID() nogil
+
+cdef enum:
+    COUNTED_US = 1000                       # a shorter hold is not counted
+    STOOD_US = 100 * 1000                   # the guard is never later than this without a reason
+    GUARD_PERIOD_US = 250 * 1000            # loop_guard.pyx's
+    PATH_BYTES = 64
+
+
+cdef class LoopWatch:
+    """The clock of one loop. ``names``: of API keys, as bytes, for the line that is written while
+    the loop is held.
+    """
+
+    def __cinit__(self):
+        self.schedstat_fd = -1
+        self.api_key = self.longest_key = -1
+
+    def __init__(self, dict names=None):
+        self.names = {} if names is None else names
+        for key, name in self.names.items():
+            if 0 <= key < API_KEYS:
+                self.api_names[<int>key] = name
+
+    def __dealloc__(self):
+        if self.schedstat_fd >= 0:
+            c_close(self.schedstat_fd)
+
+    def attach(self):
+        """The calling thread runs the loop."""
+        cdef char path[PATH_BYTES]
+        self.thread_id = KSTORE_THREAD_ID()
+        snprintf(path, PATH_BYTES, "/proc/self/task/%d/schedstat", self.thread_id)
+        self.schedstat_fd = c_open(path, O_RDONLY | O_CLOEXEC)
+        self.sample(now_us())
+
+    def run(self, callback, *args):
+        """Call it, on the clock."""
+        cdef bint outer = self.enter(now_us())
+        if outer:
+            self.callback = <PyObject*>callback
+        try:
+            return callback(*args)
+        finally:
+            if outer:
+                self.leave()
+
+    def running(self):
+        """The callback that is called now; None if there is none, or a connection has read."""
+        return None if self.began_us == 0 or self.callback == NULL else <object>self.callback
+
+    def on_gc(self, phase, info):
+        """For gc.callbacks: a collection is told as what it is."""
+        cdef int64_t now = now_us()
+        if phase == "start":
+            self.gc_began_us = now
+            return
+        if self.gc_of_us != self.began_us:
+            self.gc_us = 0
+            self.gc_of_us = self.began_us
+        self.gc_us += now - self.gc_began_us
+
+    cdef int sample(self, int64_t now) noexcept:
+        if self.schedstat_fd >= 0:
+            self.sampled_us = now
+            read_times(self.schedstat_fd, &self.sampled)
+        return 0
+
+    cdef int leave(self) except -1:
+        """What has begun is over."""
+        cdef int64_t began = self.began_us
+        cdef int64_t spent = now_us() - began
+        if spent >= COUNTED_US and self.on_hold is not None:
+            self.count(began, spent)
+        self.began_us = 0
+        return 0
+
+    cdef int count(self, int64_t began, int64_t spent) except -1:
+        """Tell it, with what the thread did meanwhile. Of the time that it waited for a core, the
+        part up to SAMPLE_US before the hold is told, too.
+        """
+        cdef ThreadTimes times = self.sampled
+        cdef int64_t stood = self.stood_us if self.stood_of_us == began else 0
+        cdef int64_t late = began + spent - self.beat_us - GUARD_PERIOD_US
+        if self.schedstat_fd >= 0:
+            read_times(self.schedstat_fd, &times)
+        if self.beat_us and late > STOOD_US:    # the guard has not been awake either
+            stood += late
+        callback = None if self.callback == NULL else <object>self.callback
+        self.on_hold(
+            self.longest_key if callback is None or self.longest_us * 2 >= spent else -1,
+            callback, spent,
+            -1 if self.schedstat_fd < 0 else min(
+                spent, times.on_core_us - self.sampled.on_core_us),
+            min(spent, times.waited_us - self.sampled.waited_us), min(spent, stood),
+            self.gc_us if self.gc_of_us == began else 0)
+        self.sampled = times
+        self.sampled_us = began + spent
+        return 0
+
+
+cdef void read_times(int schedstat_fd, ThreadTimes* times) noexcept nogil:
+    """A thread's times, from /proc/self/task/N/schedstat: on a core and waiting for one, in ns."""
+    cdef char text[PATH_BYTES]
+    cdef char* rest
+    cdef ssize_t size = pread(schedstat_fd, text, PATH_BYTES - 1, 0)
+    if size <= 0:
+        return
+    text[size] = 0
+    times.on_core_us = strtoll(text, &rest, 10) // 1000
+    times.waited_us = strtoll(rest, NULL, 10) // 1000
