@@ -7,7 +7,6 @@ exec.
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import logging
 import os
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from kstore.broker.compose import compose
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.metrics import LoopStall
+from kstore.broker.runtime.garbage import Garbage
 from kstore.broker.runtime.log_dirs.descriptors import raise_descriptor_limit
 from kstore.broker.runtime.log_dirs.maintenance import Maintenance
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
@@ -175,6 +175,7 @@ async def _serve(
     idle = loop.create_task(_close_idle(broker, config["connections.max.idle.ms"]))
     maintenance = Maintenance(broker.node, broker.log_manager)
     maintenance.start()
+    garbage = Garbage(loop, lambda: sum(broker.plane.request_counts().values()))
     first = config.listeners[0]
     try:
         if config["kstore.metrics.listener"]:
@@ -188,7 +189,7 @@ async def _serve(
             log.info("the HTTP API is at %s", api_url)
         if not await _joined(broker.membership, stop):
             return
-        gc.freeze()  # what is there stays, and no full collection looks at it: that takes 20 ms
+        garbage.start()
         on_ready(first.host, ports[first.name], api_url)
         if TRANSACTION_TOPIC in broker.image.topics:
             # Not only once somebody asks: a prepared transaction holds readers back until it is
@@ -200,6 +201,7 @@ async def _serve(
         stall.stop()
         idle.cancel()
         maintenance.stop()
+        garbage.stop()
         for acceptor in accepting:
             acceptor.close()
         if broker.moves.made is not None:

@@ -8,7 +8,6 @@ How large a request may become in memory is limited before: by the elements of i
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,10 +39,6 @@ What comes beyond waits in its order; small ones have room of their own.
 SMALL_BYTES = 64 * 1024
 PEER_ELEMENTS = 2_000_000
 """In a message of the controller: about every partition there is."""
-FEW_COLLECTIONS = 2000
-"""Younger collections before a full one, while there are wide requests: what these are made of is
-no garbage until they are answered, and to look at all of it holds the loop for up to 180 ms.
-"""
 METADATA = 3
 END = object()
 
@@ -181,7 +176,6 @@ class _Held:
         """Done when there is room for the request as objects."""
         await self._room.enter(self._size)
         self._entered = True
-        _COLLECTIONS.begin()
 
     def release(self) -> None:
         """Let it, and others, go on, if they do not yet."""
@@ -191,31 +185,3 @@ class _Held:
         if self._entered:
             self._entered = False
             self._room.leave(self._size)
-            _COLLECTIONS.end()
-
-
-class _Collections:
-    """Full garbage collections wait until the last wide request is answered: then little is left
-    for them to look at.
-    """
-
-    def __init__(self) -> None:
-        self._requests = 0
-        self._usual = gc.get_threshold()
-
-    def begin(self) -> None:
-        """One more wide request."""
-        if self._requests == 0:
-            self._usual = gc.get_threshold()
-            gc.set_threshold(*self._usual[:2], FEW_COLLECTIONS)
-        self._requests += 1
-
-    def end(self) -> None:
-        """One less."""
-        self._requests -= 1
-        if self._requests == 0:
-            gc.set_threshold(*self._usual)
-
-
-_COLLECTIONS = _Collections()
-"""Of the process, as its garbage collector."""

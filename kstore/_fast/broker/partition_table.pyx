@@ -58,6 +58,7 @@ cdef class PartitionTable(PartitionEvents):
                 partition.deleted = True
                 partition.online = partition.follows = False
                 partition.end_leadership()
+        entry.partitions = []  # no ring of references: each goes with the last who uses it
 
     def topic(self, bytes name):
         """The TopicEntry of that name, or None."""

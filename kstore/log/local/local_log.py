@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 from zlib import crc32
@@ -156,8 +157,10 @@ class LocalLog:
         """Below it the log is clean; -1: it was never cleaned."""
         self.waiters: Waiters | None = None
         """Who waits for the log to grow, if anybody has."""
+        # Not a ring of references: what a deleted log takes goes with the last who uses it, and no
+        # collection has to find 10,000 of them at once.
         self.core = LogCore(
-            self,
+            weakref.proxy(self),
             clock=directory.custom_clock,
             writable=not self.read_only,
             calm=directory.calm,

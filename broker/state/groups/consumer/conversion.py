@@ -23,12 +23,13 @@ from kstore.broker.state.groups.consumer.member import (
     current_assignment_record,
     member_record,
 )
+from kstore.broker.state.groups.consumer.metadata_hash import metadata_hash
 from kstore.broker.state.groups.consumer.records import (
     epoch_record,
     target_epoch_record,
     target_record,
 )
-from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.settings import GroupSettings

@@ -20,9 +20,10 @@ from kstore.broker.state.groups.consumer.member import (
     Member,
     current_assignment_record,
 )
+from kstore.broker.state.groups.consumer.metadata_hash import metadata_hash
 from kstore.broker.state.groups.consumer.reconcile import Owned
 from kstore.broker.state.groups.consumer.records import regex_record
-from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, metadata_hash
+from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal
 from kstore.broker.state.groups.contract import Group, ShardState, absence
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RebalanceExpired, RegexesDue, SessionExpired

@@ -6,7 +6,6 @@ was until the records are replayed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import NamedTuple
 
 from kstore.broker.state.groups.consumer.assignor_spec import GroupSpec, MemberSpec
@@ -26,6 +25,7 @@ from kstore.broker.state.groups.consumer.member import (
     member_record,
     member_tombstone,
 )
+from kstore.broker.state.groups.consumer.metadata_hash import metadata_hash
 from kstore.broker.state.groups.consumer.reconcile import Goal, Owned, reconcile
 from kstore.broker.state.groups.consumer.records import (
     epoch_record,
@@ -44,11 +44,10 @@ from kstore.broker.state.groups.timers import (
     TimerKey,
 )
 from kstore.broker.state.linear_regex import regex_error
-from kstore.broker.state.metadata.image import MetadataImage
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 
-__all__ = ["ConsumerStep", "Refusal", "metadata_hash", "timer_key"]
+__all__ = ["ConsumerStep", "Refusal", "timer_key"]
 
 REGEX_REFRESH_MIN_MS = 10_000
 TIMERS_OF_MEMBER = ("session", "rebalance", "rejoin", "sync")
@@ -64,25 +63,6 @@ class Refusal(NamedTuple):
 def timer_key(what: str, group_id: str, member_id: str) -> TimerKey:
     """A timer of a member: of its session, its rebalance, a classic member's rejoin or sync."""
     return (f"consumer {what}", group_id, member_id)
-
-
-def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
-    """What a group knows of its topics in 64 bits: ids, partition counts, racks; 0 of no topic."""
-    digest = blake2b(digest_size=8)
-    found = False
-    for name in sorted(names):
-        topic = image.topics.get(name)
-        if topic is None:
-            continue
-        found = True
-        racks = [
-            sorted(
-                {str(image.brokers[node].rack) for node in part.replicas if node in image.brokers}
-            )
-            for part in topic.partitions
-        ]
-        digest.update(f"{topic.topic_id}:{name}:{racks};".encode())
-    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
 
 
 class ConsumerStep:

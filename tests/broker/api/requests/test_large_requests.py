@@ -5,7 +5,6 @@ are, gives the others their turns, or is refused for its elements before they be
 from __future__ import annotations
 
 import asyncio
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -234,28 +233,3 @@ def test_the_limit_on_elements_is_a_setting(tmp_path: Path) -> None:
         assert transport.closed
 
     in_world(tmp_path, ask, **{"kstore.request.max.elements": "1000"})
-
-
-def test_no_full_garbage_collection_looks_at_a_wide_request(tmp_path: Path) -> None:
-    full: list[int] = []
-    before = gc.get_threshold()
-
-    def count(phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and info["generation"] == 2:
-            full.append(info["collected"])
-
-    async def ask(world: World) -> None:
-        connection, transport = world.connect()
-        names = [f"g{number}" for number in range(60_000)]
-        frame = encode_request(DescribeGroupsRequest(groups=names), 6, 1, "me")
-        for _ in range(2):  # the first imports what it needs
-            transport.written.clear()
-            full.clear()
-            feed(connection, frame)
-            gc.callbacks.append(count)
-            assert len(await world.answers(transport, 1)) == 1
-            gc.callbacks.remove(count)
-        assert not full
-        assert gc.get_threshold() == before
-
-    in_world(tmp_path, ask)

@@ -1,0 +1,137 @@
+"""Garbage is collected in small steps, however much there is beside it, and none stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.log.log_core import LogCore
+from kstore.broker.runtime import garbage
+from kstore.broker.runtime.garbage import Garbage
+from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.log.local.local_log import LocalLog
+from tests.broker.api.requests.world import World, in_world
+
+MANY = 100_000
+MOST = 2 * garbage.THRESHOLDS[0] * (garbage.THRESHOLDS[1] + 1)
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.ring = self
+
+
+@contextmanager
+def collecting(
+    requests: Callable[[], int] = lambda: 0,
+) -> Iterator[list[int]]:
+    """How many objects each full collection looks at, meanwhile."""
+    looked: list[int] = []
+
+    def begun(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked.append(len(gc.get_objects()))
+
+    loop = asyncio.get_running_loop()
+    collector = Garbage(loop, requests)
+    gc.callbacks.append(begun)
+    collector.start()
+    try:
+        yield looked
+    finally:
+        collector.stop()
+        gc.callbacks.remove(begun)
+
+
+def test_a_full_collection_looks_only_at_what_is_new() -> None:
+    async def make() -> None:
+        with collecting() as looked:
+            kept = [[number] for number in range(MANY)]
+        assert len(kept) == MANY
+        assert len(looked) > MANY // MOST
+        assert max(looked) < MOST
+
+    asyncio.run(make())
+
+
+def test_what_is_frozen_goes_with_its_last_reference() -> None:
+    async def make() -> None:
+        with collecting() as looked:
+            kept = [{1} for _ in range(MANY)]
+            frozen = gc.get_freeze_count()
+            kept.clear()
+            assert gc.get_freeze_count() < frozen - MANY // 2
+        assert looked
+
+    asyncio.run(make())
+
+
+def test_rings_among_much_that_is_frozen_go_in_a_calm_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "CHECK_S", 0.01)
+    monkeypatch.setattr(garbage, "CALM_S", 0.01)
+    monkeypatch.setattr(garbage, "FEW_OBJECTS", -gc.get_freeze_count())
+    asked = iter([1, 2, 3])
+    known = 0
+
+    def requests() -> int:
+        nonlocal known
+        known = next(asked, known)
+        return known
+
+    async def make() -> None:
+        with collecting(requests):
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()  # and frozen
+            del ring
+            gc.collect()
+            assert gone() is not None
+            monkeypatch.setattr(garbage, "FEW_OBJECTS", -2 * gc.get_freeze_count())
+            while gone() is not None:
+                await asyncio.sleep(0.01)
+            assert known == 3
+
+    asyncio.run(make())
+
+
+def test_python_collects_by_itself_again_once_it_is_stopped() -> None:
+    before = gc.get_threshold(), list(gc.callbacks)
+
+    async def make() -> None:
+        with collecting():
+            assert gc.get_threshold() == garbage.THRESHOLDS
+        Garbage(asyncio.get_running_loop(), lambda: 0).stop()
+
+    asyncio.run(make())
+    assert (gc.get_threshold(), list(gc.callbacks)) == before
+
+
+def test_a_deleted_topic_leaves_nothing_to_collect(tmp_path: Path) -> None:
+    def there() -> int:
+        kinds = (TopicEntry, Partition, LogCore, LocalLog)
+        return sum(type(each) in kinds for each in gc.get_objects())
+
+    async def make(world: World) -> None:
+        gc.collect()
+        before = there()
+        gc.disable()
+        try:
+            await world.broker.topics.create(NewTopic("t", 50, 1))
+            assert there() == before + 151
+            await world.broker.topics.delete("t")
+            assert there() == before
+        finally:
+            gc.enable()
+
+    in_world(tmp_path, make)
