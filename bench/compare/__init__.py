@@ -33,5 +33,6 @@ ROWS: dict[str, Kind] = {
     "partitions": Kind("1,000 and 10,000 partitions: made, written, restarted", needs_pair=False),
     "restart": Kind("restart after kill -9 with 2 GB in the log", needs_pair=False),
     "isolation": Kind("small records beside bulk, cold reads and big decisions", needs_pair=False),
+    "scale": Kind("small requests with 1, 2, 4, ... brokers: rate, CPU", needs_pair=False),
     "cluster": Kind("three brokers: start, replication, failover", needs_pair=False),
 }
