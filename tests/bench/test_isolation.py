@@ -10,14 +10,17 @@ from bench import brokers, frames
 from bench.brokers import KAFKA, KSTORE
 from bench.compare import isolation
 from bench.compare.isolation import CASES, HALF, Case, OnePair, clients, disk, neighbours
+from bench.compare.isolation.holds import Held, Holds, parse
 from bench.compare.isolation.neighbours import Sizes
 from bench.compare.isolation.probe import Probe
 from bench.compare.pair import end_offset
 from bench.measure import Settings, Side
+from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 
 LIMITS = disk.Limits(write=1000, read=500)
-CALM = {"p50": [1.0, 1.0], "p99": [2.0, 2.0], "p99.9": [3.0, 3.0], "max": [4.0, 5.0]}
+CALM = {"p50": [1.0, 1.0], "p99": [2.0, 2.0], "p99.9": [3.0, 3.0], "max": [4.0, 5.0],
+        "hold": [0.0, 6.0]}  # fmt: skip
 POOR = {name: [10 * value for value in values] for name, values in CALM.items()}
 
 
@@ -51,6 +54,7 @@ def test_what_falls_short_is_named_with_its_goal():
     assert sentence.startswith("beside bulk: FALLS SHORT: ms p99 20, 10x Kafka's (goal ≤ 0.5x)")
     assert "max of all turns 50, 10x" in sentence
     assert "MB/s 150, 1.5x" in sentence
+    assert "ms longest hold of the loop 60, 10x Kafka's (goal ≤ 10)" in sentence
 
 
 def test_the_disks_limit_is_as_good_as_twice_kafkas_rate():
@@ -112,6 +116,41 @@ def test_the_reader_reads_everything_once(tmp_path):
             clients.run("read", host=broker.host, port=broker.port, topic="no", offsets=1)
 
 
+PAGE = """# TYPE kstore_loop_hold_seconds histogram
+kstore_loop_hold_seconds_bucket{held_by="Produce",le="0.005"} 3
+kstore_loop_hold_seconds_bucket{held_by="Produce",le="0.05"} 4
+kstore_loop_hold_seconds_bucket{held_by="Produce",le="+Inf"} 5
+kstore_loop_hold_seconds_count{held_by="Produce"} 5
+kstore_loop_hold_max_seconds{held_by="Produce"} 0.120000
+"""
+
+
+def test_holds_are_those_since_the_beginning_or_what_bounds_them():
+    (before,) = parse(PAGE).values()
+    assert before == Held(120.0, {5.0: 3.0, 50.0: 4.0, float("inf"): 5.0})
+    assert before.since(None) == 120.0
+    assert before.since(before) == 0.0
+    longer = parse(PAGE.replace("0.120000", "0.130000"))["Produce"]
+    assert longer.since(before) == 130.0
+    more = PAGE.replace("} 4", "} 5").replace("} 5", "} 6").replace('"0.05"} 6', '"0.05"} 5')
+    assert parse(more)["Produce"].since(before) == 50.0
+    assert parse("kstore_requests_total 5\n") == {}
+
+
+def test_a_brokers_holds_are_read_from_its_metrics(tmp_path):
+    broker = KstoreBroker(tmp_path, overrides=brokers.SAME)
+    holds = Holds(broker)
+    with broker:
+        topics = (f"t{number}" for number in range(100))
+        while not (found := holds.longest()):
+            brokers.create_topic(broker, next(topics), 500)
+        assert found == sorted(found, reverse=True)
+        longest, name = found[0]
+        assert longest >= 1.0
+        assert name
+    assert not Holds(KafkaBroker(tmp_path)).are_told
+
+
 @pytest.mark.slow
 def test_every_neighbour_runs_beside_the_small_records(tmp_path):
     settings = Settings(quick=True, scratch=tmp_path, alone=True)
@@ -122,6 +161,7 @@ def test_every_neighbour_runs_beside_the_small_records(tmp_path):
             found = pair.measure(name, case)[KSTORE]
             assert found.state == "", name
             assert found.values["records"][0] > 0
+            assert found.values["hold"][0] >= 0
             assert (found.values["rate"][0] > 0) == bool(case.unit)
     finally:
         pair.stop()

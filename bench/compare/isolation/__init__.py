@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench import brokers, frames
 from bench.brokers import KAFKA, KSTORE, Broker, create_topic
 from bench.compare.isolation import disk, follower, neighbours
+from bench.compare.isolation.holds import Holds
 from bench.compare.isolation.neighbours import Place, Sizes, Work
 from bench.compare.isolation.probe import Probe
 from bench.compare.pair import LESS, MORE, Pair, compared
@@ -28,6 +29,9 @@ __all__ = ["CASES", "Case", "OnePair", "rows", "rows_of"]
 SMALL = follower.SMALL
 HALF = Goal(0.5, at_least=False)
 TWICE = Goal(2.0)
+HOLD = Goal(10.0, at_least=False, of="value")
+HELD = "ms longest hold of the loop"
+SHOWN = 3
 NEAR = 0.9
 """Which share of the disk's own rate counts as its limit."""
 SAME = {
@@ -70,22 +74,28 @@ CASES: dict[str, Case] = {
 }
 
 
-def _watched(broker: Broker, sizes: Sizes, work: Work) -> Figures:
-    """What the small records met while the work was done, and its rate."""
+def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
+    """What the small records met while the work was done, its rate, and the longest hold of
+    kstore's loop.
+    """
     with Probe(broker, SMALL) as probe:
         probe.begin()
+        holds.begin()
         begin = time.monotonic()
         rate = work()
         elapsed = time.monotonic() - begin
+        held = holds.longest()
         found = probe.finish()
     if not found["priority"]:
         progress("  the probe has no real-time priority: its own waits for a core are in the times")
+    names = ", ".join(f"{name} {longest:.0f} ms" for longest, name in held[:SHOWN])
     progress(
-        f"    {broker.__class__.__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
-        f"max {found['max']:.4g} ms of {found['records']:.0f} records; "
-        f"rate {rate:.4g} in {elapsed:.1f} s"
+        f"    {type(broker).__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
+        f"max {found['max']:.4g} ms of {found['records']:.0f} records; rate {rate:.4g} in "
+        f"{elapsed:.1f} s" + (f"; the loop was held by {names}" if names else "")
     )
-    return found | {"rate": rate}
+    longest = {"hold": held[0][0] if held else 0.0} if holds.are_told else {}
+    return found | {"rate": rate} | longest
 
 
 def warm(broker: Broker, topic: str, seconds: float) -> None:
@@ -118,8 +128,10 @@ class OnePair:
         self.folder = settings.scratch / "isolation"
         certificates = Certificates(self.folder)
         self.places: dict[str, Place] = {}
+        self._holds: dict[str, Holds] = {}
         for name, broker in brokers.make(self.folder, settings).items():
             broker.overrides |= SAME
+            self._holds[name] = Holds(broker)
             door = with_tls(broker, certificates)
             self.places[name] = Place(broker, door, sizes, certificates)
 
@@ -141,11 +153,12 @@ class OnePair:
     def measure(self, name: str, case: Case) -> dict[str, Side]:
         """Both sides' figures of a case, in turns."""
 
-        def turn(place: Place) -> Figures:
+        def turn(side: str) -> Figures:
+            place = self.places[side]
             with case.start(place) as work:
-                return _watched(place.broker, self._sizes, work)
+                return _watched(place.broker, self._holds[side], work)
 
-        turns = {side: lambda place=place: turn(place) for side, place in self.places.items()}
+        turns = {side: lambda side=side: turn(side) for side in self.places}
         return take_turns(name, turns, min(case.rounds, self._settings.pick(2, 1)))
 
 
@@ -153,13 +166,15 @@ def _follower(settings: Settings, sizes: Sizes) -> dict[str, Side]:
     def turn(make: Callable[[Path], follower.Cluster]) -> Figures:
         folder = settings.scratch / "isolation-cluster"
         try:
-            with follower.catching_up(make(folder), sizes) as (leader, work):
+            cluster = make(folder)
+            holds = Holds(cluster.brokers[follower.LEADER])
+            with follower.catching_up(cluster, sizes) as (leader, work):
                 warm(leader, SMALL, sizes.warm_seconds)
-                return _watched(leader, sizes, work)
+                return _watched(leader, holds, work)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    made = follower.makers(settings, {}, {})
+    made = follower.makers(settings)
     turns = {side: lambda make=make: turn(make) for side, make in made.items()}
     return take_turns(FOLLOWER, turns, 1)
 
@@ -194,6 +209,7 @@ def rows_of(
         compared("isolation", words, sides, "p99", "ms p99", HALF),
         compared("isolation", words, sides, "p99.9", "ms p99.9", LESS),
         compared("isolation", words, _worst(sides, "max"), "max", "ms max of all turns", HALF),
+        compared("isolation", words, _worst(sides, "hold"), "hold", HELD, HOLD),
     ]
     if case.unit:
         note = ""

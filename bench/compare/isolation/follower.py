@@ -19,7 +19,7 @@ from tests.conformance.kafka_cluster import KafkaCluster
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_cluster import KstoreCluster
 
-__all__ = ["SMALL", "catching_up", "makers"]
+__all__ = ["LEADER", "SMALL", "catching_up", "makers"]
 
 SIZE = 3
 LEADER, FOLLOWER = 1, 2
@@ -29,19 +29,17 @@ PAUSE_S = 0.02
 Cluster = KstoreCluster | KafkaCluster
 
 
-def makers(
-    settings: Settings, ours: dict[str, str], theirs: dict[str, str]
-) -> dict[str, Callable[[Path], Cluster]]:
-    """By the side's name, what makes its cluster in a folder; the settings are added to it."""
+def makers(settings: Settings) -> dict[str, Callable[[Path], Cluster]]:
+    """By the side's name, what makes its cluster in a folder."""
     made: dict[str, Callable[[Path], Cluster]] = {
-        KSTORE: lambda folder: KstoreCluster(folder, SIZE, overrides=SAME | ours)
+        KSTORE: lambda folder: KstoreCluster(folder, SIZE, overrides=SAME)
     }
     if not settings.alone:
         try:
             java_program()
             fetch_jars()
             made[KAFKA] = lambda folder: KafkaCluster(
-                folder, SIZE, overrides=SAME | theirs, jvm=SERVER_FLAGS
+                folder, SIZE, overrides=SAME, jvm=SERVER_FLAGS
             )
         except KafkaUnavailableError as error:
             progress(f"no Kafka to compare with: {error}")

@@ -91,8 +91,7 @@ class Probe:
     def _say(self, word: str) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(word)
-            self._process.stdin.flush()
+            os.write(self._process.stdin.fileno(), word.encode())  # nothing is left in a buffer
         except BrokenPipeError:
             self._fail()
 

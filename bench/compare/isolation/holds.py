@@ -1,0 +1,89 @@
+"""What held kstore's loop, as the broker's own metrics tell it; Kafka has no such loop."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from typing import NamedTuple
+
+from tests.conformance.broker_process import BrokerProcess, free_port
+from tests.conformance.kstore_broker import KstoreBroker
+
+__all__ = ["Held", "Holds", "parse"]
+
+LISTENER = "kstore.metrics.listener"
+_ROW = re.compile(
+    r'^kstore_loop_hold_(?P<kind>seconds_bucket|max_seconds)\{held_by="(?P<name>.*?)"'
+    r'(?:,le="(?P<le>[^"]+)")?\} (?P<value>\S+)$'
+)
+
+
+class Held(NamedTuple):
+    """The holds of one name since the broker's start."""
+
+    longest_ms: float
+    buckets: dict[float, float]
+    """Upper limit in ms to how many were at most as long."""
+
+    def since(self, before: Held | None) -> float:
+        """The longest since then, in ms; 0 for none. Where an older one was longer it is the limit
+        of the bucket that it fell in, and so at most that much too large.
+        """
+        if before is None or self.longest_ms > before.longest_ms:
+            return self.longest_ms
+        limit = 0.0
+        new_below = 0.0
+        for most in sorted(self.buckets):
+            new = self.buckets[most] - before.buckets.get(most, 0.0)
+            if new > new_below:
+                limit, new_below = most, new
+        return min(limit, self.longest_ms)
+
+
+def parse(page: str) -> dict[str, Held]:
+    """By name; empty for a page that does not tell of holds."""
+    found: dict[str, Held] = {}
+    for line in page.splitlines():
+        if not (match := _ROW.match(line)):
+            continue
+        held = found.setdefault(match["name"], Held(0.0, {}))
+        value = float(match["value"])
+        if match["kind"] == "max_seconds":
+            found[match["name"]] = held._replace(longest_ms=value * 1e3)
+        else:
+            held.buckets[float(match["le"]) * 1e3] = value
+    return found
+
+
+class Holds:
+    """The holds of one broker, from one `begin` on; of Kafka's there are none."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        """Before the broker starts: it is to tell its metrics."""
+        self._url = ""
+        self._before: dict[str, Held] = {}
+        if isinstance(broker, KstoreBroker):
+            address = f"http://127.0.0.1:{free_port()}"
+            broker.overrides[LISTENER] = address
+            self._url = f"{address}/metrics"
+
+    @property
+    def are_told(self) -> bool:
+        """Whether the broker has a loop, and tells what held it."""
+        return bool(self._url)
+
+    def _read(self) -> dict[str, Held]:
+        if not self._url:
+            return {}
+        with urllib.request.urlopen(self._url, timeout=60) as answer:
+            return parse(answer.read().decode())
+
+    def begin(self) -> None:
+        """What was held until now does not count."""
+        self._before = self._read()
+
+    def longest(self) -> list[tuple[float, str]]:
+        """Milliseconds and name of the longest holds since `begin`, the longest first."""
+        now = self._read()
+        found = [(held.since(self._before.get(name)), name) for name, held in now.items()]
+        return sorted((each for each in found if each[0]), reverse=True)
