@@ -31,6 +31,7 @@ cdef enum:
     CONSUMER = -1
     REPLICA_STATE_TAG = 1
     LONGEST_WAIT_MS = 300000                        # whatever a client asks for
+    COPIED_BYTES = 2 * 1024 * 1024                  # with TLS: an answer is made in one turn
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
@@ -213,6 +214,8 @@ cdef class FetchPath:
         self.from_follower = request.replica_id >= 0 and not request.barred
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
+        if not out.takes_slices and request.replica_id < 0:
+            request.max_bytes = min(request.max_bytes, max(COPIED_BYTES, request.min_bytes))
         error = self.injected_error
         if error == NONE:
             error = self.open_session(request)

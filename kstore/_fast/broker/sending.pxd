@@ -8,7 +8,7 @@ from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum SendOutcome:
     SEND_DONE = 0
-    SEND_BLOCKED = 1                # the socket is full
+    SEND_BLOCKED = 1                # the socket is full, or as much as may be is sent
     SEND_LOST = 2                   # the peer is gone
     SEND_SHORT = 3                  # a file ended early: the frame that was begun can't be ended
     SEND_NO_SENDFILE = 4            # this file system or system has none: `copy_slices`, then again
@@ -29,9 +29,9 @@ cdef class FileSlice:
 # Whether the answer may hold the slice instead of its bytes; then it does.
 cdef bint add_slice(
     AnswerBuffer out, SegmentFile file, int64_t position, int64_t size_bytes) except? False
-# Sends what the socket takes and remembers how far it came. The GIL stays, so that no file is
-# closed meanwhile.
-cdef int send_answers(int fd, AnswerBuffer out) except -1
+# Sends what the socket takes, at most so many bytes, and remembers how far it came. The GIL stays,
+# so that no file is closed meanwhile.
+cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1
 cdef int64_t unsent(AnswerBuffer out) noexcept
 # Keeps the files of what is unsent from being closed; pins: SegmentFile -> PinnedFile, weak. False:
 # there is no descriptor left.

@@ -88,22 +88,26 @@ cdef int64_t unsent(AnswerBuffer out) noexcept:
     return out.size - out.sent + out.slice_bytes
 
 
-cdef int send_answers(int fd, AnswerBuffer out) except -1:
+cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1:
     cdef FileSlice piece = None
     cdef Py_ssize_t stop
     cdef ssize_t n
     while True:
         piece = <FileSlice>out.slices[0] if out.slices else None
         stop = out.size if piece is None else piece.at
+        if out.sent == stop and piece is None:
+            return SEND_DONE
+        if most <= 0:
+            return SEND_BLOCKED
         if out.sent < stop:
-            n = send(fd, out.data + out.sent, stop - out.sent,
+            n = send(fd, out.data + out.sent, <size_t>min(<int64_t>(stop - out.sent), most),
                      MSG_DONTWAIT | MSG_NOSIGNAL | (0 if piece is None else MSG_MORE))
             if n > 0:
                 out.sent += n
-        elif piece is not None:
+        else:
             n = kstore_sendfile(
                 fd, piece.file.fd if piece.pinned is None else piece.pinned.fd, &piece.position,
-                <size_t>piece.size_bytes)
+                <size_t>min(piece.size_bytes, most))
             if n == 0:
                 return SEND_SHORT
             if n > 0:
@@ -113,9 +117,9 @@ cdef int send_answers(int fd, AnswerBuffer out) except -1:
                     out.slices.pop(0)
             elif errno == EINVAL or errno == ENOSYS or errno == EOPNOTSUPP:
                 return SEND_NO_SENDFILE
-        else:
-            return SEND_DONE
-        if n < 0 and errno != EINTR:
+        if n > 0:
+            most -= n
+        elif n < 0 and errno != EINTR:
             return SEND_BLOCKED if errno == EAGAIN else SEND_LOST
 
 

@@ -29,3 +29,5 @@ cdef class Connection(RequestPaths):
     cdef int give_back(self) except -1
     cdef bint may_handle(self) noexcept
     cdef bint wants_budget(self) except? True
+    cdef Py_ssize_t turn_room(self) noexcept
+    cdef int end_read(self) except -1

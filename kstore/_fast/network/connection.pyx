@@ -29,6 +29,8 @@ cdef enum:
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
     ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
+    NOTED_BYTES = 64 * 1024                 # who takes less of a turn need not be told of the next
+    NOTED_US = 500
 
 
 cdef class Connection(RequestPaths):
@@ -70,17 +72,21 @@ cdef class Connection(RequestPaths):
         return self if self.fd >= 0 else memoryview(self)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef Py_ssize_t most = self.turn_room()
         if self.own == NULL:
             PyBuffer_FillInfo(
-                view, self, self.plane.read_buffer, self.plane.read_capacity, 0, flags)
+                view, self, self.plane.read_buffer, min(self.plane.read_capacity, most), 0, flags)
         else:
             PyBuffer_FillInfo(
-                view, self, self.own + self.own_end, self.own_capacity - self.own_end, 0, flags)
+                view, self, self.own + self.own_end, min(self.own_capacity - self.own_end, most),
+                0, flags)
 
     def buffer_updated(self, Py_ssize_t size):
         """Bytes have come: handle every whole frame, answer them in one send."""
         cdef uint8_t* data = self.plane.read_buffer
         self.last_active_ms = now_ms()
+        self.taken_bytes += size
+        self.plane.bytes_read += size
         if self.own != NULL:
             self.own_end += size
             data = self.own
@@ -93,13 +99,26 @@ cdef class Connection(RequestPaths):
 
     def pause_writing(self):
         """The transport holds enough unsent bytes: no further request is handled."""
-        self.write_paused = True
+        self.write_paused = self.transport_full = True
         self.regulate()
 
     def resume_writing(self):
         """The transport has sent most of what it held."""
-        self.write_paused = False
-        self.resume()
+        self.transport_full = False
+        if self.unsent is None:
+            self.write_paused = False
+            self.resume()
+        elif self.fd < 0:
+            self.feed()
+
+    def begin_turn(self):
+        """The loop has begun another turn: what this one took of the last one does not count."""
+        self.noted = self.hungry = False
+        self.taken_bytes = self.given_bytes = self.spent_us = 0
+        if self.fd < 0 and self.unsent is not None:
+            self.feed()
+        if self.muted & NEXT_TURN:
+            self.unmute(NEXT_TURN)
 
     def connection_lost(self, problem):
         """The connection is gone: nothing is answered any more."""
@@ -213,7 +232,18 @@ cdef class Connection(RequestPaths):
             return 0
         self.keep_rest(data + used, size - used, used > 0)
         self.flush()
+        self.end_read()
         self.regulate()
+        return 0
+
+    cdef int end_read(self) except -1:
+        """Others go first once it has used up its share of the turn, in bytes or in time."""
+        cdef bint all_of_it = self.taken_bytes >= self.plane.share() \
+            or self.spent_us >= self.plane.turn_us
+        if all_of_it:
+            self.muted |= NEXT_TURN
+        if all_of_it or self.taken_bytes >= NOTED_BYTES or self.spent_us >= NOTED_US:
+            self.note_taken(all_of_it)
         return 0
 
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1:
@@ -222,7 +252,7 @@ cdef class Connection(RequestPaths):
         """
         cdef Py_ssize_t used = 0
         cdef LoopWatch watch = self.plane.watch
-        cdef int64_t frame, turn_ends_us = watch.last_us + self.plane.turn_us
+        cdef int64_t frame, began_us = watch.last_us - self.spent_us
         self.plane.busy = True
         self.plane.produce.unpack_budget = TURN_BYTES
         try:
@@ -238,15 +268,15 @@ cdef class Connection(RequestPaths):
                 if self.closed or self.admission:
                     break
                 used += 4 + frame
-                if watch.last_us >= turn_ends_us and used < size:   # others have their turn first
-                    self.muted |= NEXT_TURN
-                    self.plane.server.call_soon(self.unmute, NEXT_TURN)
+                if watch.last_us - began_us >= self.plane.turn_us and used < size:
+                    self.muted |= NEXT_TURN             # others have their turn first
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
                     self.flush()
                     if self.closed:
                         break
         finally:
             self.plane.busy = False
+        self.spent_us = watch.last_us - began_us
         return used
 
     cdef int handle_frame(self, uint8_t* data, Py_ssize_t size) except -1:
@@ -432,6 +462,10 @@ cdef class Connection(RequestPaths):
             self.read_paused = False
             self.transport.resume_reading()
         return 0
+
+    cdef Py_ssize_t turn_room(self) noexcept:
+        """The most that one read may take. Whoever asks may read: there is always some."""
+        return max(self.plane.share() - self.taken_bytes, SLACK_BYTES)
 
     cdef bint wants_budget(self) except? True:
         cdef int64_t frame

@@ -39,7 +39,14 @@ cdef class DataPlane:
     cdef readonly int64_t bytes_out
     cdef readonly int64_t max_elements      # of one request's arrays
     cdef int max_parked                     # per connection
-    cdef public int64_t turn_us             # how long one connection's requests may go on
+    # What one connection may take of a turn of the loop before others have theirs. Many that want
+    # all of it share what is one's own otherwise.
+    cdef public int64_t turn_us
+    cdef public int64_t turn_bytes          # read, and as many sent
+    cdef list takers                        # connections that the next turn is announced to
+    cdef int hungry                         # how many of them have used up their share
+    cdef int sharers                        # how many had in the last turn
+    cdef readonly int64_t bytes_read        # by all connections
     cdef public object faults               # who strikes requests (broker/faults.py), or None
     cdef ApiEntry[128] apis
     cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all
@@ -53,4 +60,6 @@ cdef class DataPlane:
     cdef dict connections
     cdef list starved                       # connections that wait for queued_bytes to go down
     cdef int release(self, int64_t size) except -1
+    cdef int64_t share(self) noexcept       # of turn_bytes, for one connection
+    cdef int note_taker(self, connection) except -1
     cdef int keep_answer(self, tuple key, bytes answer) except -1

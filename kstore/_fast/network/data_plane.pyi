@@ -22,9 +22,13 @@ class DataPlane:
     queued_bytes: int
     connections_made: int
     bytes_out: int
+    bytes_read: int
+    """Of all connections so far; decrypted, where they use TLS."""
     max_elements: int
     turn_us: int
     """How long the requests of one connection are handled before others have their turn."""
+    turn_bytes: int
+    """How many bytes of one connection are read, and how many sent, before others have theirs."""
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any
@@ -50,6 +54,9 @@ class DataPlane:
         """Serve an API in these versions; cached: its answer depends on its bytes and
         the image alone.
         """
+
+    def next_turn(self) -> None:
+        """All connections have had their turn: those that wanted more go on."""
 
     def forget_answers(self) -> None:
         """The metadata image has changed: no pre-encoded answer holds."""

@@ -12,6 +12,10 @@ from libc.string cimport memset
 cdef enum:
     MAX_ANSWERS_BYTES = 8 * 1024 * 1024     # of pre-encoded answers
     ANSWER_OVERHEAD_BYTES = 256
+    # Measured: 1 MB takes about 0.2 ms to read, and 0.3 ms to check and write.
+    TURN_BYTES = 1024 * 1024
+    SHARED_TURN_BYTES = 4 * 1024 * 1024     # of all connections that want their whole share
+    LEAST_TURN_BYTES = 64 * 1024            # smaller pieces cost more than they help
 
 cdef class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -45,6 +49,8 @@ cdef class DataPlane:
         self.max_parked = max_parked
         self.max_elements = max_elements
         self.turn_us = 2000
+        self.turn_bytes = TURN_BYTES
+        self.takers = []
         self.answers = {}
         self.out = AnswerBuffer(64 * 1024)
         self.connections = {}
@@ -87,6 +93,27 @@ cdef class DataPlane:
         """
         for connection in list(self.connections):
             connection.rest(idle_ms)
+
+    cdef int64_t share(self) noexcept:
+        if self.sharers <= SHARED_TURN_BYTES // TURN_BYTES:
+            return self.turn_bytes
+        return min(self.turn_bytes, max(SHARED_TURN_BYTES // self.sharers, LEAST_TURN_BYTES))
+
+    cdef int note_taker(self, connection) except -1:
+        """A connection has taken so much of this turn that it is told of the next one."""
+        self.takers.append(connection)
+        if len(self.takers) == 1:
+            self.server.call_soon(self.next_turn)
+        return 0
+
+    def next_turn(self):
+        """All connections have had their turn: those that wanted more go on."""
+        takers = self.takers
+        self.takers = []
+        self.sharers = self.hungry
+        self.hungry = 0
+        for connection in takers:
+            connection.begin_turn()
 
     cdef int keep_answer(self, tuple key, bytes answer) except -1:
         """Keep an encoded answer; with too many of them, begin anew."""

@@ -20,12 +20,22 @@ cdef class Outbox(AnswerSink):
     cdef list unsent                        # AnswerBuffer; None: nothing is left
     cdef int64_t unsent_bytes
     cdef int writer                         # a duplicate of fd that the loop watches, or -1
+    cdef bint transport_full                # of a TLS connection, which has no writer
     cdef int64_t progress_ms                # when the peer took something last
+    # What the connection has taken of this turn of the loop.
+    cdef int64_t taken_bytes, given_bytes   # read, sent
+    cdef int64_t spent_us                   # on its requests
+    cdef bint noted                         # begin_turn() will be called in the next one
+    cdef bint hungry                        # it has used up its share
     cdef Slot park(self, int32_t correlation_id, bint flexible)
     cdef AnswerBuffer buffer_for_answer(self)
     cdef int queue_answer(self, AnswerBuffer out) except -1
     cdef int take_done(self) except -1
     cdef int flush(self) except -1
+    cdef int note_taken(self, bint all_of_it) except -1
+    cdef int note_given(self, int64_t size) except -1
+    cdef int end_unsent(self) except -1
+    cdef int feed(self) except -1
     cdef int hand_over(self, AnswerBuffer out) except -1
     cdef int handle_outcome(self, int outcome, AnswerBuffer out) except -1
     cdef int keep(self, AnswerBuffer out) except -1

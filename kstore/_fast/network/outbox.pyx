@@ -18,6 +18,7 @@ cdef enum:
     KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
     HANDED_OVER_BYTES = 64 * 1024           # a larger rest is sent from where it is, not copied
     MAX_UNSENT_BYTES = 64 * 1024            # with more, no further request is handled
+    NOTED_BYTES = 64 * 1024                 # who takes less of a turn need not be told of the next
     NEW_OUT_BYTES = 64 * 1024
 
 
@@ -143,42 +144,85 @@ cdef class Outbox(AnswerSink):
     cdef int regulate(self) except -1:
         return 0
 
+    # ---- its share of a turn of the loop ----
+
+    cdef int note_taken(self, bint all_of_it) except -1:
+        """It has taken much of this turn, or its whole share: it is told when the next begins."""
+        if all_of_it and not self.hungry:
+            self.hungry = True
+            self.plane.hungry += 1
+        if not self.noted:
+            self.noted = True
+            self.plane.note_taker(self)
+        return 0
+
+    cdef int note_given(self, int64_t size) except -1:
+        self.given_bytes += size
+        if self.given_bytes >= NOTED_BYTES:
+            self.note_taken(self.given_bytes >= self.plane.share())
+        return 0
+
     # ---- the socket ----
 
     cdef int flush(self) except -1:
         """Send what stands in the shared buffer; a full socket's rest is kept for later."""
         cdef AnswerBuffer out = self.plane.out
+        cdef int64_t size = out.size + out.slice_bytes
+        cdef int outcome
         if out.size == 0:
             return 0
         if (self.closed and self.unsent is None) or self.transport is None:
             return out.clear()
-        self.plane.bytes_out += out.size + out.slice_bytes
-        if self.fd < 0:
-            self.hand_over(out)
-        elif self.unsent is not None:
+        self.plane.bytes_out += size
+        if self.unsent is not None:
             self.keep(out)
+        elif self.fd < 0:
+            self.hand_over(out)
         else:
-            self.handle_outcome(send_answers(self.fd, out), out)
+            outcome = send_answers(self.fd, out, self.plane.share() - self.given_bytes)
+            self.note_given(size - unsent(out))
+            self.handle_outcome(outcome, out)
         if out is self.plane.out:
             out.clear()
             out.shrink(KEPT_OUT_BYTES)
         return 0
 
     cdef int hand_over(self, AnswerBuffer out) except -1:
-        """The transport sends it, and says when it holds too much."""
+        """The transport encrypts and sends it, and says when it holds too much. More than its share
+        of a turn is kept.
+        """
         if out.size <= HANDED_OVER_BYTES:
             self.transport.write((<const char*>out.data)[:out.size])
-            return 0
-        self.plane.out = AnswerBuffer(NEW_OUT_BYTES)
-        self.transport.write(memoryview(out))
-        return 0
+            return self.note_given(out.size)
+        self.keep(out)
+        return self.feed()
+
+    cdef int feed(self) except -1:
+        """Hand over what was kept, as much as the transport and this turn take."""
+        cdef AnswerBuffer out
+        cdef int64_t size, share = self.plane.share()
+        while self.unsent and not self.transport_full and self.given_bytes < share:
+            out = <AnswerBuffer>self.unsent[0]
+            size = min(unsent(out), share - self.given_bytes)
+            self.transport.write(memoryview(out)[:size])
+            if self.unsent is None:
+                return 0                    # it has failed, and the connection is lost
+            out.sent += size
+            self.unsent_bytes -= size
+            self.progress_ms = now_ms()
+            self.note_given(size)
+            if unsent(out) == 0:
+                self.unsent.pop(0)
+        return 0 if self.unsent else self.end_unsent()
 
     cdef int handle_outcome(self, int outcome, AnswerBuffer out) except -1:
         """What became of a try to send a buffer that was not kept yet."""
         cdef AnswerBuffer copy
         if outcome == SEND_NO_SENDFILE:
             copy = copy_slices(out)
-            outcome = SEND_SHORT if copy is None else send_answers(self.fd, copy)
+            outcome = SEND_SHORT
+            if copy is not None:
+                outcome = send_answers(self.fd, copy, self.plane.share() - self.given_bytes)
             if outcome == SEND_BLOCKED:
                 return self.keep(copy)
         if outcome == SEND_BLOCKED:
@@ -198,7 +242,7 @@ cdef class Outbox(AnswerSink):
             self.transport.abort()
 
     cdef int keep(self, AnswerBuffer out) except -1:
-        """The socket is full: keep what it has not taken, and watch it."""
+        """The socket is full, or others go first: keep what it has not taken, and watch it."""
         cdef int64_t rest = unsent(out)
         cdef AnswerBuffer kept = out
         if out.slices and not pin_files(out, self.plane.pins):
@@ -214,7 +258,8 @@ cdef class Outbox(AnswerSink):
         if self.unsent is None:
             self.unsent = []
             self.progress_ms = now_ms()
-            self.watch()
+            if self.fd >= 0:
+                self.watch()
         self.unsent.append(kept)
         self.unsent_bytes += rest
         if self.unsent_bytes > MAX_UNSENT_BYTES and not self.write_paused:
@@ -238,10 +283,11 @@ cdef class Outbox(AnswerSink):
         while self.unsent:
             out = <AnswerBuffer>self.unsent[0]
             before = unsent(out)
-            outcome = send_answers(self.fd, out)
+            outcome = send_answers(self.fd, out, self.plane.share() - self.given_bytes)
             self.unsent_bytes -= before - unsent(out)
             if unsent(out) < before:
                 self.progress_ms = now_ms()
+                self.note_given(before - unsent(out))
             if outcome == SEND_BLOCKED:
                 return
             if outcome == SEND_NO_SENDFILE:
@@ -253,12 +299,16 @@ cdef class Outbox(AnswerSink):
                 return
             if outcome == SEND_DONE:
                 self.unsent.pop(0)
+        self.end_unsent()
+
+    cdef int end_unsent(self) except -1:
+        """All that was kept is sent."""
         self.forget_unsent()
         if self.closed:
             self.transport.close()
-            return
-        self.write_paused = False
-        self.go_on()
+            return 0
+        self.write_paused = self.transport_full
+        return self.go_on()
 
     cdef int forget_unsent(self) except -1:
         if self.writer >= 0:

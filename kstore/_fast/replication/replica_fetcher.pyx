@@ -17,7 +17,7 @@ from kstore._fast.error_codes cimport (
     INVALID_FETCH_SESSION_EPOCH, NONE)
 from kstore._fast.log.append_plan cimport ORIGIN_REPLICA, AppendResult
 from kstore._fast.log.log_core cimport LogCore
-from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers
+from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers, unsent
 from kstore._fast.protocol.wire cimport (
     AnswerBuffer, WireBytes, begin_reading, read_bytes, read_int16, read_int32, read_int64,
     read_raw, read_some, read_unsigned, skip_tags)
@@ -398,7 +398,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef AnswerBuffer out = self.out
         cdef int outcome = SEND_BLOCKED
         if self.fd >= 0 and self.transport.get_write_buffer_size() == 0:
-            outcome = send_answers(self.fd, out)
+            outcome = send_answers(self.fd, out, unsent(out))
         if outcome == SEND_BLOCKED:
             self.transport.write(bytes(out))
         elif outcome != SEND_DONE:

@@ -158,7 +158,8 @@ class Plane:
         )  # fmt: skip
         settings = {"max_request_bytes": 1 << 20, "max_queued_bytes": -1, **limits}
         self.plane = DataPlane(self.server, self.table, self.produce, self.fetch, **settings)
-        self.plane.turn_us = 1 << 40  # what a test hands over is handled at once, on any machine
+        # What a test hands over is handled at once, on any machine.
+        self.plane.turn_us = self.plane.turn_bytes = 1 << 40
         for key, row in API_TABLE.items():
             self.plane.serve_api(
                 key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached
