@@ -35,4 +35,5 @@ ROWS: dict[str, Kind] = {
     "isolation": Kind("small records beside bulk, cold reads and big decisions", needs_pair=False),
     "scale": Kind("small requests with 1, 2, 4, ... brokers: rate, CPU", needs_pair=False),
     "cluster": Kind("three brokers: start, replication, failover", needs_pair=False),
+    "failover": Kind("kill -9 of leaders as three clients feel it, two stores", needs_pair=False),
 }

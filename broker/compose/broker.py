@@ -192,7 +192,9 @@ class Broker(ABC):
     def _make_peers(self) -> Peers:
         from kstore.broker.runtime.peers.peers import Peers
 
-        return Peers(self.node, self.metadata, self.security)
+        peers = Peers(self.node, self.metadata, self.security)
+        peers.on_closed.append(self.membership.suspect)
+        return peers
 
     def _make_moves(self) -> ReplicaMoves:
         from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves

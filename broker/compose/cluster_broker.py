@@ -21,6 +21,7 @@ from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.image_updates import ImageUpdates
 from kstore.broker.runtime.metadata.leader_hints import give_hints
+from kstore.broker.runtime.metadata.leader_waits import LeaderWaits
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.broker.runtime.replication.replica_manager import ReplicaManager
 from kstore.broker.runtime.replication.replicas import Replicas
@@ -66,6 +67,8 @@ class ClusterBroker(Broker):
         """Proposals of in-sync replicas to the controller (runtime/replication)."""
         self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
         """The partitions that are copied from other brokers."""
+        self.leader_waits: LeaderWaits
+        """Requests that are held until a leader is elected (runtime/metadata)."""
         self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
         """Who writes damaged parts of segments again, once a log of a cluster has damage."""
 
@@ -96,10 +99,15 @@ class ClusterBroker(Broker):
         claim_log_dirs(config["log.dirs"], cluster_id, self.node_id)
         myself = BrokerImage(self.node_id, _in_order(endpoints, config), config["broker.rack"])
         image = MetadataImage(cluster_id).with_broker(myself)
-        self.metadata = MetadataCache(image, self.plane.forget_answers)
+        self.metadata = MetadataCache(image, self._image_changed)
+        self.leader_waits = LeaderWaits(
+            self.node, self.table, self.metadata, self.plane.forget_answers
+        )
         member = self.membership = ClusterMember(
             self.node, myself, store, self.metadata, self.peers, lambda: self.replica_manager
         )
+        member.suspicions.on_suspected.append(self.leader_waits.lost)
+        member.suspicions.on_cleared.append(self.leader_waits.found)
         replicas = Replicas(
             self.node, self.table, self.log_manager, self.descriptors, self.fetchers
         )
@@ -127,6 +135,10 @@ class ClusterBroker(Broker):
             self._reload_features,
         )
 
+    def _image_changed(self) -> None:
+        self.plane.forget_answers()
+        self.leader_waits.image_changed()
+
     async def _reload(self, paths: Set[str]) -> None:
         await self.config_reload.reload(paths)
 
@@ -147,7 +159,9 @@ class ClusterBroker(Broker):
             OFFSETS_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
         }
-        self.replica_manager.replicas.on_leadership.append(watch_leadership(coordinators))
+        on_leadership = self.replica_manager.replicas.on_leadership
+        on_leadership.append(watch_leadership(coordinators))
+        on_leadership.append(lambda *_: self.leader_waits.look_soon())
         self.replica_manager.images.on_topic_deleted.append(forget)
 
     def _watch_damage(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.coordination import znodes
@@ -35,6 +36,8 @@ __all__ = [
     "read_brokers",
     "read_view",
     "register",
+    "resign",
+    "unregister",
 ]
 
 CONTROLLER = "/controller"
@@ -137,6 +140,22 @@ def leave(store: Store, node_id: int) -> None:
         if stat is not None and stat.ephemeral_owner == store.session_id:
             ops.append(Delete(path))
     if ops:
+        store.multi(ops)
+
+
+def unregister(store: Store, node_id: int, epoch: int) -> None:
+    """Remove what a broker's life of that epoch has left behind whose process has ended: another
+    broker can't wait for the session's end. Nothing, where that has happened already.
+    """
+    path = f"{znodes.BROKER_IDS}/{node_id}"
+    stat = store.stat(path)
+    if stat is None or stat.czxid != epoch:
+        return
+    ops: list[Op] = [Delete(path)]
+    controller = store.stat(CONTROLLER)
+    if controller is not None and controller.ephemeral_owner == stat.ephemeral_owner:
+        ops.append(Delete(CONTROLLER))
+    with suppress(NoNodeError):  # somebody else was quicker
         store.multi(ops)
 
 

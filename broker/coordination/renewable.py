@@ -120,7 +120,7 @@ class RenewableStore(Store):
         """See Store."""
         return self._session.children(path)
 
-    def owner_has_ended(self, path: str) -> bool:
+    def owner_has_ended(self, path: str) -> bool | None:
         """See Store."""
         return self._session.owner_has_ended(path)
 

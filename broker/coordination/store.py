@@ -208,11 +208,11 @@ class Store(ABC):
     def children(self, path: str) -> list[str]:
         """The names (not paths) of the node's children, sorted; NoNodeError."""
 
-    def owner_has_ended(self, path: str) -> bool:
+    def owner_has_ended(self, path: str) -> bool | None:
         """Whether an ephemeral node is still there though its owner's process has surely ended: the
-        store is about to delete it. Never waits for anybody; False where that can't be known.
+        store is about to delete it. Never waits for anybody; None where no process can be seen.
         """
-        return False
+        return None
 
     @abstractmethod
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:

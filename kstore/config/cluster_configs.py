@@ -9,7 +9,9 @@ from kstore.config.definition import (
     ConfigDef,
     ConfigType,
     Importance,
+    UpdateMode,
     at_least,
+    between,
     between_or,
     one_of,
 )
@@ -20,6 +22,7 @@ PROTOCOL_VERSIONS = ("4.2", "4.3")
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING = ConfigType.STRING
+_CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 CLUSTER_CONFIGS = (
@@ -37,6 +40,21 @@ CLUSTER_CONFIGS = (
     ConfigDef(
         "zookeeper.connection.timeout.ms", _INT, 18_000,
         "How long to wait for a ZooKeeper server at start.", _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "kstore.zookeeper.refusal.ends.session", _BOOLEAN, True,
+        "Whether a broker whose connections break and whose port then refuses others counts as"
+        " ended at once, and not when ZooKeeper ends its session. false where a firewall or a proxy"
+        " between brokers may refuse connections to one that lives.",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "kstore.metadata.leader.wait.ms", _INT, 300,
+        "How long a Metadata, DescribeTopicPartitions, Produce or Fetch request is held at most"
+        " that asks for a partition whose leader was just lost, until another one is elected: a"
+        " client that is told of none asks again only after its own pause. It counts from when this"
+        " broker has missed the leader; 0: nothing is held.",
+        _MEDIUM, between(0, 10_000), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.coordination.dir", _STRING, None,

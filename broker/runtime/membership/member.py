@@ -23,6 +23,7 @@ from kstore.broker.coordination.store import (
     WatchEvent,
 )
 from kstore.broker.runtime.membership.outage import Outage
+from kstore.broker.runtime.membership.suspicions import Suspicions
 from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
 from kstore.protocol.controller.broker_requests import ControlledShutdownRequest
@@ -109,6 +110,8 @@ class ClusterMember:
         self._pulse: asyncio.TimerHandle | None = None
         self.outage = Outage(node, store, metadata, peers, self, self._session_s)
         """What is done while the store can't be reached (runtime/membership/outage.py)."""
+        self.suspicions = Suspicions(node, store, metadata, peers, self._forget)
+        """Who may have ended (runtime/membership/suspicions.py)."""
 
     @property
     def is_controller(self) -> bool:
@@ -312,13 +315,8 @@ class ClusterMember:
             self._forget(node_id)
 
     def suspect(self, node_id: int) -> None:
-        """A connection to a broker has ended. Where its process has, clients are told at once: who
-        asks for the leader before another is elected asks again soon, and not after seconds.
-        """
-        path = f"{znodes.BROKER_IDS}/{node_id}"
-        with suppress(StoreError):
-            if self._store.owner_has_ended(path):
-                self._forget(node_id)
+        """A connection to a broker has ended; see Suspicions."""
+        self.suspicions.suspect(node_id)
 
     def _forget(self, node_id: int) -> None:
         metadata = self._metadata
@@ -450,6 +448,7 @@ class ClusterMember:
         if self._pulse is not None:
             self._pulse.cancel()
         self.outage.close()
+        self.suspicions.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

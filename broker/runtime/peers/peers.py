@@ -60,6 +60,8 @@ class Peers:
     """The other brokers, to be asked. All methods belong to the broker's loop."""
 
     def __init__(self, node: Node, metadata: MetadataCache, security: PeerSecurity | None) -> None:
+        self.on_closed: list[Callable[[int], object]] = []
+        """Called with the id of a broker that has closed a connection, or lost it."""
         self._node = node
         self._metadata = metadata
         self._security = security
@@ -145,9 +147,17 @@ class Peers:
             raise NetworkError("this broker stops")
         channel = self._channels.get((host, port, lane))
         if channel is None:
-            channel = _Channel(self._node.loop, self.connect, host, port)
+            channel = _Channel(self._node.loop, self.connect, self._closed_by, host, port)
             self._channels[host, port, lane] = channel
         return channel
+
+    def _closed_by(self, host: str, port: int) -> None:
+        """The broker that listens there has closed a connection."""
+        for node in self._metadata.image.brokers.values():
+            endpoint = self.endpoint_of(node.endpoints)
+            if endpoint is not None and (endpoint.host, endpoint.port) == (host, port):
+                for tell in self.on_closed:
+                    tell(node.node_id)
 
 
 class _Asked(NamedTuple):
@@ -165,11 +175,13 @@ class _Channel:
         self,
         loop: asyncio.AbstractEventLoop,
         connect: Callable[[Callable[[], _Link], str, int], Awaitable[tuple[_Link, float | None]]],
+        closed_by: Callable[[str, int], None],
         host: str,
         port: int,
     ) -> None:
         self._loop = loop
         self._connect_to = connect
+        self._closed_by = closed_by
         self._host = host
         self._port = port
         self._link: _Link | None = None
@@ -271,6 +283,8 @@ class _Channel:
             self._ending = None
             if self._unsent and not self._closed:
                 self._make()
+        if link.closed_there and not self._closed:
+            self._closed_by(self._host, self._port)
 
     def _fail_unsent(self, reason: str, cause: OSError | None = None) -> None:
         unsent, self._unsent = self._unsent, []
@@ -283,6 +297,8 @@ class _Link(asyncio.Protocol):
     def __init__(self, name: str, on_lost: Callable[[_Link], None]) -> None:
         self.lost: str | None = None
         """Why it is gone; None while it is not."""
+        self.closed_there = False
+        """Whether it was not ended here."""
         self._name = name
         self._on_lost = on_lost
         self._transport: Any = None
@@ -327,6 +343,7 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, problem: Exception | None) -> None:
         """The connection is gone, and with it the answers to come."""
+        self.closed_there = self.lost is None
         self._end(f"{self._name} closed the connection" + (f": {problem}" if problem else ""))
 
     def _take(self, frame: bytes) -> None:

@@ -1,6 +1,6 @@
 # A Fetch answer from its first topic on, and the records that it may hold.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.broker.fetch_session cimport FetchPart
 from kstore._fast.broker.partition_table cimport PartitionTable
@@ -15,6 +15,7 @@ cdef struct Reader:
 cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,
     report) except -1
+cdef int write_head(AnswerBuffer out, int version, int16_t error, int32_t session_id) except -1
 cdef int64_t write_topics(
     list parts, const Reader* reader, PartitionTable table, listener, AnswerBuffer out, report
 ) except -1

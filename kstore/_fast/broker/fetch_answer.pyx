@@ -26,12 +26,22 @@ from kstore._fast.protocol.wire cimport (
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
+    FIRST_SESSION = 7
     FIRST_RACK = 11
     FIRST_FLEXIBLE = 12
     FIRST_ENDPOINTS = 16            # KIP-951
     DIVERGING_EPOCH_TAG = 0
     LEADER_TAG = 1
     PARTITION_EPOCH_TAG = 23200
+
+
+cdef int write_head(AnswerBuffer out, int version, int16_t error, int32_t session_id) except -1:
+    room(out, 16)
+    put_int32(out, 0)                               # throttle time
+    if version >= FIRST_SESSION:
+        put_int16(out, error)
+        put_int32(out, session_id)
+    return 0
 
 
 cdef int64_t write_topics(

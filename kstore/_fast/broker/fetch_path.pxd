@@ -58,10 +58,12 @@ cdef class FetchPath:
     cdef public int16_t injected_error
     cdef object rights                      # of who sent the request at hand; None: all
     cdef bint from_follower                 # of the request at hand: no quota of clients is for it
-    # r stands behind the request header. None: answered (or malformed: r.bad). Otherwise the parked
-    # request.
+    cdef bint held                          # the request at hand is to be handled again
+    # r stands behind the request header. None: answered (or malformed: r.bad; or held). Otherwise
+    # the parked request.
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)
+    cdef bint must_wait(self, FetchRequest request) except -1
     cdef int16_t open_session(self, FetchRequest request) except -1
     cdef FetchSession session_of(self, FetchRequest request)
     cdef int look(self, FetchRequest request) except -1

@@ -11,14 +11,14 @@ from kstore._fast.error_codes cimport (
     INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
-from kstore._fast.broker.fetch_answer cimport Reader, find_slice, write_topics
+from kstore._fast.broker.fetch_answer cimport Reader, find_slice, write_head, write_topics
 from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_topics
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.replica_state cimport Follower
 from kstore._fast.broker.rights cimport MAY_ACT_IN_CLUSTER
 from kstore._fast.protocol.wire cimport (
-    WireBytes, put_int16, put_int32, read_int8, read_int16, read_int32, read_int64, read_raw,
-    read_string, read_unsigned, room, skip_tags)
+    WireBytes, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
+    read_unsigned, skip_tags)
 
 cdef enum:
     FIRST_SESSION = 7
@@ -212,6 +212,12 @@ cdef class FetchPath:
         self.requests += 1
         request.take_rights(self.rights)
         self.from_follower = request.replica_id >= 0 and not request.barred
+        self.held = False
+        if self.table.lost_leaders is not None and request.replica_id < 0:
+            self.held = self.must_wait(request)
+            if self.held:
+                self.requests -= 1
+                return None
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
         if not out.takes_slices and request.replica_id < 0:
@@ -220,7 +226,7 @@ cdef class FetchPath:
         if error == NONE:
             error = self.open_session(request)
         if error != NONE:
-            write_head(out, request, error, 0)
+            write_head(out, version, error, 0)
             self.write_rows(request, [], out)
             return None
         request.noting = request.replica_id >= 0
@@ -235,6 +241,20 @@ cdef class FetchPath:
         request.flexible = version >= FIRST_FLEXIBLE
         self.park(request)
         return request
+
+    cdef bint must_wait(self, FetchRequest request) except -1:
+        """Whether it is held until it is known who leads a partition that it can't read here."""
+        cdef FetchSession session = self.session_of(request)
+        cdef FetchPart part
+        cdef list parts = request.named
+        if session is not None and request.session_epoch > 0:
+            parts = parts + list(session.parts.values())
+        for part in parts:
+            part.resolve(self.table)
+            if part.partition is not None and check_leader(request, part) != NONE \
+                    and self.table.lacks_leader(part.partition):
+                return self.table.leader_waits.hold(request.sink, part.partition)
+        return False
 
     cdef int16_t open_session(self, FetchRequest request) except -1:
         """Which partitions the request means; an error code where its session does not fit."""
@@ -439,7 +459,7 @@ cdef class FetchPath:
             for part in parts:
                 if part.slice.size_bytes > 0:
                     self.throttle.sent(part.partition, request.replica_id, part.slice.size_bytes)
-        write_head(out, request, NONE, session_id)
+        write_head(out, request.version, NONE, session_id)
         self.write_rows(request, parts, out)
         return 0
 
@@ -458,9 +478,8 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
     """Whether this broker may answer for the partition, as of the epoch that the reader knows."""
     cdef Partition partition = part.partition
     if partition is None:
-        if part.by_id and part_topic_unknown(request, part):
-            return UNKNOWN_TOPIC_ID
-        return UNKNOWN_TOPIC_OR_PARTITION
+        unknown = part.by_id and request.path.table.find_id(part.topic) is None
+        return UNKNOWN_TOPIC_ID if unknown else UNKNOWN_TOPIC_OR_PARTITION
     if not partition.online and not (
             partition.follows and request.replica_id < 0 and request.version >= FIRST_RACK):
         return NOT_LEADER_OR_FOLLOWER
@@ -472,10 +491,6 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
     return NONE
 
 
-cdef bint part_topic_unknown(FetchRequest request, FetchPart part) except -1:
-    return request.path.table.find_id(<const uint8_t*><const char*>part.topic) is None
-
-
 cdef bint may_have_session(FetchRequest request) except -1:
     """Not who may read none of the partitions; an id that nobody has shows no right."""
     cdef FetchPart part
@@ -485,14 +500,3 @@ cdef bint may_have_session(FetchRequest request) except -1:
         if part.error != TOPIC_AUTHORIZATION_FAILED and part.error != UNKNOWN_TOPIC_ID:
             return True
     return False
-
-
-cdef int write_head(
-    AnswerBuffer out, FetchRequest request, int16_t error, int32_t session_id
-) except -1:
-    room(out, 16)
-    put_int32(out, 0)                               # throttle time
-    if request.version >= FIRST_SESSION:
-        put_int16(out, error)
-        put_int32(out, session_id)
-    return 0

@@ -1,6 +1,6 @@
 """The topics of a Metadata answer, encoded from the image's entries; see metadata_topics.pyx."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 def encode_topics(
@@ -18,4 +18,9 @@ def encode_topics(
     them, other replicas are told to be offline, and other leaders not at all. ``brokers`` are all
     that are alive. ``operations`` are those of every topic, or a list of each one's. ValueError for
     a null name before version 12.
+    """
+
+def first_led_by(topics: Iterable[Any], nodes: set[int]) -> tuple[str, int] | None:
+    """(name, partition) of the first partition of these TopicImages that one of the nodes leads;
+    None: there is none.
     """

@@ -39,6 +39,20 @@ def encode_topics(topics, errors, int version, operations, set alive=None, broke
     return (<const char*>out.data)[:out.size]
 
 
+def first_led_by(topics, set nodes):
+    """(name, partition) of the first partition of these TopicImages that one of the nodes leads;
+    None: there is none.
+    """
+    cdef Py_ssize_t i
+    cdef tuple partitions
+    for topic in topics:
+        partitions = <tuple?>(<tuple>topic)[2]
+        for i in range(len(partitions)):
+            if (<tuple>partitions[i])[0] in nodes:
+                return (<tuple>topic)[0], i
+    return None
+
+
 cdef int put_topic(
     AnswerBuffer out, tuple topic, int error, int version, int operations, set alive, brokers
 ) except -1:

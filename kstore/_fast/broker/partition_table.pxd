@@ -4,7 +4,7 @@
 
 from libc.stdint cimport uint8_t
 
-from kstore._fast.broker.partition cimport TopicEntry
+from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.partition_events cimport PartitionEvents
 
 cdef class PartitionTable(PartitionEvents):
@@ -12,6 +12,12 @@ cdef class PartitionTable(PartitionEvents):
     cdef dict by_id
     # callable(node id, listener) -> bytes of a NodeEndpoint, or None; None: nobody is told
     cdef public object node_endpoint
+    # leaders that were lost a moment ago; None: there are none, as mostly
+    cdef public set lost_leaders
+    # hold(connection, partition or None, ...), runtime/metadata/leader_waits.py
+    cdef public object leader_waits
     cdef TopicEntry last                    # of the last look-up by name
+    # whether the partition's leader was lost a moment ago; only where there are lost ones
+    cdef bint lacks_leader(self, Partition partition) except -1
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
     cdef TopicEntry find_id(self, const uint8_t* topic_id)

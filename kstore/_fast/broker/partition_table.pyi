@@ -15,6 +15,10 @@ class PartitionTable(PartitionEvents):
 
     node_endpoint: Callable[[int, Any], bytes | None] | None
     """The encoded NodeEndpoint (KIP-951) of a broker on a listener; None: nobody is told."""
+    lost_leaders: set[int] | None
+    """The leaders that were lost a moment ago; None: there are none."""
+    leader_waits: Any
+    """Who holds requests that ask for their partitions; see runtime/metadata/leader_waits.py."""
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...
     def add_topic(self, entry: TopicEntry) -> None:
         """Make a topic known; its partitions follow with add_partition."""

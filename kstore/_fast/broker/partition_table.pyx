@@ -32,6 +32,10 @@ cdef class PartitionTable(PartitionEvents):
     cdef TopicEntry find_id(self, const uint8_t* topic_id):
         return self.by_id.get((<const char*>topic_id)[:16])
 
+    cdef bint lacks_leader(self, Partition partition) except -1:
+        return partition is not None and not partition.online \
+            and partition.leader_id in self.lost_leaders
+
     def add_topic(self, TopicEntry entry):
         """Make a topic known; its partitions follow with add_partition."""
         self.by_name[entry.name] = entry

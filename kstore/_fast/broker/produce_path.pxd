@@ -73,6 +73,7 @@ cdef class ProducePath:
     cdef int handle_parsed(
         self, AnswerSink connection, ProduceRequest request, AnswerBuffer out) except -1
     cdef Verdict verdict(self, AnswerSink connection, Py_ssize_t place)
+    cdef bint must_wait(self, AnswerSink connection, ProduceRequest request) except -1
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1
     cdef int admit(self, AnswerSink connection, ProduceRequest request) except -1
     cdef int find_transactional(

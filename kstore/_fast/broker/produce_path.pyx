@@ -90,6 +90,9 @@ cdef class ProducePath:
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
+        if self.table.lost_leaders is not None and self.must_wait(connection, request):
+            self.requests -= 1
+            return PRODUCE_LATER
         if request.packed and self.barred == NONE and self.must_unpack(connection, request):
             self.requests -= 1
             return PRODUCE_LATER
@@ -112,6 +115,22 @@ cdef class ProducePath:
         if request.acks == 0:
             return PRODUCE_CLOSE if failures else PRODUCE_SILENT
         return PRODUCE_ANSWERED
+
+    cdef bint must_wait(self, AnswerSink connection, ProduceRequest request) except -1:
+        """Whether it is held until it is known who leads one of its partitions."""
+        cdef ProduceTopic* topic
+        cdef TopicEntry entry
+        cdef Partition partition
+        cdef Py_ssize_t i, j
+        for i in range(request.topic_count):
+            topic = &request.topics[i]
+            entry = self.find_topic(request, topic)
+            for j in range(topic.first, topic.first + topic.count if entry is not None else 0):
+                if 0 <= request.partitions[j].index < len(entry.partitions):
+                    partition = <Partition>entry.partitions[request.partitions[j].index]
+                    if self.table.lacks_leader(partition):
+                        return self.table.leader_waits.hold(connection, partition)
+        return False
 
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1:
         """Whether threads have to look into batches first; they are asked to."""

@@ -40,4 +40,5 @@ cdef class RequestPaths(Outbox):
     cdef int park_produce(
         self, RequestHead* head, AnswerBuffer out, Py_ssize_t start) except -1
     cdef int handle_fetch(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
+    cdef int hold_request(self, int place) except -1
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1

@@ -9,6 +9,7 @@ answers outbox.pyx's.
 from libc.stdint cimport uint8_t
 
 from kstore._fast.broker.fetch_path cimport FetchRequest
+from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
 from kstore._fast.broker.slots cimport Slot, begin_answer, end_answer
@@ -110,8 +111,7 @@ cdef class RequestPaths(Outbox):
             return 0
         out.size = start
         if outcome == PRODUCE_LATER:
-            self.plane.apis[PRODUCE].requests -= 1
-            self.admission = True
+            self.hold_request(PRODUCE)
         if outcome == PRODUCE_MALFORMED:
             return self.fail_malformed("Produce", head.api_version)
         if outcome == PRODUCE_CLOSE:
@@ -143,6 +143,9 @@ cdef class RequestPaths(Outbox):
         if r.bad:
             out.size = start
             return self.fail_malformed("Fetch", head.api_version)
+        if self.plane.fetch.held:
+            out.size = start
+            return self.hold_request(FETCH)
         if parked is None:
             end_answer(out, start)
             if self.quotas is not None and not self.plane.fetch.from_follower:
@@ -153,16 +156,26 @@ cdef class RequestPaths(Outbox):
         self.slots.append(parked)
         return 0
 
+    cdef int hold_request(self, int place) except -1:
+        """The request stays where it was read to, and comes once more when it is admitted."""
+        self.plane.apis[place].requests -= 1
+        self.admission = True
+        return 0
+
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
         """An answer that holds since the last change of the image, or the server's, now
         or later.
         """
         cdef Py_ssize_t size = r.end - r.p
         cdef bytes body = (<const char*>r.p)[:size]
+        cdef PartitionTable table = self.plane.table
         cdef int place = api_place(head.api_key)
         cdef bint cached = self.plane.apis[place].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
         answer = None
+        if table.lost_leaders is not None and table.leader_waits.holds(
+                self, head.api_key, head.api_version, body, self.rights()):
+            return self.hold_request(place)
         if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:
             self.hello = body
             self.hello_version = head.api_version

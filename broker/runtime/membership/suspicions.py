@@ -1,0 +1,138 @@
+"""Whether a broker whose connection has ended has ended, too: found out at once, where the
+coordination store would take until its session is over.
+
+A store that knows its sessions' processes is asked. ZooKeeper knows none: there a broker whose
+connection broke and whose port refuses another one has no process any more, and its nodes are
+removed. One that hangs, or whose machine or cable is gone, refuses nothing: its session's end is
+waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from asyncio import Protocol as LinkProtocol
+from asyncio import Task
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination import registration, znodes
+from kstore.broker.coordination.store import StoreError
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
+
+__all__ = ["Suspicions"]
+
+log = logging.getLogger("kstore.broker")
+PAUSES_S = (0.0, 0.002, 0.01, 0.05)
+"""Before each look: a process that ends closes one connection after the other, its port last."""
+CONNECT_S = 0.2
+
+
+class Suspicions:
+    """The brokers that seem to have ended. All methods belong to the broker's loop."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        peers: Lazy[Peers],
+        on_ended: Callable[[int], object],
+    ) -> None:
+        """``on_ended`` is called with the id of a broker that has ended."""
+        self.on_suspected: list[Callable[[int], object]] = []
+        """Called with the id of a broker that may have ended."""
+        self.on_cleared: list[Callable[[int], object]] = []
+        """Called with the id of one that has not."""
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._peers = peers
+        self._on_ended = on_ended
+        self._looking: dict[int, Task[None]] = {}
+
+    def suspect(self, node_id: int) -> None:
+        """A connection to a broker has ended: find out whether its process has, too."""
+        known = self._metadata.image.brokers.get(node_id)
+        if known is None or node_id == self._node.node_id:
+            return
+        if self._has_ended(node_id):
+            self._on_ended(node_id)
+            return
+        if node_id in self._looking:
+            return
+        for tell in self.on_suspected:
+            tell(node_id)
+        looking = self._node.loop.create_task(self._look(node_id, known.epoch))
+        self._looking[node_id] = looking
+        looking.add_done_callback(lambda _: self._looking.pop(node_id, None))
+
+    def close(self) -> None:
+        """Look no more."""
+        for looking in list(self._looking.values()):
+            looking.cancel()
+
+    async def _look(self, node_id: int, epoch: int) -> None:
+        for pause_s in PAUSES_S:
+            await asyncio.sleep(pause_s)
+            known = self._metadata.image.brokers.get(node_id)
+            if known is None or known.epoch != epoch:
+                return  # others have told it meanwhile
+            ended = self._has_ended(node_id)
+            if ended is None and self._node.config["kstore.zookeeper.refusal.ends.session"]:
+                if await self._refuses(node_id):
+                    await self._end(node_id, epoch)
+                    return
+            elif ended:
+                self._on_ended(node_id)
+                return
+        for tell in self.on_cleared:
+            tell(node_id)
+
+    def _has_ended(self, node_id: int) -> bool | None:
+        try:
+            return self._store.owner_has_ended(f"{znodes.BROKER_IDS}/{node_id}")
+        except StoreError:
+            return False
+
+    async def _refuses(self, node_id: int) -> bool:
+        """Whether nobody listens at the broker's port, by what its machine says of each address."""
+        endpoint = self._peers().endpoint(node_id)
+        if endpoint is None:
+            return False
+        loop = self._node.loop
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = await loop.getaddrinfo(
+                    endpoint.host, endpoint.port, type=socket.SOCK_STREAM
+                )
+                for *_, address in found:
+                    with suppress(ConnectionRefusedError):
+                        transport, _ = await loop.create_connection(LinkProtocol, *address[:2])
+                        transport.abort()
+                        return False
+        except (OSError, TimeoutError) as problem:
+            log.debug("whether broker %d has ended is not known: %s", node_id, problem)
+            return False
+        return bool(found)
+
+    async def _end(self, node_id: int, epoch: int) -> None:
+        """No process is there: do at once what the store would do when the session is over."""
+        self._node.report(
+            f"broker {node_id} has ended: its connections broke and its port refuses others"
+        )
+        self._on_ended(node_id)
+        try:
+            await self._node.run_blocking(
+                lambda: registration.unregister(self._store, node_id, epoch)
+            )
+        except StoreError as problem:  # then the session's end does it
+            log.info("broker %d stays registered until its session is over: %s", node_id, problem)

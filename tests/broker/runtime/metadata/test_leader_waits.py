@@ -1,0 +1,290 @@
+"""Requests for a partition whose leader was just lost: which are held, until when, how many, and in
+which order they and those behind them are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.metadata import leader_waits
+from kstore.broker.runtime.metadata.cache import MetadataCache
+from kstore.broker.runtime.metadata.leader_waits import LeaderWaits
+from kstore.broker.state.metadata.image import (
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kstore.errors import ErrorCode
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+
+PRODUCE, FETCH, METADATA, DESCRIBE = 0, 1, 3, 75
+LEADER, OTHER = 6, 7
+HERE, THERE, LONE = "t", "there", "lone"
+ANSWER = b"kept"
+
+
+class Story:
+    """A data plane whose topic `there` is led by broker 6, and `t` by this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plane = Plane(folder)
+        self.config = {"kstore.metadata.leader.wait.ms": 300}
+        self.ids = {HERE: TOPIC_ID, THERE: uuid4(), LONE: uuid4()}
+        image = MetadataImage("c").with_topics(
+            *(self.topic(name, leader) for name, leader in ((HERE, NODE_ID), (THERE, LEADER)))
+        )
+        for node_id in (NODE_ID, LEADER, OTHER):
+            image = image.with_broker(BrokerImage(node_id, ()))
+        self.metadata = MetadataCache(image, self.changed)
+        node: Any = SimpleNamespace(loop=self.plane.loop, config=self.config, node_id=NODE_ID)
+        self.forgotten = 0
+        self.waits = LeaderWaits(node, self.plane.table, self.metadata, self.forget)
+        entry = TopicEntry(THERE.encode(), self.ids[THERE].bytes)
+        self.plane.table.add_topic(entry)
+        self.partition = Partition(entry, 0, None, leader_id=LEADER, leader_epoch=3)
+        self.plane.table.add_partition(self.partition)
+        self.plane.server.answers = {METADATA: ANSWER, DESCRIBE: ANSWER}
+
+    def topic(self, name: str, leader: int) -> TopicImage:
+        partition = PartitionImage(leader, 3, (LEADER, OTHER), (LEADER, OTHER))
+        return TopicImage(name, self.ids[name], (partition,), {})
+
+    def forget(self) -> None:
+        self.forgotten += 1
+        self.plane.plane.forget_answers()
+
+    def changed(self) -> None:
+        self.plane.plane.forget_answers()
+        self.waits.image_changed()
+
+    def lose(self, node_id: int = LEADER) -> None:
+        """A broker dies, and this one hears of it."""
+        self.metadata.publish(self.metadata.image.without_broker(node_id))
+        self.plane.loop.turn()
+
+    def elect(self, leader: int = OTHER) -> None:
+        """The controller has elected another leader of `there`, or found none (-1)."""
+        self.partition.leader_id = leader
+        self.metadata.publish(self.metadata.image.with_topics(self.topic(THERE, leader)))
+        self.plane.loop.turn()
+
+    def answered(self, client: Client) -> int:
+        """How many answers have come since the last look."""
+        return len(client.raw_answers())
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
+    found = Story(tmp_path)
+    yield found
+    found.plane.close()
+
+
+def metadata_of(*names: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+
+
+def produce_to(name: str) -> ProduceRequest:
+    batch = build_batch([b"v"], timestamp=1)
+    row = PartitionProduceData(index=0, records=batch)
+    topic = TopicProduceData(name=name, partition_data=[row])
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+
+
+def fetch_of(story: Story, *names: str, **fields: Any) -> FetchRequest:
+    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic_id=story.ids[name], partitions=[row]) for name in names]
+    return FetchRequest(topics=topics, **{"max_wait_ms": 0, **fields})
+
+
+def test_a_metadata_request_is_held_until_the_next_leader_is_known(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    story.plane.loop.turn()
+    assert (story.answered(client), story.plane.server.dispatched) == (0, [])
+    story.elect()
+    assert story.answered(client) == 1
+    assert story.waits.held_requests == 1
+
+
+def test_what_is_held_is_let_go_when_the_bound_is_over(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert [timer.delay_s for timer in story.plane.loop.timers] == [0.3]
+    story.plane.loop.fire_timers()
+    story.plane.loop.turn()
+    assert story.answered(client) == 1
+    client.send(METADATA, 12, metadata_of(THERE))  # it has no leader still, but not just now
+    assert story.answered(client) == 1
+    assert story.waits.held_requests == 1
+
+
+def test_a_partition_that_nobody_can_lead_holds_nobody_once_that_is_known(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    story.elect(-1)
+    assert story.answered(client) == 1
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert story.answered(client) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        (metadata_of(HERE), False),
+        (metadata_of("missing"), False),
+        (metadata_of(HERE, THERE), True),
+        (MetadataRequest(topics=None), True),
+        (MetadataRequest(topics=[]), False),
+        (metadata_of(THERE, *("x" * 200 + str(number) for number in range(50))), True),
+    ],
+)
+def test_only_who_asks_for_such_a_partition_is_held(
+    story: Story, asked: MetadataRequest, held: bool
+) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, asked)
+    assert story.answered(client) == (not held)
+
+
+def test_topics_are_found_by_their_ids_too(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    row = MetadataRequestTopic(name=None, topic_id=story.ids[THERE])
+    client.send(METADATA, 13, MetadataRequest(topics=[row]))
+    assert story.answered(client) == 0
+
+
+def test_describe_topic_partitions_is_held_likewise(story: Story) -> None:
+    story.lose()
+    one, all_of_them, other = (story.plane.client() for _ in range(3))
+    one.send(DESCRIBE, 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=THERE)]))
+    all_of_them.send(DESCRIBE, 0, DescribeTopicPartitionsRequest())
+    other.send(DESCRIBE, 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=HERE)]))
+    assert [story.answered(each) for each in (one, all_of_them, other)] == [0, 0, 1]
+    story.elect()
+    assert [story.answered(each) for each in (one, all_of_them, other)] == [1, 1, 0]
+
+
+def test_requests_behind_a_held_one_keep_their_order(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    first = client.frame(METADATA, 12, metadata_of(THERE))
+    second = client.frame(PRODUCE, 9, produce_to(HERE))
+    client.feed(first + second)
+    assert story.answered(client) == 0
+    story.elect()
+    found = [int.from_bytes(answer[:4], "big") for answer in client.raw_answers()]
+    assert found == [1, 2]
+
+
+def test_held_requests_that_are_alike_are_answered_once_and_kept(story: Story) -> None:
+    story.lose()
+    clients = [story.plane.client() for _ in range(5)]
+    for client in clients:
+        client.send(METADATA, 12, metadata_of(THERE))
+    story.elect()
+    assert [story.answered(client) for client in clients] == [1] * 5
+    assert len(story.plane.server.dispatched) == 1
+
+
+def test_answers_that_were_kept_are_forgotten_when_a_leader_is_lost(story: Story) -> None:
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert story.answered(client) == 1
+    story.waits.lost(LEADER)  # nothing has changed in the image yet
+    assert story.forgotten == 1
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert story.answered(client) == 0
+    story.waits.found(LEADER)  # it only closed a connection
+    story.plane.loop.turn()
+    assert story.answered(client) == 1
+
+
+def test_no_more_than_so_many_connections_are_held(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_waits, "MOST_HELD", 2)
+    story.lose()
+    clients = [story.plane.client() for _ in range(3)]
+    for client in clients:
+        client.send(METADATA, 12, metadata_of(THERE))
+    assert [story.answered(client) for client in clients] == [0, 0, 1]
+
+
+def test_a_connection_that_is_closed_while_it_waits_leaves_nothing(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    client.connection.connection_lost(None)
+    story.elect()
+    assert (story.answered(client), story.waits._held) == (0, {})
+
+
+def test_without_a_wait_nothing_is_held(story: Story) -> None:
+    story.config["kstore.metadata.leader.wait.ms"] = 0
+    story.lose()
+    client = story.plane.client()
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert story.answered(client) == 1
+    assert story.plane.table.lost_leaders is None
+
+
+def test_a_produce_for_the_lost_leader_is_held_and_then_says_who_leads(story: Story) -> None:
+    story.lose()
+    client = story.plane.client()
+    client.send(PRODUCE, 9, produce_to(THERE))
+    assert (client.answers(), story.plane.produce.requests) == ([], 0)
+    story.elect()
+    [(_, answer)] = client.answers()
+    row = answer.responses[0].partition_responses[0]
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert story.plane.produce.requests == 1
+    client.call(PRODUCE, 9, produce_to(HERE))  # what is led here is not held
+
+
+def test_a_fetch_for_the_lost_leader_is_held_and_a_followers_is_not(story: Story) -> None:
+    story.lose()
+    consumer, follower, other = (story.plane.client() for _ in range(3))
+    consumer.send(FETCH, 13, fetch_of(story, HERE, THERE))
+    follower.send(FETCH, 13, fetch_of(story, THERE, replica_id=OTHER))
+    other.send(FETCH, 13, fetch_of(story, HERE))
+    assert [story.answered(each) for each in (consumer, follower, other)] == [0, 1, 1]
+    story.elect()
+    [(_, answer)] = consumer.answers()
+    codes = [row.error_code for topic in answer.responses for row in topic.partitions if topic]
+    assert sorted(codes) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_fetch_session_that_is_held_goes_on_where_it_was(story: Story) -> None:
+    client = story.plane.client()
+    row = fetch_of(story, HERE, THERE, session_epoch=0)
+    opened = client.call(FETCH, 13, row)
+    story.lose()
+    again = FetchRequest(session_id=opened.session_id, session_epoch=1, max_wait_ms=0)
+    client.send(FETCH, 13, again)
+    assert client.answers() == []
+    story.elect()
+    [(_, answer)] = client.answers()
+    assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, opened.session_id)
