@@ -209,15 +209,12 @@ cdef class FetchPath:
         parse(request, r, self.table)
         if r.bad:
             return None
+        self.held = self.table.lost_leaders is not None and self.must_wait(request)
+        if self.held:
+            return None
         self.requests += 1
         request.take_rights(self.rights)
         self.from_follower = request.replica_id >= 0 and not request.barred
-        self.held = False
-        if self.table.lost_leaders is not None and request.replica_id < 0:
-            self.held = self.must_wait(request)
-            if self.held:
-                self.requests -= 1
-                return None
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
         if not out.takes_slices and request.replica_id < 0:
@@ -246,8 +243,8 @@ cdef class FetchPath:
         """Whether it is held until it is known who leads a partition that it can't read here."""
         cdef FetchSession session = self.session_of(request)
         cdef FetchPart part
-        cdef list parts = request.named
-        if session is not None and request.session_epoch > 0:
+        cdef list parts = request.named if request.replica_id < 0 else []
+        if session is not None and request.session_epoch > 0 and request.replica_id < 0:
             parts = parts + list(session.parts.values())
         for part in parts:
             part.resolve(self.table)
