@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from kstore._fast.disk.write_back import WriteBack
     from kstore._fast.network.data_plane import DataPlane
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.security import Security
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+    from kstore.log import LogDir
 
 __all__ = ["LoopStall", "Measured", "prometheus_lines", "snapshot"]
 
@@ -133,7 +135,8 @@ def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) ->
     for name, value in _log_counters(broker.log_manager).items():
         yield f"# TYPE kstore_{name} counter"
         yield f"kstore_{name} {value}"
-    for name, value in broker.membership.gauges().items():
+    gauges = {**_log_gauges(broker.log_manager), **broker.membership.gauges()}
+    for name, value in gauges.items():
         yield f"# TYPE kstore_{name} gauge"
         yield f"kstore_{name} {value}"
     if broker.security is not None:
@@ -156,4 +159,18 @@ def _log_counters(log_manager: LogManager) -> dict[str, int]:
         "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),
         "log_repaired_parts_total": sum(log_dir.repaired_parts for log_dir in dirs),
         "log_lost_offsets_total": sum(log_dir.lost_offsets for log_dir in dirs),
+        "log_written_early_bytes_total": sum(each.written_bytes for each in _write_backs(dirs)),
     }
+
+
+def _log_gauges(log_manager: LogManager) -> dict[str, int]:
+    """What waits for the disk in the logs of this broker."""
+    backs = _write_backs(log_manager.dirs)
+    return {
+        "log_unwritten_bytes": sum(each.unwritten_bytes for each in backs),
+        "log_unwritten_budget_bytes": sum(each.budget_bytes for each in backs),
+    }
+
+
+def _write_backs(dirs: Sequence[LogDir]) -> list[WriteBack]:
+    return [log_dir.write_back for log_dir in dirs if log_dir.write_back is not None]

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore._fast",),
     ("kstore._fast.record",),
     ("kstore._fast.protocol",),
+    ("kstore._fast.disk",),
     ("kstore._fast.log",),
     ("kstore._fast.broker",),
     ("kstore._fast.network", "kstore._fast.replication", "kstore._fast.clients"),

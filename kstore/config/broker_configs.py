@@ -200,6 +200,13 @@ _SERVER = (
         _HIGH, one_of("os", "interval", "always"),
     ),
     ConfigDef(
+        "kstore.log.write.back.bytes", _LONG, -1,
+        "How many bytes of one log dir may be written and not on the disk before large writes "
+        "there wait. With some of that (at most 128 MiB) the system is made to write, so that it "
+        "never throttles small ones. -1: by the machine's memory, 0: the system alone decides.",
+        _LOW, at_least(-1), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,
         "Check after each step what must hold of groups; for tests, since it takes time.",
         _LOW,

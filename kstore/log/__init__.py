@@ -2,10 +2,10 @@
 that the same directory can be served by ``kstore serve``. It knows no topic beyond its name, no
 request and no replica.
 
-May import: kstore._fast.log, kstore._fast.record, kstore.env, kstore.errors, kstore.log.index,
-    kstore.log.local, kstore.log.recovery, kstore.log.repair, kstore.log.retention,
-    kstore.log.segments, kstore.private_files, kstore.protocol.coordinator_records, kstore.record,
-    kstore.types.
+May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore.env, kstore.errors,
+    kstore.log.index, kstore.log.local, kstore.log.recovery, kstore.log.repair,
+    kstore.log.retention, kstore.log.segments, kstore.private_files,
+    kstore.protocol.coordinator_records, kstore.record, kstore.types.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from kstore.private_files import PRIVATE_FOLDER
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.disk.write_back import WriteBack
     from kstore._fast.log.append_queue import AppendQueue
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.cursor import CommittedOffsets
@@ -171,6 +172,11 @@ class LogDir:
     def appends(self) -> AppendQueue:
         """The threads for appends that may have to wait."""
         return self.state.appends
+
+    @property
+    def write_back(self) -> WriteBack | None:
+        """What has the system write early what is written here; None where nothing is."""
+        return self.state.write_back
 
     @property
     def index(self) -> IndexStore:
@@ -405,6 +411,8 @@ class LogDir:
                 for log in logs:
                     self._shut(log)
                 self._logs.clear()
+                if self.state.write_back is not None:
+                    self.state.write_back.close()
                 self.state.index.close()
                 self._give_lock_back()
 

@@ -70,6 +70,15 @@ def test_metrics_are_told_to_who_asks_for_them(told):
         urllib.request.urlopen(f"{url}/metrics", data=b"x", timeout=20)
 
 
+def test_what_waits_for_the_disk_and_how_much_may_are_told(start_broker):
+    url = f"http://127.0.0.1:{free_port()}"
+    start_broker({"kstore.metrics.listener": url, "kstore.log.write.back.bytes": "33554432"})
+    lines = read(url).splitlines()
+    assert "kstore_log_unwritten_bytes 0" in lines
+    assert "kstore_log_unwritten_budget_bytes 33554432" in lines
+    assert "kstore_log_written_early_bytes_total 0" in lines
+
+
 @pytest.mark.parametrize("garbage", [b"\r\n\r\n", b"x" * 40_000, b"GET\r\n\r\n", b"\0\r\n\r\n"])
 def test_garbage_to_the_metrics_address_does_no_harm(told, garbage):
     _, url = told

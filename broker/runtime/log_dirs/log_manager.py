@@ -89,6 +89,15 @@ class LogManager:
         for log_dir in self._dirs:
             log_dir.retention_check_ms = self._config["log.retention.check.interval.ms"]
             log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
+            if log_dir.write_back is not None:
+                log_dir.write_back.set_budget(
+                    self._config["kstore.log.write.back.bytes"], self._machine_budget
+                )
+
+    def _machine_budget(self) -> int:
+        from kstore.log.write_budget import machine_budget  # where little is written, nobody asks
+
+        return machine_budget(max(len(self._dirs), 1))
 
     @property
     def dirs(self) -> Sequence[LogDir]:

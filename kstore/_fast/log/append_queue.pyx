@@ -14,6 +14,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 import threading
 from collections import deque
 
+from kstore._fast.disk.write_back cimport WriteBack
 from kstore._fast.log.clock cimport now_us
 from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
@@ -33,6 +34,7 @@ cdef extern from "<pthread.h>" nogil:
 cdef enum:
     SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
     SAID_AGAIN_US = 30000000
+    WAITS_FOR_ROOM_MS = 10000       # a disk that has written nothing by then makes it wait itself
     WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
 
 cdef double WATCH_SECONDS = 0.5
@@ -121,7 +123,7 @@ cdef class AppendQueue:
         if self.call_threadsafe is None:
             raise RuntimeError(f"nobody appends in threads in {self.path}: call serve() first")
         if core.queued == 0:
-            core.lane = LANE_BULK if job.size > DIRECT_BYTES or self.calm.over_budget \
+            core.lane = LANE_BULK if job.size > DIRECT_BYTES or self.calm.is_over_budget() \
                 else LANE_SMALL
         core.queued += 1
         core.given += 1
@@ -191,8 +193,13 @@ cdef class AppendQueue:
 
     cdef int run(self, Lane lane, int number, AppendJob job) except -1:
         cdef LogCore core = job.core
-        cdef int64_t began = now_us()
+        cdef WriteBack write_back = self.calm.write_back
+        cdef int64_t began
         lane.running = job
+        if number == LANE_BULK and write_back is not None and write_back.is_over_budget():
+            with nogil:
+                write_back.wait_for_room(WAITS_FOR_ROOM_MS)
+        began = now_us()
         self.calm.began_us[number] = began
         try:
             if job.number <= core.failed_until:

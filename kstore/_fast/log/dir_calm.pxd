@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int64_t
 
+from kstore._fast.disk.write_back cimport WriteBack, WriteBackState
+
 cdef enum:
     LANES = 2
     SLOW_US = 20000                 # a write that took longer tells of a disk that is behind
@@ -13,8 +15,11 @@ cdef class DirCalm:
     cdef public bint threaded       # there are threads that appends may be left to
     cdef public bint threads_always # all appends are theirs
     cdef public bint over_budget    # more waits to be written back than should
+    cdef WriteBack write_back       # who knows it; or None
+    cdef WriteBackState* written    # the state of that
     cdef int64_t slow_until_us
     cdef int64_t[2] began_us        # of the append that each lane's thread is at; 0: none
+    cdef bint is_over_budget(self) noexcept nogil
     cdef bint is_calm(self) noexcept nogil
     cdef bint hangs(self, int64_t now) noexcept nogil
     # A write has taken so long.

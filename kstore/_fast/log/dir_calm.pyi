@@ -1,5 +1,7 @@
 """How calm the disk of one log dir is."""
 
+from kstore._fast.disk.write_back import WriteBack
+
 class DirCalm:
     """The disk of one log dir, as appends see it."""
 
@@ -9,6 +11,8 @@ class DirCalm:
     """All appends are theirs."""
     over_budget: bool
     """More waits to be written back than should."""
+    def follow(self, write_back: WriteBack | None) -> None:
+        """More is unwritten than should be whenever this one says so, too."""
     @property
     def calm(self) -> bool:
         """Whether small appends need no thread now."""

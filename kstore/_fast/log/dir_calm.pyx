@@ -10,9 +10,17 @@ from kstore._fast.log.clock cimport now_us
 cdef class DirCalm:
     """The disk of one log dir, as appends see it."""
 
+    def follow(self, WriteBack write_back):
+        """More is unwritten than should be whenever this one says so, too."""
+        self.write_back = write_back
+        self.written = NULL if write_back is None else write_back.state
+
+    cdef bint is_over_budget(self) noexcept nogil:
+        return self.over_budget or (self.written != NULL and self.written.over_budget)
+
     cdef bint is_calm(self) noexcept nogil:
         cdef int64_t now
-        if self.threads_always or self.over_budget:
+        if self.threads_always or self.is_over_budget():
             return False
         if self.slow_until_us == 0 and self.began_us[0] == 0 and self.began_us[1] == 0:
             return True

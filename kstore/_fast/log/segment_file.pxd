@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from kstore._fast.disk.write_back cimport WriteBack
+
 cdef class SegmentFile:
     cdef readonly str path
     cdef readonly int fd
@@ -16,6 +18,8 @@ cdef class SegmentFile:
     cdef bint broken                        # a failed append could not be cut back
     cdef bint plain                         # not a Python subclass: C may call C
     cdef int64_t write_us                   # how long the last append's write took
+    cdef public WriteBack write_back        # who has the system write what is written; or None
+    cdef int64_t noted_end                  # of what it knows
 
     # One write at the end. On any failure the file is cut back to where it was (or the object
     # refuses further writes if even that fails) and OSError is raised: size_bytes never passes a
@@ -41,6 +45,7 @@ cdef class SegmentFile:
     cpdef int close(self) except -1
     cdef int _check_writable(self) except -1
     cdef int _cut(self) noexcept
+    cdef int _note_written(self) except -1
     cdef void _reserve(self, Py_ssize_t size) noexcept
     cdef void _write_zeros(self, int64_t end) noexcept
     cdef int _write(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1

@@ -3,6 +3,8 @@ faults: the log core then goes through it."""
 
 from typing_extensions import Buffer
 
+from kstore._fast.disk.write_back import WriteBack
+
 class SegmentFile:
     """An open segment file. Methods raise OSError with the path in it."""
 
@@ -19,6 +21,8 @@ class SegmentFile:
     zeros_ahead: bool
     """Set it where every append is synced: small appends then go over zeros written before, which
     costs half of a sync. The file is longer than its data until ``give_back`` or ``close``."""
+    write_back: WriteBack | None
+    """Who has the system write early what is written here."""
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
         """Writes at the end with one call; after a failure the file is as long as before."""

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EBADF, EINTR, EIO, EOPNOTSUPP, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 import os
@@ -48,6 +48,9 @@ cdef enum:
     ZEROS_AT_LEAST = 262144
     ZEROS_AT_MOST = 2097152
     ZEROS_FOR_WRITES_BELOW = 131072
+    # The end of a file is not written early: the next append goes to the same pages.
+    NOTED_IN = 65536
+    NOTED_AT_MOST = 33554432
 
 
 # Writes all of it or gives back the errno.
@@ -97,12 +100,14 @@ cdef class SegmentFile:
         self.plain = type(self) is SegmentFile
         self.size_bytes = os.fstat(self.fd).st_size
         self.durable_bytes = 0
-        self.allocated_bytes = self.size_bytes
+        self.allocated_bytes = self.noted_end = self.size_bytes
         self.reserves = self.plain and writable
         self.process = getpid()
 
     def __dealloc__(self):
         if self.fd >= 0:
+            if self.write_back is not None:
+                self.write_back.forget(<uint64_t><void*>self)
             fd = self.fd
             self.fd = -1
             os.close(fd)
@@ -184,6 +189,26 @@ cdef class SegmentFile:
             self.allocated_bytes = self.size_bytes
             self._fail(error)
         self.size_bytes += size
+        if self.write_back is not None:
+            self.write_back.loose_bytes += size
+            if self.size_bytes - self.noted_end >= self.write_back.step_bytes \
+                    or self.write_back.loose_bytes >= self.write_back.loose_limit:
+                self._note_written()
+        return 0
+
+    # Has what was written since the last note written early.
+    cdef int _note_written(self) except -1:
+        cdef WriteBack write_back = self.write_back
+        cdef int64_t size
+        if write_back.loose_bytes >= write_back.loose_limit:
+            write_back.regard_loose()
+        size = self.size_bytes - self.size_bytes % NOTED_IN - self.noted_end
+        if size > NOTED_AT_MOST:            # it was off: the system has written the rest
+            self.noted_end += size - NOTED_AT_MOST
+            size = NOTED_AT_MOST
+        if size + NOTED_IN > write_back.step_bytes and size > 0 \
+                and write_back.note(self.fd, self.noted_end, size, <uint64_t><void*>self):
+            self.noted_end += size
         return 0
 
     # To where it is known to be whole. Not 0: it failed, errno tells why.
@@ -270,6 +295,10 @@ cdef class SegmentFile:
             covered = self.size_bytes           # truncated meanwhile
         if covered > self.durable_bytes:
             self.durable_bytes = covered
+        if covered > self.noted_end:
+            if self.write_back is not None:
+                self.write_back.loose_bytes -= covered - self.noted_end
+            self.noted_end = covered
         return 0
 
     cpdef int truncate(self, int64_t size_bytes) except -1:
@@ -286,6 +315,7 @@ cdef class SegmentFile:
             self._fail(error)
         self.size_bytes = size_bytes
         self.allocated_bytes = size_bytes
+        self.noted_end = min(self.noted_end, size_bytes)
         self.broken = False
         if self.durable_bytes > size_bytes:
             self.durable_bytes = size_bytes
@@ -318,6 +348,8 @@ cdef class SegmentFile:
         if self.fd >= 0 and self.writable and self.process == getpid() \
                 and self.allocated_bytes > self.size_bytes:
             self._cut()                             # only spare space is at stake
+        if self.fd >= 0 and self.write_back is not None:
+            self.write_back.forget(<uint64_t><void*>self)
         if self.fd >= 0:
             fd = self.fd
             self.fd = -1

@@ -134,7 +134,10 @@ class LocalLog:
         self.deleted = False
         always = directory.flush_policy is FlushPolicy.ALWAYS
         self.opener = SegmentOpener(
-            directory.env.fs, writable=not self.read_only, zeros_ahead=always
+            directory.env.fs,
+            writable=not self.read_only,
+            zeros_ahead=always,
+            write_back=directory.write_back,
         )
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""

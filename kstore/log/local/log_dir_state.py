@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.append_queue import AppendQueue
 from kstore._fast.log.dir_calm import DirCalm
 from kstore.env import Clock, Env, SystemClock
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from kstore.log.index.index_store import IndexStore
 
 __all__ = ["LogDirState"]
+
+
+def _machine_budget() -> int:
+    from kstore.log.write_budget import machine_budget  # where little is written, nobody asks
+
+    return machine_budget()
 
 
 class LogDirState:
@@ -60,6 +67,9 @@ class LogDirState:
         self.calm = DirCalm()
         self.appends = AppendQueue(path, self.calm, _warn)
         """Threads for appends that may have to wait, for who has a loop and says `serve`."""
+        self.write_back: WriteBack | None = None if read_only else WriteBack(_machine_budget)
+        """Has the system write early what its logs have written."""
+        self.calm.follow(self.write_back)
 
     def now_ms(self) -> int:
         """The environment's time."""

@@ -10,6 +10,7 @@ import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 
+from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import Env, FileSystem
@@ -34,16 +35,25 @@ _REMOVED = "-delete"  # the ending of a partition's directory that is being dele
 class SegmentOpener:
     """Opens segment files by way of the environment's file system."""
 
-    def __init__(self, fs: FileSystem, *, writable: bool, zeros_ahead: bool = False) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        writable: bool,
+        zeros_ahead: bool = False,
+        write_back: WriteBack | None = None,
+    ) -> None:
         self.fs = fs
         self.writable = writable
         self.zeros_ahead = zeros_ahead
+        self.write_back = write_back
 
     def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
         """Open a file that is there, or make it."""
         writable = self.writable or create
         file = self.fs.open_segment(SegmentFile, path, writable=writable, create=create)
         file.zeros_ahead = self.zeros_ahead
+        file.write_back = self.write_back
         return file
 
     def create(self, path: str) -> SegmentFile:
@@ -51,6 +61,7 @@ class SegmentOpener:
         file = self.fs.open_segment(SegmentFile, path, writable=True, create=True)
         if file.size_bytes:
             file.truncate(0)
+        file.write_back = self.write_back
         return file
 
 
