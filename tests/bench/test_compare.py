@@ -12,8 +12,8 @@ import pytest
 from bench import __main__ as command
 from bench.brokers import KAFKA, KSTORE
 from bench.compare import ROWS
-from bench.compare.members import ClassicMember, Group
 from bench.compare.pair import LESS, Pair, compared
+from bench.compare.rebalance.members import ClassicMember, Group
 from bench.compare.run import run
 from bench.measure import Settings, Side
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bench import frames
-from bench.compare import members, partitions
+from bench.compare import partitions
+from bench.compare.rebalance import members
 from kstore.protocol import registry
 from kstore.protocol.groups import offsets
 from kstore.protocol.logs import list_offsets, produce

@@ -16,10 +16,10 @@ from bench import brokers, frames
 from bench.brokers import Broker, create_topic, delete_topic, exchange_once
 from bench.compare.isolation import clients
 from bench.compare.isolation.disk import drop_from_cache
-from bench.compare.members import ClassicMember, ConsumerMember, Group, Member
 from bench.compare.pair import end_offset, end_offsets
 from bench.compare.partitions import PER_TOPIC, create_errors, create_topics
 from bench.compare.rebalance import wait_for_coordinator
+from bench.compare.rebalance.members import ClassicMember, ConsumerMember, Group, Member
 from bench.compare.tls import Certificates
 from bench.load import Load
 from bench.measure import Settings, touch_memory

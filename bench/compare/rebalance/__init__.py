@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 
 from bench.brokers import Broker, create_topic, delete_topic, exchange_once
-from bench.compare.members import (
+from bench.compare.pair import LESS, Pair, compared, require
+from bench.compare.rebalance.members import (
     ClassicMember,
     ConsumerMember,
     Group,
@@ -20,7 +21,6 @@ from bench.compare.members import (
     first_error,
     stranger,
 )
-from bench.compare.pair import LESS, Pair, compared, require
 from bench.measure import Figures, Settings, cpu_seconds, progress
 from bench.report import Row
 
