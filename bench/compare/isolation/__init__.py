@@ -141,8 +141,9 @@ class OnePair:
             place.broker.start()
             create_topic(place.broker, SMALL, 1)
             warm(place.broker, SMALL, self._sizes.warm_seconds)
-            with neighbours.one_producer(place) as work:
-                work()
+            if not self._settings.alone:
+                with neighbours.one_producer(place) as work:
+                    work()
 
     def stop(self) -> None:
         """Stops both, and removes what they stored."""

@@ -45,7 +45,8 @@ class Sizes:
         pick = settings.pick
         self.seconds: float = pick(10, 3)
         """How long what has no end of its own goes on."""
-        self.warm_seconds: float = pick(8, 5)
+        self.warm_seconds: float = 1 if settings.alone else pick(8, 5)
+        """Without Kafka nothing needs to compile."""
         self.read_bytes = pick(2_000_000_000, 200_000_000)
         self.deleted_bytes = pick(5_000_000_000, 500_000_000)
         self.compacted_bytes = pick(1_000_000_000, 100_000_000)
