@@ -29,7 +29,6 @@ cdef extern from *:
     int KSTORE_THREAD_ID() nogil
 
 cdef enum:
-    COUNTED_US = 1000                       # a shorter hold is not counted
     STOOD_US = 100 * 1000                   # the guard is never later than this without a reason
     GUARD_PERIOD_US = 250 * 1000            # loop_guard.pyx's
     PATH_BYTES = 64
@@ -71,7 +70,7 @@ cdef class LoopWatch:
             return callback(*args)
         finally:
             if outer:
-                self.leave()
+                self.finish()
 
     def running(self):
         """The callback that is called now; None if there is none, or a connection has read."""
@@ -94,7 +93,7 @@ cdef class LoopWatch:
             read_times(self.schedstat_fd, &self.sampled)
         return 0
 
-    cdef int leave(self) except -1:
+    cdef int finish(self) except -1:
         """What has begun is over."""
         cdef int64_t began = self.began_us
         cdef int64_t spent = now_us() - began
