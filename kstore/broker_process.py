@@ -32,6 +32,8 @@ __all__ = [
 
 STOP_TIMEOUT_S = 30.0
 TAIL_BYTES = 4000
+FOR_TESTS = frozenset({"KSTORE_CHECK_INVARIANTS", "KSTORE_LONG_HOLDS_FILE"})
+"""Settings that all brokers have from the environment, since tests put them there."""
 
 
 class BrokerProcessError(RuntimeError):
@@ -90,7 +92,7 @@ class BrokerProcess:
 
     Its log, what it writes to stderr, is appended to ``log``; without one it is this process's
     stderr. The environment is this process's without the settings in it, which would be the same
-    for all brokers. Raises BrokerProcessError.
+    for all brokers (FOR_TESTS are to be). Raises BrokerProcessError.
     """
 
     def __init__(
@@ -113,7 +115,11 @@ class BrokerProcess:
         self.ready_line = ""
         """What it said; empty until then."""
         if environment is None:
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
+            environment = {
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("KSTORE_") or name in FOR_TESTS
+            }
         try:
             with nullcontext() if log is None else open(log, "ab") as errors:
                 self.process = subprocess.Popen(

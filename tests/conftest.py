@@ -1,6 +1,7 @@
 """Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
 fewer examples in the quick tests; every broker checks after each step what must hold of groups;
-Ctrl-C works, for tests that send it; and a test that failed beside real processes is run again,
+Ctrl-C works, for tests that send it; a test whose brokers held their loops for a second fails; and
+a test that failed beside real processes is run again,
 twice at most. And the fixtures of more than one folder.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +34,21 @@ settings.register_profile("quick", settings.get_profile("kstore"), max_examples=
 settings.load_profile("kstore")
 
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
+HOLDS = tempfile.NamedTemporaryFile(prefix="kstore-holds-", mode="r", encoding="utf-8")  # noqa: SIM115
+os.environ["KSTORE_LONG_HOLDS_FILE"] = HOLDS.name
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the background inherits
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def no_long_holds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No broker that runs beside a test holds its loop for a second; time that it waits for a core,
+    or is stopped by a signal, is no hold.
+    """
+    yield
+    held = HOLDS.read()
+    if held and request.node.get_closest_marker("long_holds") is None:
+        pytest.fail(f"a broker's loop was held for a second or more:\n{held}", pytrace=False)
 
 
 @pytest.fixture(scope="module")

@@ -154,6 +154,12 @@ _SERVER = (
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
+        "kstore.long.holds.file", _STRING, None,
+        "Where a line is added for each time that something held the event loop for a second or"
+        " more; for tests, which then fail.",
+        _LOW,
+    ),
+    ConfigDef(
         "kstore.metrics.listener", _STRING, None,
         "Where metrics are told in Prometheus's form: http://127.0.0.1:PORT, a loopback address;"
         " by default nowhere.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from functools import partial
 
@@ -18,8 +19,10 @@ PRODUCE = 0
 class FakeNode:
     """What LoopHolds asks of a Node."""
 
+    node_id = 7
+
     def __init__(self, slow_ms=50):
-        self.config = {"kstore.slow.loop.ms": slow_ms}
+        self.config = {"kstore.slow.loop.ms": slow_ms, "kstore.long.holds.file": None}
         self.told = []
 
     def report(self, sentence, about=""):
@@ -154,6 +157,20 @@ def test_where_the_kernel_tells_no_times_the_hold_alone_is_told(holds, watch, no
 def test_a_hold_of_a_second_is_always_told(holds, watch, node):
     note(watch, api_key=PRODUCE, ms=1000)
     assert node.told[0][1] == ""
+
+
+@pytest.mark.parametrize("off", [50, -1])
+def test_holds_of_a_second_are_kept_for_a_test_to_read(holds, watch, node, tmp_path, off):
+    path = tmp_path / "holds"
+    node.config |= {"kstore.long.holds.file": str(path), "kstore.slow.loop.ms": off}
+    note(watch, api_key=PRODUCE, ms=999)
+    note(watch, api_key=PRODUCE, ms=2000, waited=1001)
+    assert not path.exists()
+    note(watch, api_key=PRODUCE, ms=1001, core=1001)
+    assert path.read_text() == (
+        f"broker 7, process {os.getpid()}: the loop was held for 1,001 ms by Produce "
+        "(1,001 ms on a core, 0 ms waiting for one)\n"
+    )
 
 
 @pytest.mark.parametrize("off", [0, -1])

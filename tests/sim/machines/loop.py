@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import time
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from typing import Any
 
 __all__ = ["LIFE", "InlineExecutor", "Life", "SimLoop", "current_life"]
 
+HOLD_S = 1.0
+"""A step that takes longer, of the machine's own time, is a finding: a broker's loop is held."""
+STEPS_BETWEEN = 256
+"""How often it is asked how much of a core was used."""
 STEP_S = 1e-6
 """What a callback costs, so that a loop of callbacks that wait for a time comes to an end."""
 EPOCH_MS = 1_700_000_000_000
@@ -221,6 +226,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _run(self) -> None:
         """One callback after the other. Written out, as this is what a simulation does most."""
         ready, timers, pop = self._ready, self._timers, heapq.heappop
+        clock, used = time.perf_counter, time.thread_time()
         while not self._stopping and (ready or timers):
             if not ready:
                 self._now = max(self._now, timers[0][0])
@@ -243,6 +249,9 @@ class SimLoop(asyncio.AbstractEventLoop):
                     continue
             self.steps += 1
             self._now += STEP_S
+            if self.steps % STEPS_BETWEEN == 0:
+                used = time.thread_time()
+            began = clock()
             try:
                 context.run(handle._callback, *handle._args)
             except (SystemExit, KeyboardInterrupt):
@@ -250,6 +259,14 @@ class SimLoop(asyncio.AbstractEventLoop):
             except BaseException as problem:  # noqa: BLE001 - a finding
                 where = {"message": f"in {handle._callback}", "exception": problem}
                 context.run(self.call_exception_handler, where)
+            if clock() - began > HOLD_S:
+                self._note_hold(handle, time.thread_time() - used)
+
+    def _note_hold(self, handle: events.Handle, used_s: float) -> None:
+        """A step took long: by itself, or because the machine had no core for it."""
+        held_by = getattr(handle._callback, "__self__", handle._callback)
+        if used_s > HOLD_S and not isinstance(held_by, Worker):
+            self.problems.append(f"a loop was held for {used_s:.1f} s by {held_by}")
 
     def stop(self) -> None:
         """End run_forever after this callback."""

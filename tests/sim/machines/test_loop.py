@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.sim.machines.loop import InlineExecutor, SimLoop
+from tests.sim.machines.loop import HOLD_S, InlineExecutor, SimLoop
 
 
 @pytest.fixture
@@ -53,3 +54,29 @@ def test_an_executor_in_the_place_of_another_waits_for_none_of_its_calls(loop: S
         assert loop.time() < 1.0
 
     loop.run_until_complete(story())
+
+
+def test_a_step_that_computes_for_a_second_is_a_finding(loop: SimLoop) -> None:
+    async def story() -> None:
+        end = time.thread_time() + 1.1 * HOLD_S
+        while time.thread_time() < end:
+            pass
+
+    loop.run_until_complete(story())
+    [problem] = loop.problems
+    assert problem.startswith("a loop was held for 1.")
+    assert "story" in problem
+
+
+def test_a_step_that_waits_for_a_core_is_none_and_neither_is_a_thread(loop: SimLoop) -> None:
+    def compute() -> None:
+        end = time.thread_time() + 1.1 * HOLD_S
+        while time.thread_time() < end:
+            pass
+
+    async def story() -> None:
+        time.sleep(1.1 * HOLD_S)
+        await loop.run_in_executor(None, compute)
+
+    loop.run_until_complete(story())
+    assert loop.problems == []
