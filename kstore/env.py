@@ -71,6 +71,10 @@ class FileSystem(Protocol):
         """Remove a file."""
         ...
 
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file."""
+        ...
+
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
         ...
@@ -172,6 +176,10 @@ class SystemFileSystem:
     def unlink(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)
+
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size_bytes)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""

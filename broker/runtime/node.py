@@ -1,5 +1,5 @@
 """What every part of a broker may ask of the process it is in: who it is, its settings, its loop,
-its clock, the thread that waits for the disk, and where the operator is told something.
+its clock, the threads that wait for disks, and where the operator is told something.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+
+from kstore.broker.runtime.dir_threads import DirThreads
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +33,8 @@ class Node:
         self.loop = loop
         self.report = report
         self.node_id: int = config["node.id"]
+        self.dirs = DirThreads(loop, report)
+        """The threads of the log dirs."""
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     def now_ms(self) -> int:
@@ -44,5 +48,6 @@ class Node:
         return self.loop.run_in_executor(self._blocking, call)
 
     def close(self) -> None:
-        """End the thread, after the calls that wait for it."""
+        """End the threads, after the calls that wait for them."""
+        self.dirs.close()
         self._blocking.shutdown(wait=True)

@@ -280,6 +280,11 @@ class Log(ReadableLog):
         self.local.check_writable()
         truncation.restart(self.local, offset)
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether `skip_lost` has something to leave out."""
+        return self.local.lost_until > 0
+
     def skip_lost(self) -> None:
         """Leave out the offsets that a replica lost and could not fetch again: it is to lead now,
         and must not give them to other records.

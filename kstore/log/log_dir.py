@@ -10,7 +10,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kstore.env import Env, SystemEnv
@@ -46,6 +46,8 @@ __all__ = ["LogDir"]
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
 DRAIN_SECONDS = 30.0  # for appends that wait for the disk when the directory is closed
 STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may hold what somebody wants
+STEP_BYTES = 64 << 20
+"""What is freed at once of a file that is removed."""
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
@@ -309,31 +311,33 @@ class LogDir:
         with errors.told(f"reading the topic id of {key}"):
             return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
 
-    def delete(self, key: TopicPartition) -> None:
-        """Delete a partition's log with all its files; nothing happens where there is none."""
+    def delete(self, *keys: TopicPartition) -> None:
+        """Delete partitions' logs with all their files; nothing happens where there is none."""
         with self._mutex:
-            taken = self.take_away(key)
-            if taken is not None:
+            for taken in self.take_away(*keys):
                 self.remove_taken(taken)
 
-    def take_away(self, key: TopicPartition) -> str | None:
-        """The quick part of `delete`: there is no such log from now on. Returns the folder that is
-        left for `remove_taken`; what nobody removes goes at the next start. None if there was none.
+    def take_away(self, *keys: TopicPartition) -> list[str]:
+        """The quick part of `delete`: there are no such logs from now on. Returns the folders that
+        are left for `remove_taken`; what nobody removes goes at the next start.
         """
-        path = os.path.join(self.path, directory_name(key))
         with self._mutex:
-            log = self._logs.pop(key, None)
-            if log is not None:
-                log.local.deleted = True
-                self._shut(log)
-            self.state.index.forget_log(os.path.basename(path))
-            # A new log of this name may come at once: the files go under another name.
-            removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
-            try:
-                self.env.fs.replace(path, removed)
-            except FileNotFoundError:
-                return None
-            return removed
+            for key in keys:
+                log = self._logs.pop(key, None)
+                if log is not None:
+                    log.local.deleted = True
+                    self._shut(log)
+            names = [directory_name(key) for key in keys]
+            self.state.index.forget_logs(names)
+            taken = []
+            for name in names:
+                # A new log of this name may come at once: the files go under another name.
+                path = os.path.join(self.path, name)
+                removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
+                with contextlib.suppress(FileNotFoundError):
+                    self.env.fs.replace(path, removed)
+                    taken.append(removed)
+            return taken
 
     def remove_taken(self, path: str) -> None:
         """Remove the files of a log that `take_away` has taken; large ones take their time, and any
@@ -341,8 +345,22 @@ class LogDir:
         """
         fs = self.env.fs
         for name in fs.listdir(path):
-            fs.unlink(os.path.join(path, name))
+            file = os.path.join(path, name)
+            # In steps: to free much at once keeps the file system's journal, and others, for long.
+            for size_bytes in range(fs.file_size(file) - STEP_BYTES, 0, -STEP_BYTES):
+                fs.truncate(file, size_bytes)
+            fs.unlink(file)
         fs.rmdir(path)
+
+    def delete_before(
+        self, rows: Sequence[tuple[Log, int]]
+    ) -> list[errors.LogError | OSError | None]:
+        """As `Log.delete_before` for many logs of this dir, in one transaction; what went wrong,
+        log by log. Raises what goes wrong with that transaction.
+        """
+        from kstore.log.retention.retention import delete_many_before
+
+        return delete_many_before([(log.local, offset) for log, offset in rows])
 
     def put_aside(self, key: TopicPartition) -> str:
         """Rename a partition's folder, whose log is closed first; returns its new path. Nothing
@@ -353,7 +371,7 @@ class LogDir:
             log = self._logs.get(key)
             if log is not None:
                 self.close_log(log)
-            self.state.index.forget_log(os.path.basename(path))
+            self.state.index.forget_logs([os.path.basename(path)])
             stray = f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
             self.env.fs.replace(path, stray)
             return stray

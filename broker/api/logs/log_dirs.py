@@ -98,8 +98,12 @@ async def handle_describe_log_dirs(
 async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
     """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR where they can't be had."""
     path = os.path.abspath(log_dir.path)
+    dirs = broker.node.dirs
+    if dirs.hangs(log_dir.path):
+        return DescribeLogDirsResult(log_dir=path)  # its sizes are not told
     try:
-        volume = await broker.node.run_blocking(lambda: os.statvfs(path))
+        what = "asking for its size"
+        volume = await dirs.run(log_dir.path, what, lambda: os.statvfs(path))
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return DescribeLogDirsResult(

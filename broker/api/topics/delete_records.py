@@ -1,4 +1,5 @@
 """DeleteRecords 0-2 (KIP-107): raises log start offsets, on the leader and then on its followers.
+The loop waits for no disk.
 
 A partition is answered once every replica that is alive has let go of what was to be deleted, as in
 Kafka; those that take longer than the request's timeout are REQUEST_TIMED_OUT, and go on.
@@ -7,13 +8,15 @@ Kafka; those that take longer than the request's timeout are REQUEST_TIMED_OUT, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
 from kstore.broker.api.logs.list_offsets import check_leader
+from kstore.broker.runtime.slices import Slices
 from kstore.errors import ErrorCode
+from kstore.log.errors import LogError
 from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -31,6 +34,8 @@ __all__ = ["DeleteRecordsParts", "handle_delete_records"]
 
 HIGH_WATERMARK = -1
 NO_EPOCH = -1
+PARTITIONS_AT_ONCE = 256
+"""What is deleted in one transaction; other calls of the log dir come in between."""
 POLL_S = 0.02
 """How often followers are looked at: they tell what they have deleted by their fetches."""
 
@@ -59,30 +64,31 @@ class _Waiting(NamedTuple):
     result: DeleteRecordsPartitionResult
 
 
-def handle_delete_records(
+async def handle_delete_records(
     broker: DeleteRecordsParts, request: DeleteRecordsRequest, ctx: RequestContext
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse:
     """Delete what lies before the offsets asked for; -1 means the high watermark."""
     asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         for row in topic.partitions:
             asked.setdefault(topic.name, {})[row.partition_index] = row
-    waiting: list[_Waiting] = []
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(broker, name, row, waiting) for row in rows.values()]
-            )
-            for name, rows in asked.items()
-        ]
-    )
-    if not waiting:
-        return response
-    return _when_followed(broker, waiting, request.timeout_ms / 1000, response)
+    slices = Slices()
+    begun: list[_Waiting] = []
+    response = DeleteRecordsResponse()
+    for name, rows in asked.items():
+        results = []
+        for row in rows.values():
+            results.append(_check(broker, name, row, begun))
+            await slices.breathe()
+        response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+    waiting = await _delete(broker, begun) if begun else []
+    if waiting:
+        await _when_followed(broker, waiting, request.timeout_ms / 1000)
+    return response
 
 
-def _delete(
-    broker: DeleteRecordsParts, topic: str, asked: DeleteRecordsPartition, waiting: list[_Waiting]
+def _check(
+    broker: DeleteRecordsParts, topic: str, asked: DeleteRecordsPartition, begun: list[_Waiting]
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     partition = broker.table.partition(topic.encode(), asked.partition_index)
@@ -95,12 +101,51 @@ def _delete(
     elif offset < 0 or offset > partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     else:
-        partition.log.delete_before(offset)
-        partition.notify()
-        result.low_watermark = _low_watermark(broker, partition)
-        if result.low_watermark < offset:
-            waiting.append(_Waiting(partition, offset, result))
+        begun.append(_Waiting(partition, offset, result))
     return result
+
+
+async def _delete(broker: DeleteRecordsParts, begun: list[_Waiting]) -> list[_Waiting]:
+    """Delete in the threads of the log dirs; those partitions whose followers have not done so."""
+    places: dict[str, list[_Waiting]] = {}
+    for each in begun:
+        places.setdefault(each.partition.log.log_dir.path, []).append(each)
+    pieces = [
+        (path, rows[start : start + PARTITIONS_AT_ONCE])
+        for path, rows in places.items()
+        for start in range(0, len(rows), PARTITIONS_AT_ONCE)
+    ]
+    # All are begun at once: a log dir that hangs holds back no other one.
+    done = await asyncio.gather(*(_delete_piece(broker, path, rows) for path, rows in pieces))
+    return [each for waiting in done for each in waiting]
+
+
+async def _delete_piece(
+    broker: DeleteRecordsParts, path: str, rows: list[_Waiting]
+) -> list[_Waiting]:
+    pairs = [(each.partition.log, each.offset) for each in rows]
+    what = f"deleting records of {pairs[0][0].topic_partition}"
+    problems: list[LogError | OSError | None]
+    try:
+        call = partial(pairs[0][0].log_dir.delete_before, pairs)
+        problems = await broker.node.dirs.run(path, what, call)
+    except (LogError, OSError) as error:
+        problems = [error] * len(rows)
+    slices = Slices()
+    waiting: list[_Waiting] = []
+    for each, problem in zip(rows, problems, strict=True):
+        if problem is not None:
+            code = getattr(problem, "error_code", ErrorCode.KAFKA_STORAGE_ERROR)
+            each.result.error_code = code
+            continue
+        each.partition.notify()
+        each.result.error_code = check_leader(each.partition, NO_EPOCH)  # it may be gone by now
+        if each.result.error_code == ErrorCode.NONE:
+            each.result.low_watermark = _low_watermark(broker, each.partition)
+            if each.result.low_watermark < each.offset:
+                waiting.append(each)
+        await slices.breathe()
+    return waiting
 
 
 def _low_watermark(broker: DeleteRecordsParts, partition: Partition) -> int:
@@ -119,8 +164,7 @@ async def _when_followed(
     broker: DeleteRecordsParts,
     waiting: list[_Waiting],
     timeout_s: float,
-    response: DeleteRecordsResponse,
-) -> DeleteRecordsResponse:
+) -> None:
     deadline = broker.node.loop.time() + timeout_s
     while waiting:
         left: list[_Waiting] = []
@@ -138,4 +182,3 @@ async def _when_followed(
             break
         if waiting:
             await asyncio.sleep(POLL_S)
-    return response

@@ -7,12 +7,13 @@ opens and deletes logs.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
@@ -23,17 +24,37 @@ from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig
 
-__all__ = ["LogManager"]
+__all__ = ["LOGS_AT_ONCE", "LogManager", "Taken", "Wanted"]
 
 LOGGER = logging.getLogger("kstore.broker")
+T = TypeVar("T")
+LOGS_AT_ONCE = 16
+"""What one call in a log dir's thread opens or takes away: those of others come in between."""
 
 FUTURE_MARK = "kstore.future"
 """In the folder of a partition that is being copied from another log dir."""
+
+
+class Wanted(NamedTuple):
+    """A log that is to be open."""
+
+    key: TopicPartition
+    topic_id: UUID
+    config: LogConfig
+
+
+class Taken(NamedTuple):
+    """What is left of deleted logs: folders in a log dir."""
+
+    log_dir: LogDir
+    folders: list[str]
 
 
 class LogManager:
@@ -48,6 +69,9 @@ class LogManager:
         self._replicated = replicated
         self._dirs: list[LogDir] = []
         self._homes = _Homes()
+        self._leaving: dict[TopicPartition, LogDir] = {}
+        """Where logs are being deleted: a new one of that name goes there, behind it."""
+        self.threads = node.dirs
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     @property
@@ -124,9 +148,31 @@ class LogManager:
     def open_partition(
         self, entry: TopicEntry, topic: TopicImage, index: int, config: LogConfig
     ) -> Partition:
-        """Open (or make) the log of one partition and put it into the table."""
+        """Open (or make) the log of one partition and put it into the table. Blocks."""
+        wanted = Wanted(TopicPartition(topic.name, index), topic.topic_id, config)
+        log_dir = self._home(wanted.key)
+        log = _opened(log_dir, wanted)
+        self._homes[wanted.key] = log_dir
+        return self._serve(entry, topic, index, log)
+
+    async def open_partitions(
+        self, entry: TopicEntry, topic: TopicImage, indexes: Iterable[int], config: LogConfig
+    ) -> None:
+        """Open (or make) the logs of partitions and put them into the table. LogError, OSError, of
+        the first that failed.
+        """
+        wanted = [Wanted(TopicPartition(topic.name, i), topic.topic_id, config) for i in indexes]
+        failed: Exception | None = None
+        async for each, opened in self.open_logs(wanted):
+            if isinstance(opened, Exception):
+                failed = failed or opened
+            else:
+                self._serve(entry, topic, each.key.partition, opened)
+        if failed is not None:
+            raise failed
+
+    def _serve(self, entry: TopicEntry, topic: TopicImage, index: int, log: Log) -> Partition:
         image = topic.partitions[index]
-        log = self.open_log(TopicPartition(topic.name, index), topic.topic_id, config)
         partition = Partition(
             entry,
             index,
@@ -135,27 +181,86 @@ class LogManager:
             leader_epoch=image.leader_epoch,
             partition_epoch=image.partition_epoch,
         )
-        self.configure(partition, config, len(image.replicas))
+        self.configure(partition, log.config, len(image.replicas))
         self.table.add_partition(partition)
         return partition
 
-    def open_log(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        """Open (or make) the log of one partition, which the table need not have; LogError,
-        OSError.
+    async def open_logs(
+        self, wanted: Sequence[Wanted]
+    ) -> AsyncIterator[tuple[Wanted, Log | Exception]]:
+        """Open (or make) logs, which the table need not have, each log dir's in its own thread; one
+        that is there of another topic is put aside. Each comes with its log, or with why there is
+        none, in the order in which they are done.
         """
-        log_dir = self._homes.get(key) or self._emptiest()
-        log = log_dir.log(key.topic, key.partition, create=True, config=config, topic_id=topic_id)
-        self._homes[key] = log_dir
-        return log
+        places: dict[str, tuple[LogDir, list[Wanted]]] = {}
+        new = {each.key for each in wanted if each.key not in self._homes}
+        for each in wanted:
+            log_dir = self._homes[each.key] = self._home(each.key)
+            places.setdefault(log_dir.path, (log_dir, []))[1].append(each)
+        done: asyncio.Queue[tuple[Wanted, Log | Exception]] = asyncio.Queue()
+        opening = [
+            asyncio.ensure_future(self._open_in(log_dir, rows, done))
+            for log_dir, rows in places.values()
+        ]
+        try:
+            for _ in wanted:
+                each, opened = await done.get()
+                if isinstance(opened, Exception) and each.key in new:
+                    self._homes.pop(each.key, None)
+                yield each, opened
+        finally:
+            for task in opening:
+                task.cancel()
+
+    async def _open_in(
+        self,
+        log_dir: LogDir,
+        wanted: Sequence[Wanted],
+        done: asyncio.Queue[tuple[Wanted, Log | Exception]],
+    ) -> None:
+        for some in _pieces(wanted):
+            what = f"opening {some[0].key}"
+            try:
+                opened = await self.in_thread(log_dir, what, partial(_open_each, log_dir, some))
+            except Exception as problem:  # noqa: BLE001 - it is told whoever waits for these logs
+                opened = [(each, problem, None) for each in some]
+            for each, log, stray in opened:
+                if stray is not None:
+                    self._tell_stray(os.path.join(log_dir.path, str(each.key)), each.key, stray)
+                done.put_nowait((each, log))
+
+    def in_thread(self, log_dir: LogDir, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Have the thread of a log dir do something, which ``what`` names."""
+        return self.threads.run(log_dir.path, what, call)
+
+    def home(self, key: TopicPartition) -> LogDir | None:
+        """The log dir that a partition is served from."""
+        return self._homes.get(key)
 
     def places(self) -> list[TopicPartition]:
         """Every partition that has a log here, open or not."""
         return list(self._homes)
 
-    def topic_id(self, key: TopicPartition) -> UUID | None:
-        """The topic id of the log that lies here; None where there is none, or it has none."""
-        log_dir = self._homes.get(key)
-        return None if log_dir is None else log_dir.topic_id(key)
+    async def topic_ids(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, UUID | None]:
+        """The topic ids of the logs that lie here; None where there is no log, or it has none."""
+        found: dict[TopicPartition, UUID | None] = dict.fromkeys(keys)
+        for log_dir, some in self._by_dir(found):
+            read = partial(_topic_ids, log_dir, some)
+            found.update(await self.in_thread(log_dir, f"reading the topic id of {some[0]}", read))
+        return found
+
+    def _by_dir(
+        self, keys: Iterable[TopicPartition]
+    ) -> Iterator[tuple[LogDir, list[TopicPartition]]]:
+        """The partitions that have a log here, some of one log dir at a time."""
+        places: dict[str, tuple[LogDir, list[TopicPartition]]] = {}
+        for key in keys:
+            log_dir = self._homes.get(key)
+            if log_dir is not None:
+                places.setdefault(log_dir.path, (log_dir, []))[1].append(key)
+        for log_dir, found in places.values():
+            for some in _pieces(found):
+                yield log_dir, some
 
     def configure(self, partition: Partition, config: LogConfig, replicas: int) -> None:
         """Let a partition of so many replicas act by these settings from now on, its log too."""
@@ -169,33 +274,61 @@ class LogManager:
             min_insync_replicas=min(config.min_insync_replicas, replicas),
         )
 
-    def delete(self, topic: str, index: int) -> None:
-        """Delete one partition's log; nothing happens where there is none."""
-        key = TopicPartition(topic, index)
+    def delete_now(self, key: TopicPartition) -> None:
+        """Delete one partition's log; nothing happens where there is none. Blocks."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             log_dir.delete(key)
 
-    def take_away(self, topic: str, index: int) -> Callable[[], None] | None:
-        """Let one partition's log be gone, but for its files: what is returned removes them, in any
-        thread; None where there are none.
+    def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
+        """Let partitions' logs be gone, but for the files, which `remove` removes; nothing happens
+        where there are none. Begins at once, also if it is awaited later. LogError, OSError, of the
+        first that failed, after all were tried.
         """
-        key = TopicPartition(topic, index)
-        log_dir = self._homes.pop(key, None)
-        taken = None if log_dir is None else log_dir.take_away(key)
-        if log_dir is None or taken is None:
-            return None
-        return partial(log_dir.remove_taken, taken)
+        taking = []
+        for log_dir, some in list(self._by_dir(keys)):
+            for key in some:
+                self._homes.pop(key)
+                self._leaving[key] = log_dir
+            call = partial(log_dir.take_away, *some)
+            done = self.in_thread(log_dir, f"deleting {some[0]}", call)
+            done.add_done_callback(partial(self._left, some))
+            taking.append((log_dir, done))
+        return _all_taken(taking)
 
-    def put_aside(self, topic: str, index: int) -> None:
-        """Rename a partition's folder that belongs to no topic that is known: it may hold data."""
-        key = TopicPartition(topic, index)
+    def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
+        for key in keys:
+            self._leaving.pop(key, None)
+
+    async def remove(self, taken: Iterable[Taken]) -> None:
+        """Remove the files of logs that were taken away. LogError, OSError."""
+        for log_dir, folders in taken:
+            for folder in folders:
+                what = f"removing {folder}"
+                await self.in_thread(log_dir, what, partial(log_dir.remove_taken, folder))
+
+    def put_aside_now(self, key: TopicPartition) -> None:
+        """As `put_aside`. Blocks."""
         log_dir = self._homes.pop(key, None)
-        if log_dir is None:
-            return
-        old = os.path.join(log_dir.path, str(key))
-        new = log_dir.put_aside(key)
-        self.report(f"{old} is not of the topic {topic} that this broker knows; it is now {new}")
+        if log_dir is not None:
+            self._tell_stray(os.path.join(log_dir.path, str(key)), key, log_dir.put_aside(key))
+
+    async def put_aside(self, key: TopicPartition) -> None:
+        """Rename a partition's folder that belongs to no topic that is known: it may hold data."""
+        log_dir = self._homes.pop(key, None)
+        if log_dir is not None:
+            self._leaving[key] = log_dir
+            try:
+                call = partial(log_dir.put_aside, key)
+                new = await self.in_thread(log_dir, f"putting {key} aside", call)
+            finally:
+                self._leaving.pop(key, None)
+            self._tell_stray(os.path.join(log_dir.path, str(key)), key, new)
+
+    def _tell_stray(self, old: str, key: TopicPartition, new: str) -> None:
+        self.report(
+            f"{old} is not of the topic {key.topic} that this broker knows; it is now {new}"
+        )
 
     # ---- moves between log dirs ----
 
@@ -254,8 +387,53 @@ class LogManager:
         for log_dir in dirs:
             log_dir.close()
 
-    def _emptiest(self) -> LogDir:
-        return min(self._dirs, key=self._homes.count)
+    def _home(self, key: TopicPartition) -> LogDir:
+        """The log dir that has a partition, or gets it: the emptiest, and none that hangs."""
+        known = self._homes.get(key) or self._leaving.get(key)
+        if known is not None:
+            return known
+        answering = [each for each in self._dirs if not self.threads.hangs(each.path)]
+        return min(answering or self._dirs, key=self._homes.count)
+
+
+async def _all_taken(taking: list[tuple[LogDir, asyncio.Future[list[str]]]]) -> list[Taken]:
+    await asyncio.gather(*(done for _, done in taking), return_exceptions=True)
+    return [Taken(log_dir, done.result()) for log_dir, done in taking]
+
+
+def _pieces(items: Sequence[T]) -> Iterator[list[T]]:
+    for start in range(0, len(items), LOGS_AT_ONCE):
+        yield list(items[start : start + LOGS_AT_ONCE])
+
+
+def _opened(log_dir: LogDir, wanted: Wanted) -> Log:
+    key, topic_id, config = wanted
+    return log_dir.log(key.topic, key.partition, create=True, config=config, topic_id=topic_id)
+
+
+def _open_each(
+    log_dir: LogDir, wanted: list[Wanted]
+) -> list[tuple[Wanted, Log | Exception, str | None]]:
+    """Each with its log, or why it can't be opened, and where what was there was put, if that is of
+    another topic.
+    """
+    from kstore.log.errors import LogError
+
+    found: list[tuple[Wanted, Log | Exception, str | None]] = []
+    for each in wanted:
+        stray = None
+        try:
+            lies = log_dir.topic_id(each.key)
+            if lies is not None and lies != each.topic_id:
+                stray = log_dir.put_aside(each.key)
+            found.append((each, _opened(log_dir, each), stray))
+        except (LogError, OSError) as problem:
+            found.append((each, problem, stray))
+    return found
+
+
+def _topic_ids(log_dir: LogDir, keys: list[TopicPartition]) -> dict[TopicPartition, UUID | None]:
+    return {key: log_dir.topic_id(key) for key in keys}
 
 
 class _Homes(dict[TopicPartition, "LogDir"]):

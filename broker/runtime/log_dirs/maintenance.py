@@ -1,23 +1,27 @@
 """What logs need now and then: old segments deleted, dirty ones compacted. What and when is in
 their settings.
 
-Retention runs on the loop, a log at a time; compaction in a thread, whose work is C without the
-GIL.
+Nothing of it runs on the loop: retention runs in the threads of the log dirs, some logs at a time,
+compaction in one more thread for each, whose work is C without the GIL. A log dir that hangs holds
+back no other one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
-    from kstore.log import Log
+    from kstore.log import Log, LogDir
 
 __all__ = ["Maintenance"]
+
+LOGS_AT_ONCE = 64
 
 
 class Maintenance:
@@ -27,62 +31,104 @@ class Maintenance:
         self._node = node
         self._config = node.config
         self._log_manager = log_manager
-        self._thread: ThreadPoolExecutor | None = None
+        self._cleaners: dict[str, ThreadPoolExecutor] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin; the first round comes after the first interval."""
         loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._retain()))
-        if self._config["log.cleaner.enable"]:
-            self._tasks.append(loop.create_task(self._compact()))
+        for log_dir in self._log_manager.dirs:
+            self._tasks.append(loop.create_task(self._retain(log_dir)))
+            if self._config["log.cleaner.enable"]:
+                self._tasks.append(loop.create_task(self._compact(log_dir)))
 
     def stop(self) -> None:
-        """Begin nothing more; a compaction under way is waited for."""
+        """Begin nothing more; compactions under way are waited for."""
         for task in self._tasks:
             task.cancel()
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
+        for thread in self._cleaners.values():
+            thread.shutdown(wait=True)
 
-    async def _retain(self) -> None:
+    async def _retain(self, log_dir: LogDir) -> None:
         while True:
             await asyncio.sleep(self._config["log.retention.check.interval.ms"] / 1000)
-            for log in self._logs():
-                self._try(log.enforce_retention, log)
-                await asyncio.sleep(0)
+            for logs in self._some_logs(log_dir):
+                what = f"looking for old segments of {logs[0].topic_partition}"
+                call = partial(_retained, logs)
+                self._report(await self._node.dirs.run(log_dir.path, what, call))
 
-    async def _compact(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _compact(self, log_dir: LogDir) -> None:
         while True:
             await asyncio.sleep(max(self._config["log.cleaner.backoff.ms"] / 1000, 0.1))
-            for log in self._logs():
-                if not log.config.compacts or not self._is_dirty(log):
+            for logs in self._some_logs(log_dir):
+                compacted = [log for log in logs if log.config.compacts]
+                if not compacted:
                     continue
-                if self._thread is None:
-                    self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-cleaner")
-                begun, size_bytes = loop.time(), log.size_bytes
-                await loop.run_in_executor(self._thread, self._try, log.compact, log)
-                # What was read, and what was written; a faster cleaner rests for the difference.
-                moved_bytes = size_bytes + log.size_bytes
-                rate = self._config["log.cleaner.io.max.bytes.per.second"]
-                await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
+                what = f"measuring what is to be cleaned of {compacted[0].topic_partition}"
+                call = partial(_dirty, compacted, self._node.now_ms())
+                for log in await self._node.dirs.run(log_dir.path, what, call):
+                    await self._clean(log_dir, log)
 
-    def _is_dirty(self, log: Log) -> bool:
-        dirt = log.dirt(self._node.now_ms())
-        if dirt.first_uncleanable_offset <= dirt.first_dirty_offset:
-            return False
-        return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0
+    async def _clean(self, log_dir: LogDir, log: Log) -> None:
+        loop = asyncio.get_running_loop()
+        thread = self._cleaners.get(log_dir.path)
+        if thread is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-cleaner")
+            self._cleaners[log_dir.path] = thread
+        begun, size_bytes = loop.time(), log.size_bytes
+        self._report(await loop.run_in_executor(thread, _compacted, log))
+        # What was read, and what was written; a faster cleaner rests for the difference.
+        moved_bytes = size_bytes + log.size_bytes
+        rate = self._config["log.cleaner.io.max.bytes.per.second"]
+        await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
 
-    def _logs(self) -> Iterator[Log]:
-        for partition, log in self._log_manager.logs():
-            if not partition.deleted:
-                yield log
+    def _some_logs(self, log_dir: LogDir) -> Iterator[list[Log]]:
+        """The logs that are served from a log dir, some at a time."""
+        logs = log_dir.open_logs()
+        for start in range(0, len(logs), LOGS_AT_ONCE):
+            some = [
+                log
+                for log in logs[start : start + LOGS_AT_ONCE]
+                if self._log_manager.home(log.topic_partition) is log_dir
+            ]
+            if some:
+                yield some
 
-    def _try(self, work: Callable[[], object], log: Log) -> None:
-        """A log that fails is reported; the others have their turn."""
-        from kstore.log.errors import LogError
+    def _report(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self._node.report(problem)
 
-        try:
-            work()
-        except LogError as problem:
-            self._node.report(f"{log.topic_partition} can't be kept in order: {problem}")
+
+def _retained(logs: Iterable[Log]) -> list[str]:
+    """Remove what is too old or too much of logs; why that can't be, where it can't."""
+    return [why for log in logs if (why := _problem(log.enforce_retention, log)) is not None]
+
+
+def _compacted(log: Log) -> list[str]:
+    why = _problem(log.compact, log)
+    return [] if why is None else [why]
+
+
+def _dirty(logs: Iterable[Log], now_ms: int) -> list[Log]:
+    """Those of the logs that are to be cleaned."""
+    return [log for log in logs if not log.closed and _is_dirty(log, now_ms)]
+
+
+def _is_dirty(log: Log, now_ms: int) -> bool:
+    dirt = log.dirt(now_ms)
+    if dirt.first_uncleanable_offset <= dirt.first_dirty_offset:
+        return False
+    return dirt.ratio > log.config.min_cleanable_dirty_ratio or dirt.overdue_ms > 0
+
+
+def _problem(work: Callable[[], object], log: Log) -> str | None:
+    """A log that fails is told; the others have their turn. One that was deleted does not fail."""
+    from kstore.log.errors import LogClosedError, LogError
+
+    try:
+        work()
+    except LogClosedError:
+        return None
+    except (LogError, OSError) as problem:
+        return f"{log.topic_partition} can't be kept in order: {problem}"
+    return None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.replication.replica_fetcher import ReplicaFetcher
@@ -86,7 +86,7 @@ class Fetchers:
         self._commits = commits
         self._links: dict[int, LeaderLink] = {}
         self._followed: dict[TopicPartition, Followed] = {}
-        self._repairs: deque[tuple[Followed, Callable[[], None]]] = deque()
+        self._repairs: dict[TopicPartition, asyncio.Task[None]] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._throttles = throttles
         self._longest_s: float = max(node.config["replica.fetch.backoff.ms"] / 1000, 0.01)
@@ -204,13 +204,13 @@ class Fetchers:
     ) -> None:
         """The log has parted from its leader's: cut it."""
 
-        def repair() -> None:
+        async def repair() -> None:
             kept = followed.partition.log
             own = kept.end_offset_for_epoch(epoch)
             cut = cut_at_divergence(
                 own, (epoch, end_offset), kept.log_start_offset, kept.log_end_offset
             )
-            self._cut(fetcher, followed, cut, f"epoch {epoch} ends at {end_offset} there")
+            await self._cut(fetcher, followed, cut, f"epoch {epoch} ends at {end_offset} there")
 
         self._repair(followed, repair)
 
@@ -220,16 +220,19 @@ class Fetchers:
             return
         followed.state.start_is_moving = True
 
-        def repair() -> None:
+        async def repair() -> None:
             followed.state.start_is_moving = False
+            kept = followed.partition.log
+            upto = min(offset, kept.high_watermark)
+            call = partial(kept.delete_before, upto, durable=False)
             try:
-                kept = followed.partition.log
-                kept.delete_before(min(offset, kept.high_watermark), durable=False)
+                await self._on_disk(followed, "moving the log start of", call)
             except (LogError, OSError) as problem:
                 fetcher.hold(followed)
                 self.failed(fetcher, followed, problem)
             else:
-                fetcher.tell(followed)
+                if self._is_followed(followed):
+                    fetcher.tell(followed)
 
         self._repair(followed, repair)
 
@@ -269,21 +272,36 @@ class Fetchers:
         log.debug("%s is fetched again in %g s: %s", followed.key, pause_s, why)
         loop.call_later(pause_s, fetcher.release, followed)
 
-    def _repair(self, followed: Followed, repair: Callable[[], None]) -> None:
-        """Repair logs one in a turn of the loop: it waits for the disk."""
-        self._repairs.append((followed, repair))
-        if len(self._repairs) == 1:
-            self._node.loop.call_soon(self._repair_next)
+    def _repair(self, followed: Followed, repair: Callable[[], Awaitable[None]]) -> None:
+        """Repair a log, behind what is done to it already."""
+        before = self._repairs.get(followed.key)
+        task = self._node.loop.create_task(self._repair_next(followed, repair, before))
+        self._repairs[followed.key] = task
 
-    def _repair_next(self) -> None:
-        followed, repair = self._repairs[0]
+    async def _repair_next(
+        self,
+        followed: Followed,
+        repair: Callable[[], Awaitable[None]],
+        before: asyncio.Task[None] | None,
+    ) -> None:
         try:
+            if before is not None:
+                await asyncio.wait([before])
             if self._is_followed(followed):
-                repair()
+                await repair()
         finally:
-            self._repairs.popleft()
-            if self._repairs:
-                self._node.loop.call_soon(self._repair_next)
+            if self._repairs.get(followed.key) is asyncio.current_task():
+                del self._repairs[followed.key]
+
+    async def settle(self, tp: TopicPartition) -> None:
+        """Wait until a partition's log is not being repaired."""
+        while (task := self._repairs.get(tp)) is not None:
+            await asyncio.wait([task])
+
+    async def _on_disk(self, followed: Followed, what: str, call: Callable[[], object]) -> None:
+        """Have the thread of the log's dir do something to it."""
+        path = followed.partition.log.log_dir.path
+        await self._node.dirs.run(path, f"{what} {followed.key}", call)
 
     def _is_followed(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed and followed.partition.log is not None
@@ -297,9 +315,9 @@ class Fetchers:
             self._try_again(fetcher, followed, str(problem))
             return
 
-        def repair() -> None:
+        async def repair() -> None:
             cut = cut_out_of_range(followed.partition.log_end_offset, (start, end))
-            self._cut(fetcher, followed, cut, f"the leader has {start} to {end}")
+            await self._cut(fetcher, followed, cut, f"the leader has {start} to {end}")
 
         self._repair(followed, repair)
 
@@ -322,16 +340,18 @@ class Fetchers:
         offset: int = answer.offset
         return offset
 
-    def _cut(self, fetcher: ReplicaFetcher, followed: Followed, cut: Cut, why: str) -> None:
+    async def _cut(self, fetcher: ReplicaFetcher, followed: Followed, cut: Cut, why: str) -> None:
         kept = followed.partition.log
         end, high_watermark = kept.log_end_offset, kept.high_watermark
         try:
             if cut.restart:
-                kept.restart(cut.offset)
+                await self._on_disk(followed, "emptying", partial(kept.restart, cut.offset))
             elif cut.offset < end:
-                kept.truncate(cut.offset)
+                await self._on_disk(followed, "cutting", partial(kept.truncate, cut.offset))
         except (LogError, OSError) as problem:
             self.failed(fetcher, followed, problem)
+            return
+        if not self._is_followed(followed):
             return
         # An epoch that left no record says nothing.
         kept.forget_empty_epochs()

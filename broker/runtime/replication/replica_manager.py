@@ -38,6 +38,8 @@ from kstore.protocol.schema import ZERO_UUID
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.membership.membership import Membership
@@ -112,19 +114,35 @@ class ReplicaManager:
             if refusal != ErrorCode.NONE:
                 return StopReplicaResponse(error_code=refusal)
             slices = Slices()
-            response = StopReplicaResponse()
+            rows: list[StopReplicaPartitionError] = []
+            deleted: dict[TopicPartition, StopReplicaPartitionError] = {}
             for topic in request.topic_states:
+                found = await self._log_manager.topic_ids(
+                    TopicPartition(topic.topic_name, row.partition_index)
+                    for row in topic.partition_states
+                )
                 for row in topic.partition_states:
-                    response.partition_errors.append(
-                        StopReplicaPartitionError(
-                            topic_name=topic.topic_name,
-                            partition_index=row.partition_index,
-                            error_code=self._stop_one(topic, row),
-                        )
+                    place = TopicPartition(topic.topic_name, row.partition_index)
+                    code, delete = self._stop_one(place, topic, row, found[place])
+                    answer = StopReplicaPartitionError(
+                        topic_name=topic.topic_name,
+                        partition_index=row.partition_index,
+                        error_code=code,
                     )
+                    rows.append(answer)
+                    if delete:
+                        deleted[place] = answer
                     await slices.breathe()
                 self._forget_if_deleted(topic)
-            return response
+            deleting = self.replicas.delete(deleted)
+        # Not in its turn: a log dir that hangs holds back no other request of the controller.
+        try:
+            await deleting
+        except (LogError, OSError) as problem:
+            self._node.report(f"logs can't be deleted: {problem}")
+            for answer in deleted.values():
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return StopReplicaResponse(partition_errors=rows)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Take over what the controller knows of brokers and partitions."""
@@ -174,36 +192,39 @@ class ReplicaManager:
         entry.partition_count = topic.partition_count
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         log_config = self._log_manager.log_config(configs)
+        await self.replicas.open_logs(entry, topic.topic_id, topic.partition_states, log_config)
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
             if not self._is_stale(request):
-                code = self.replicas.take(entry, topic.topic_id, state, log_config)
+                code = self.replicas.take(entry, state, log_config)
             rows.append(
                 LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
             )
             await slices.breathe()
         return rows
 
-    def _stop_one(self, topic: StopReplicaTopic, row: StopReplicaPartition) -> int:
-        place = TopicPartition(topic.topic_name, row.partition_index)
+    def _stop_one(
+        self,
+        place: TopicPartition,
+        topic: StopReplicaTopic,
+        row: StopReplicaPartition,
+        found: UUID | None,
+    ) -> tuple[int, bool]:
+        """Stop one replica, whose log has the topic id found; the error code, and whether its log
+        is to be deleted.
+        """
         known = self.replicas.hosted.get(place)
         if (
             known is not None
             and row.leader_epoch not in (TOPIC_DELETED, NO_EPOCH)
             and row.leader_epoch < known.leader_epoch
         ):
-            return ErrorCode.FENCED_LEADER_EPOCH
-        found = self._log_manager.topic_id(place)
+            return ErrorCode.FENCED_LEADER_EPOCH, False
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
-            return ErrorCode.NONE  # the log of another topic of that name; the one meant is gone
+            # The log of another topic of that name; the one meant is gone.
+            return ErrorCode.NONE, False
         self.replicas.stop(place)
-        if row.delete_partition:
-            try:
-                self.replicas.delete(place)
-            except (LogError, OSError) as problem:
-                self._node.report(f"the log of {place} can't be deleted: {problem}")
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        return ErrorCode.NONE, row.delete_partition
 
     def _forget_if_deleted(self, topic: StopReplicaTopic) -> None:
         """End what is left of a topic that the controller ends."""
@@ -224,14 +245,15 @@ class ReplicaManager:
         if not strays:
             return
         deleted = await self._node.run_blocking(lambda: read_deletions(self._store))
+        found = await self._log_manager.topic_ids(strays)
         for place in strays:
             self.replicas.stop(place)
-            topic_id = self._log_manager.topic_id(place)
+            topic_id = found[place]
             try:
                 if topic_id is not None and deleted.get(place.topic) == topic_id:
-                    self.replicas.delete(place)
+                    await self.replicas.delete([place])
                 else:
-                    self._log_manager.put_aside(place.topic, place.partition)
+                    await self._log_manager.put_aside(place)
             except (LogError, OSError) as problem:
                 why = f"the log of {place}, which is not wanted here, stays: {problem}"
                 self._node.report(why)

@@ -10,23 +10,25 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore.broker.runtime.log_dirs.log_manager import Wanted
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
 from kstore.errors import ErrorCode
-from kstore.log.errors import LogError
+from kstore.log.errors import LogClosedError, LogError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.descriptors import Descriptors
-    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager, Taken
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.replication.fetchers import Fetchers
+    from kstore.log import Log
     from kstore.log.settings import LogConfig
     from kstore.protocol.controller.broker_requests import LeaderAndIsrPartition
 
@@ -69,6 +71,9 @@ class Replicas:
         self._log_manager = log_manager
         self._descriptors = descriptors
         self._fetchers = fetchers
+        self._opened: dict[TopicPartition, Log | Exception] = {}
+        """What `open_logs` has opened for `take`, or why it could not."""
+        self._removals: set[asyncio.Task[None]] = set()
 
     # ---- what there is ----
 
@@ -104,16 +109,79 @@ class Replicas:
 
     # ---- leading and following ----
 
-    def take(
-        self, entry: TopicEntry, topic_id: UUID, state: LeaderAndIsrPartition, config: LogConfig
-    ) -> int:
-        """Lead or follow one partition; the error code if that can't be."""
-        place = TopicPartition(entry.name.decode(), state.partition_index)
+    async def open_logs(
+        self,
+        entry: TopicEntry,
+        topic_id: UUID,
+        states: Sequence[LeaderAndIsrPartition],
+        config: LogConfig,
+    ) -> None:
+        """Open or make the logs of those of these partitions that have none here, off the loop,
+        and wait for repairs of the others; then `take` does not wait for a disk.
+        """
+        name = entry.name.decode()
+        wanted: list[Wanted] = []
+        for state in states:
+            place = TopicPartition(name, state.partition_index)
+            if self._refusal(place, state) != ErrorCode.NONE:
+                continue
+            await self._settle(place, state)
+            partition = self.find(place)
+            if partition is None or partition.log is None:
+                wanted.append(Wanted(place, topic_id, config))
+        why = self._descriptors.refuse_logs(len(wanted)) if wanted else None
+        if why is not None:
+            self._opened = dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
+            return
+        self._opened = {}
+        async for each, opened in self._log_manager.open_logs(wanted):
+            self._opened[each.key] = opened
+        for state in states:
+            place = TopicPartition(name, state.partition_index)
+            if state.leader == self._node_id and self._refusal(place, state) == ErrorCode.NONE:
+                await self._skip_lost(place)
+
+    async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> None:
+        """Wait until the log is not being cut any more, if another leader or epoch comes."""
+        known, fetchers = self.hosted.get(place), self._fetchers.made
+        changes = known is None or state.leader_epoch != known.leader_epoch
+        if changes and fetchers is not None:
+            await fetchers.settle(place)
+
+    async def _skip_lost(self, place: TopicPartition) -> None:
+        """A log that is to lead leaves out what it has lost; what can't be done is told `take`."""
+        partition = self.find(place)
+        log = self._opened.get(place)
+        if log is None and partition is not None:
+            log = partition.log
+        if log is None or isinstance(log, Exception) or not log.has_lost:
+            return
+        self._fetchers().stop(place)  # it is to lead: nothing may be appended meanwhile
+        try:
+            what = f"beginning a segment of {place}"
+            await self._node.dirs.run(log.log_dir.path, what, log.skip_lost)
+        except (LogError, OSError) as problem:
+            self._opened[place] = problem
+
+    def _refusal(self, place: TopicPartition, state: LeaderAndIsrPartition) -> int:
+        """Why a partition is neither led nor followed as this says; NONE if it is."""
         if self._node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self.hosted.get(place)
         if known is not None and state.leader_epoch < known.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def take(self, entry: TopicEntry, state: LeaderAndIsrPartition, config: LogConfig) -> int:
+        """Lead or follow one partition, whose log `open_logs` has opened; the error code if that
+        can't be.
+        """
+        place = TopicPartition(entry.name.decode(), state.partition_index)
+        opened = self._opened.pop(place, None)
+        refusal = self._refusal(place, state)
+        if refusal != ErrorCode.NONE:
+            return refusal
+        known = self.hosted.get(place)
         new = Hosted(
             state.leader, state.leader_epoch, tuple(state.replicas), tuple(state.isr),
             state.state_version,
@@ -124,9 +192,7 @@ class Replicas:
             return ErrorCode.NONE
         leads = state.leader == self._node_id
         try:
-            partition = self._open(entry, place, topic_id, config)
-            if leads:
-                partition.log.skip_lost()
+            partition = self._with_log(entry, place, opened)
         except (LogError, OSError) as problem:
             self._node.report(f"{place} can't be opened: {problem}")
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -165,22 +231,19 @@ class Replicas:
         if partition is not None and partition_epoch != NO_EPOCH:
             partition.partition_epoch = partition_epoch
 
-    def _open(
-        self, entry: TopicEntry, place: TopicPartition, topic_id: UUID, config: LogConfig
+    def _with_log(
+        self, entry: TopicEntry, place: TopicPartition, opened: Log | Exception | None
     ) -> Partition:
-        """The partition with its log, which is opened or made. The log of another topic of that
-        name is put aside first.
+        """The partition with its log, which it has, or which was opened for it; LogError, OSError
+        where it could not be.
         """
+        if isinstance(opened, Exception):
+            raise opened
         partition = self.find(place)
         if partition is not None and partition.log is not None:
             return partition
-        why = self._descriptors.refuse_logs(1)
-        if why is not None:
-            raise OSError(errno.EMFILE, why)
-        found = self._log_manager.topic_id(place)
-        if found is not None and found != topic_id:
-            self._log_manager.put_aside(*place)
-        opened = self._log_manager.open_log(place, topic_id, config)
+        if opened is None:
+            raise LogClosedError(f"{place} has no log: it was stopped while it was to be opened")
         if partition is not None:
             partition.replace_log(opened)
             return partition
@@ -244,19 +307,21 @@ class Replicas:
         if known is not None:
             self._tell(place, False, epoch)
 
-    def delete(self, place: TopicPartition) -> None:
-        """Delete a log; its files go a little later, off the loop: large ones take their time.
-        Raises LogError, OSError.
+    def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Delete logs; it begins at once. Their files go a little later: large ones take their
+        time. LogError, OSError, of the first that could not be deleted.
         """
-        remove = self._log_manager.take_away(place.topic, place.partition)
-        if remove is not None:
-            removal = asyncio.ensure_future(self._node.run_blocking(remove))
-            removal.add_done_callback(lambda done: self._note_removal(place, done))
+        return self._delete(self._log_manager.take_away(places))
 
-    def _note_removal(self, place: TopicPartition, done: asyncio.Future[None]) -> None:
+    async def _delete(self, taking: Awaitable[list[Taken]]) -> None:
+        removal = asyncio.ensure_future(self._log_manager.remove(await taking))
+        self._removals.add(removal)
+        removal.add_done_callback(self._note_removal)
+
+    def _note_removal(self, done: asyncio.Task[None]) -> None:
+        self._removals.discard(done)
         if not done.cancelled() and (problem := done.exception()) is not None:
-            why = f"files of {place}, which is deleted, stay until a restart: {problem}"
-            self._node.report(why)
+            self._node.report(f"files of deleted logs stay until a restart: {problem}")
 
     def _tell(self, place: TopicPartition, leads: bool, leader_epoch: int) -> None:
         for callback in self.on_leadership:

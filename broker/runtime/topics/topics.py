@@ -1,4 +1,6 @@
-"""Topics as they come and go: the store first, then the logs, then the image, one change at a time.
+"""Topics as they come and go: the store first, then the logs, then the image. One change at a time
+is written to the store; logs of several topics may be made and removed at one time, for a log dir
+may hang.
 
 The rules are in state/metadata/topic_rules.py; this file makes them happen on this broker. Answers
 to clients are api/topics/topics.py's.
@@ -11,6 +13,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
+from weakref import WeakValueDictionary
 
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.partition_nodes import max_partition_epoch
@@ -29,6 +32,7 @@ from kstore.broker.state.metadata.topic_rules import (
 from kstore.config.topic_configs import COUNT_REQUIRED, TOPIC_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
+from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -100,6 +104,11 @@ class Topics:
         self._run_blocking = node.run_blocking
         self._forget_offsets = forget_offsets
         self._one_at_a_time = asyncio.Lock()
+        """Held while a change is written to the store, not while logs are opened or removed."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unshown: dict[str, tuple[TopicImage, int]] = {}
+        """Topics in the store whose logs are being made, and the first of the partition epochs."""
+        self._newest_epoch = -1
 
     @property
     def _image(self) -> MetadataImage:
@@ -107,7 +116,19 @@ class Topics:
 
     def _publish(self, *topics: TopicImage, epoch: int = -1) -> None:
         """These topics are so now; ``epoch``: the newest partition epoch of them."""
-        self._metadata.publish(self._image.with_topics(*topics).with_partition_epoch(epoch))
+        self._show(self._image.with_topics(*topics), epoch)
+
+    def _show(self, image: MetadataImage, epoch: int) -> None:
+        """Publish an image that has all partitions up to an epoch, but for those that are still to
+        be shown.
+        """
+        self._newest_epoch = max(self._newest_epoch, epoch)
+        shown = min([self._newest_epoch, *(first - 1 for _, first in self._unshown.values())])
+        self._metadata.publish(image.with_partition_epoch(shown))
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        """Held by whoever changes the topic of that name."""
+        return self._turns.setdefault(name, asyncio.Lock())
 
     # ---- start ----
 
@@ -125,7 +146,7 @@ class Topics:
             for index, topic_id in found.pop(topic.name, {}).items():
                 foreign = topic_id is not None and topic_id != topic.topic_id
                 if foreign or index >= len(topic.partitions):
-                    self._replicas.put_aside(topic.name, index)
+                    self._replicas.put_aside_now(TopicPartition(topic.name, index))
             loaded.append(topic)
             self._open_all(topic)
         for name, partitions in found.items():
@@ -145,7 +166,7 @@ class Topics:
         for name, deleted_id in znodes.read_deletions(self._store).items():
             for index, topic_id in list(found.get(name, {}).items()):
                 if topic_id == deleted_id:
-                    self._replicas.delete(name, index)
+                    self._replicas.delete_now(TopicPartition(name, index))
                     del found[name][index]
             if not found.get(name, True):
                 del found[name]
@@ -172,30 +193,42 @@ class Topics:
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Make a topic and return its image; TopicError. With validate_only nothing is made."""
-        async with self._one_at_a_time:
-            configs = check_configs(new.configs)
-            assigned = plan_topic(
-                self._image,
-                new,
-                default_partitions=self._config["num.partitions"],
-                default_replicas=self._config["default.replication.factor"],
-            )
-            partitions = tuple(PartitionImage(r[0], 0, r, r) for r in assigned)
-            topic = TopicImage(new.name, uuid4(), partitions, configs)
-            if validate_only:
-                return topic
-            self._check_room(new.name, len(partitions))
-            topic = await self._in_store(lambda: znodes.create_topic(self._store, topic))
+        async with self._turn(new.name):
+            async with self._one_at_a_time:
+                topic = self._planned(new)
+                if validate_only:
+                    return topic
+                self._check_room(new.name, len(topic.partitions))
+                topic = await self._in_store(lambda: znodes.create_topic(self._store, topic))
+                self._unshown[new.name] = topic, topic.partitions[0].partition_epoch
             entry = self._replicas.add_topic(topic)
             entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
             try:
                 await self._open(topic, 0)
             except (LogError, OSError) as problem:  # too many open files, no space, ...
+                del self._unshown[new.name]
                 await self._remove(topic)
                 why = f"The topic '{new.name}' can't be made: {problem}"
                 raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
+            finally:
+                self._unshown.pop(new.name, None)
             self._publish(topic, epoch=topic.partitions[-1].partition_epoch)
             return topic
+
+    def _planned(self, new: NewTopic) -> TopicImage:
+        """A new topic beside those that there are and those that are being made; TopicError."""
+        configs = check_configs(new.configs)
+        image = self._image
+        if self._unshown:
+            image = image.with_topics(*(topic for topic, _ in self._unshown.values()))
+        assigned = plan_topic(
+            image,
+            new,
+            default_partitions=self._config["num.partitions"],
+            default_replicas=self._config["default.replication.factor"],
+        )
+        partitions = tuple(PartitionImage(r[0], 0, r, r) for r in assigned)
+        return TopicImage(new.name, uuid4(), partitions, configs)
 
     async def ensure(self, new: NewTopic) -> TopicImage:
         """The topic of that name, made if it is missing; TopicError if it can't be made."""
@@ -212,24 +245,34 @@ class Topics:
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
         """Let a topic grow to a larger number of partitions; TopicError."""
-        async with self._one_at_a_time:
-            added = plan_partitions(self._image, new)
-            topic = self._image.topics[new.name]
-            if validate_only:
-                return
-            self._check_room(new.name, len(added))
-            topic = await self._in_store(lambda: znodes.begin_expansion(self._store, topic, added))
-            self._lead(topic, new.total_count)
-            first = len(topic.partitions)
-            grown = _grown(topic, added)
+        async with self._turn(new.name):
+            async with self._one_at_a_time:
+                added = plan_partitions(self._image, new)
+                if validate_only:
+                    return
+                self._check_room(new.name, len(added))
+                grown = await self._expand(new, added)
+                first = len(grown.partitions) - len(added)
+                self._unshown[new.name] = grown, grown.partitions[first].partition_epoch
             try:
-                add = functools.partial(znodes.add_partitions, self._store, grown, first)
-                grown = await self._in_store(add)
-            except StoreError:
-                self._lead(topic, first)  # the next attempt, or the next start, begins once more
-                raise
-            await self._open(grown, first)
+                await self._open(grown, first)
+            finally:
+                del self._unshown[new.name]
             self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
+
+    async def _expand(self, new: NewPartitions, added: Sequence[tuple[int, ...]]) -> TopicImage:
+        """Write a topic with more partitions, after producers were told to know their number."""
+        topic = self._image.topics[new.name]
+        first = len(topic.partitions)
+        topic = await self._in_store(lambda: znodes.begin_expansion(self._store, topic, added))
+        self._lead(topic, new.total_count)
+        grown = _grown(topic, added)
+        try:
+            add = functools.partial(znodes.add_partitions, self._store, grown, first)
+            return await self._in_store(add)
+        except StoreError:
+            self._lead(topic, first)  # the next attempt, or the next start, begins once more
+            raise
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
         """Let the data plane know new leader epochs and how many partitions a producer has to know
@@ -247,7 +290,7 @@ class Topics:
         """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
         exist.
         """
-        async with self._one_at_a_time:
+        async with self._turn(name):
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
                 raise TopicError(
@@ -268,14 +311,13 @@ class Topics:
         what can't be removed now is removed by the next start.
         """
         name = topic.name
-        epoch = await self._in_store(lambda: znodes.delete_topic(self._store, topic))
-        self._replicas.table.remove_topic(name.encode())
-        self._metadata.publish(self._image.without_topics(name).with_partition_epoch(epoch))
-        slices = Slices()
+        async with self._one_at_a_time:
+            epoch = await self._in_store(lambda: znodes.delete_topic(self._store, topic))
+            self._replicas.table.remove_topic(name.encode())
+            self._show(self._image.without_topics(name), epoch)
+        keys = [TopicPartition(name, index) for index in range(len(topic.partitions))]
         try:
-            for index in range(len(topic.partitions)):
-                self._replicas.delete(name, index)
-                await slices.breathe()
+            await self._replicas.remove(await self._replicas.take_away(keys))
         except (LogError, OSError) as problem:
             why = f"logs of the deleted topic {name} stay until a restart: {problem}"
             self._replicas.report(why)
@@ -286,7 +328,7 @@ class Topics:
         self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
         """Replace what is set for a topic, in the store and in its open logs; TopicError."""
-        async with self._one_at_a_time:
+        async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
             checked = check_configs(configs)
             if validate_only:
@@ -340,14 +382,12 @@ class Topics:
         return result
 
     async def _open(self, topic: TopicImage, first: int) -> None:
-        """Open the logs of a topic's partitions from index first on, a few per turn of the loop."""
+        """Open the logs of a topic's partitions from index first on, off the loop."""
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
-        log_config = self._replicas.log_config(topic.configs)
-        slices = Slices()
-        for index in range(first, len(topic.partitions)):
-            self._replicas.open_partition(entry, topic, index, log_config)
-            await slices.breathe()
+        indexes = range(first, len(topic.partitions))
+        config = self._replicas.log_config(topic.configs)
+        await self._replicas.open_partitions(entry, topic, indexes, config)
 
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:

@@ -9,7 +9,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -234,12 +234,13 @@ class IndexStore:
         """Write what is known of a log."""
         transaction.put(_key(b"L", name), state.pack())
 
-    def forget_log(self, name: str) -> None:
-        """Forget everything of a log."""
+    def forget_logs(self, names: Iterable[str]) -> None:
+        """Forget everything of these logs, in one transaction."""
+        prefixes = [_key(kind, name) for name in names for kind in (b"L", b"P", b"R")]
 
         def forget(transaction: Any) -> None:
-            for kind in (b"L", b"P", b"R"):
-                _delete_from(transaction, _key(kind, name))
+            for prefix in prefixes:
+                _delete_from(transaction, prefix)
 
         self.change(forget)
 

@@ -19,12 +19,13 @@ __all__ = ["START_OFFSET_NAME", "read_start_offset", "write_start_offset"]
 START_OFFSET_NAME = "log-start-offset"
 
 
-def write_start_offset(log: LocalLog) -> None:
-    """Write where a log begins, durably."""
+def write_start_offset(log: LocalLog, *, durable: bool = True) -> None:
+    """Write where a log begins; on the disk when this returns, or when the system gets to it."""
     line = f"{log.core.log_start_offset}"
     content = f"{line} {crc32(line.encode()):08x}\n".encode()
     try:
-        log.env.fs.write_file(os.path.join(log.path, START_OFFSET_NAME), content)
+        path = os.path.join(log.path, START_OFFSET_NAME)
+        log.env.fs.write_file(path, content, durable=durable)
     except OSError as error:
         doing = f"writing the log start offset of {log.topic_partition}"
         raise storage_error(error, doing) from error

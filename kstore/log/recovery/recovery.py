@@ -151,7 +151,7 @@ def _finish_swaps(log: LocalLog, names: list[str]) -> list[str]:
     fs = log.env.fs
     if any(name.endswith((CLEANED, SWAP)) for name in names):
         if any(name.endswith(SWAP) for name in names):
-            log.directory.index.forget_log(log.name)
+            log.directory.index.forget_logs([log.name])
         finish_swaps(fs, log.path)
         names = fs.listdir(log.path)
     return names

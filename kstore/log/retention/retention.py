@@ -4,8 +4,10 @@ before an offset. Compaction is cleaner.py's, what cuts the end truncation.py's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kstore.log.errors import LogError
 from kstore.log.local import checkpoint
 from kstore.log.local.start_offset import write_start_offset
 from kstore.log.segments.segment_names import DELETED_SUFFIX
@@ -14,20 +16,22 @@ if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["delete_before", "enforce"]
+__all__ = ["delete_before", "delete_many_before", "enforce"]
 
 
 def enforce(log: LocalLog, now_ms: int) -> int:
     """Delete the segments that are too old, too much or before the log start; return how many."""
-    with log.swapping, log.core:
-        count = 0
-        if log.config.deletes:
-            count = max(_expired(log, now_ms), _oversized(log))
-        count = max(count, _before_start(log))
-        segments = log.core.segments[:count]
-        if count and count == len(log.core.segments):
-            log.roll_for_append(log.core.log_end_offset)
-        _drop_first(log, segments)
+    with log.swapping:
+        with log.core:
+            count = 0
+            if log.config.deletes:
+                count = max(_expired(log, now_ms), _oversized(log))
+            count = max(count, _before_start(log))
+            segments = log.core.segments[:count]
+            if count and count == len(log.core.segments):
+                log.roll_for_append(log.core.log_end_offset)
+            _drop_first(log, segments)
+        _remove(log, segments)
     return count
 
 
@@ -77,16 +81,17 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
         core.set_log_start_offset(core.segments[0].base_offset)
     core.epochs.truncate_from_start(core.log_start_offset)
     core.producers.drop_aborted_before(core.log_start_offset)
-    _remove(log, segments)
+    log.unsaved.forgotten += [segment.base_offset for segment in segments]
     log.note_dirty()
 
 
 def _remove(log: LocalLog, segments: list[LogSegment]) -> None:
-    """Remove segments that the log no longer has; their files stay a while for readers."""
+    """Remove segments that the log no longer has; their files stay a while for readers. Not under
+    the core's lock: appends do not wait for this.
+    """
     for segment in segments:
         removed = segment.path + DELETED_SUFFIX
         log.env.fs.replace(segment.path, removed)
-        log.unsaved.forgotten.append(segment.base_offset)
         log.upkeep.unlink_later(removed, log.config.file_delete_delay_ms)
 
 
@@ -95,19 +100,53 @@ def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
 
     ``durable``: it stays so after a crash. Not where somebody would say it again.
     """
+    if _move_start(log, offset):
+        if durable:
+            write_start_offset(log)
+            checkpoint.write_now(log)
+        log.wake()
+
+
+def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | OSError | None]:
+    """Move log start offsets, of logs of one log dir, so that they stay so after a crash; what went
+    wrong, log by log. The index environment gets all of them in one transaction, which is synced;
+    of many, the files that stand in for a lost index are left to the system.
+    """
+    problems: list[LogError | OSError | None] = []
+    moved = []
+    for log, offset in logs:
+        problem: LogError | OSError | None = None
+        try:
+            log.check_writable()
+            if _move_start(log, offset):
+                write_start_offset(log, durable=len(logs) == 1)
+                moved.append(log)
+        except (LogError, OSError) as error:
+            problem = error
+        problems.append(problem)
+    if moved:
+        checkpoint.write(moved[0].directory.index, [checkpoint.capture(log) for log in moved])
+    for log in moved:
+        log.wake()
+    return problems
+
+
+def _move_start(log: LocalLog, offset: int) -> bool:
+    """Move the log start offset in memory, and rename what lies wholly before it; False if it is
+    there already.
+    """
     core = log.core
-    with log.swapping, core:
-        if offset > core.high_watermark:
-            raise log.out_of_range(offset)
-        if offset <= core.log_start_offset:
-            return
-        core.set_log_start_offset(offset)
-        core.epochs.truncate_from_start(offset)
-        core.producers.drop_aborted_before(offset)
-        _drop_first(log, core.segments[: _before_start(log)])
-    if durable:
-        write_start_offset(log)
-        checkpoint.write_now(log)
-    else:
-        log.note_dirty()
-    log.wake()
+    with log.swapping:
+        with core:
+            if offset > core.high_watermark:
+                raise log.out_of_range(offset)
+            if offset <= core.log_start_offset:
+                return False
+            core.set_log_start_offset(offset)
+            core.epochs.truncate_from_start(offset)
+            core.producers.drop_aborted_before(offset)
+            gone = core.segments[: _before_start(log)]
+            _drop_first(log, gone)
+            log.note_dirty()
+        _remove(log, gone)
+    return True

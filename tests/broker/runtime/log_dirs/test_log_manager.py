@@ -8,9 +8,11 @@ from typing import Any
 from uuid import uuid4
 
 from kstore._fast.broker.partition_table import PartitionTable
+from kstore.broker.runtime.dir_threads import DirThreads
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.config import BrokerConfig
+from kstore.types import TopicPartition
 
 
 def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
@@ -21,10 +23,10 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
         _open(log_manager, "t", 6)
         assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}
         for index in (0, 3):  # both in the first
-            log_manager.delete("t", index)
+            log_manager.delete_now(TopicPartition("t", index))
         _open(log_manager, "u", 2)
         assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}
-        log_manager.delete("t", 99)
+        log_manager.delete_now(TopicPartition("t", 99))
         _open(log_manager, "v", 1)
         assert sum(_counts(log_manager).values()) == 7
     finally:
@@ -41,7 +43,10 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
 
 def _log_manager() -> LogManager:
     table = PartitionTable(1, lambda call: call())
-    node: Any = SimpleNamespace(config=BrokerConfig.load(overrides={}), node_id=1, report=print)
+    loop: Any = None
+    dirs = DirThreads(loop, print)
+    config = BrokerConfig.load(overrides={})
+    node: Any = SimpleNamespace(config=config, node_id=1, report=print, dirs=dirs)
     return LogManager(node, table, replicated=False)
 
 

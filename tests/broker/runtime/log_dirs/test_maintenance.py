@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.broker.runtime.dir_threads import DirThreads
 from kstore.broker.runtime.log_dirs import maintenance
 from kstore.config import BrokerConfig
 from kstore.log import Log
@@ -38,16 +39,20 @@ def slept(
         if len(rests) == count:
             raise asyncio.CancelledError
 
-    partition = SimpleNamespace(deleted=False, topic_partition=log.topic_partition)
-    log_manager: Any = SimpleNamespace(logs=lambda: [(partition, log)])
-    node: Any = SimpleNamespace(config=config, now_ms=lambda: 10**13, report=pytest.fail)
-    runner = maintenance.Maintenance(node, log_manager)
+    log_dir: Any = log.log_dir
+    log_manager: Any = SimpleNamespace(home=lambda key: log_dir, dirs=[log_dir])
 
     async def run() -> None:
+        dirs = DirThreads(asyncio.get_running_loop(), pytest.fail)
+        node: Any = SimpleNamespace(
+            config=config, now_ms=lambda: 10**13, report=pytest.fail, dirs=dirs
+        )
+        runner = maintenance.Maintenance(node, log_manager)
         monkeypatch.setattr(maintenance.asyncio, "sleep", sleep)
         with pytest.raises(asyncio.CancelledError):
-            await runner._compact()
+            await runner._compact(log_dir)
         runner.stop()
+        dirs.close()
 
     asyncio.run(run())
     return rests

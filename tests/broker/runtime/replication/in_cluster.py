@@ -57,6 +57,8 @@ class Fetchers:
     def stop(self, place: TopicPartition) -> None:
         self.followed.pop(place, None)
 
+    async def settle(self, place: TopicPartition) -> None: ...
+
     def close(self) -> None: ...
 
 

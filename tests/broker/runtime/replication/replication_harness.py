@@ -21,6 +21,7 @@ from kstore._fast.network.data_plane import DataPlane
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.logs.list_offsets import handle_list_offsets
+from kstore.broker.runtime.dir_threads import DirThreads
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.membership.membership import Alone
@@ -132,6 +133,7 @@ class Node:
             self.table.add_partition(Partition(entry, index, log, leader_id=-1, leader_epoch=-1))
             self.partition(index).online = False
         self.commits = FsyncBatcher(self.loop, self.report)
+        self.dirs = DirThreads(self.loop, self.report)
         self.peers = Lazy(lambda: Peers(self.as_node, self.metadata, None))
         self.configs: Any = SimpleNamespace(cluster={}, brokers={})
         self.fetchers = Fetchers(
@@ -198,6 +200,7 @@ class Node:
         self.alive = False
         self._acceptor.close()
         self.fetchers.close()
+        self.dirs.close()
         self.peers().close()
         for connection in self.plane.open_connections():
             connection.close()

@@ -1,0 +1,101 @@
+"""One thread per log dir for what may wait for its disk: opening, making, renaming and removing
+logs. The loop awaits it and goes on meanwhile; a log dir that hangs holds its own calls alone.
+
+The calls of one log dir run in the order in which they were given. Records are not written here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["HANGS_AFTER_S", "DirThreads"]
+
+T = TypeVar("T")
+HANGS_AFTER_S = 3.0
+"""A call that takes so long is told to the operator, and new logs go to other log dirs."""
+
+
+class _DirThread:
+    """The thread of one log dir, and what it has to do."""
+
+    def __init__(self, number: int) -> None:
+        self.executor = ThreadPoolExecutor(1, thread_name_prefix=f"kstore-dir-{number}")
+        self.calls: deque[str] = deque()
+        """What is under way, and what waits behind it."""
+        self.begun_s = 0.0
+        """When the first of them began."""
+        self.hangs = False
+        self.look: asyncio.TimerHandle | None = None
+
+
+class DirThreads:
+    """The threads of all log dirs, each made when it is needed. For the loop's use."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], object]) -> None:
+        self._loop = loop
+        self._report = report
+        self._threads: dict[str, _DirThread] = {}
+        self.on_error: Callable[[str, Exception], object] | None = None
+        """Called with a log dir's path and what a call there has raised."""
+
+    def run(self, path: str, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Have the thread of the log dir with this path do something, even if nobody waits for it
+        any more; ``what`` names it for the operator, in case it hangs.
+        """
+        thread = self._threads.get(path)
+        if thread is None:
+            thread = self._threads[path] = _DirThread(len(self._threads))
+        thread.calls.append(what)
+        if len(thread.calls) == 1:
+            thread.begun_s = self._loop.time()
+        self._look_later(path, thread)
+        done = self._loop.run_in_executor(thread.executor, call)
+        done.add_done_callback(lambda done: self._done(path, thread, done))
+        return asyncio.shield(done)
+
+    def hangs(self, path: str) -> bool:
+        """Whether a call in this log dir takes very long."""
+        thread = self._threads.get(path)
+        return thread is not None and thread.hangs
+
+    def close(self) -> None:
+        """End the threads, after what they have to do."""
+        for thread in self._threads.values():
+            if thread.look is not None:
+                thread.look.cancel()
+            thread.executor.shutdown(wait=True)
+
+    def _done(self, path: str, thread: _DirThread, done: asyncio.Future[T]) -> None:
+        what, taken_s = thread.calls.popleft(), self._loop.time() - thread.begun_s
+        thread.begun_s = self._loop.time()
+        if thread.hangs:
+            thread.hangs = False
+            self._report(f"the log dir {path} answers again: {what} took {taken_s:.1f} s")
+        if thread.calls:
+            self._look_later(path, thread)
+        problem = None if done.cancelled() else done.exception()
+        if isinstance(problem, Exception) and self.on_error is not None:
+            self.on_error(path, problem)
+
+    def _look_later(self, path: str, thread: _DirThread) -> None:
+        if thread.look is None:
+            at_s = thread.begun_s + HANGS_AFTER_S
+            thread.look = self._loop.call_at(at_s, self._look, path, thread)
+
+    def _look(self, path: str, thread: _DirThread) -> None:
+        """Tell of a call that takes long, once."""
+        thread.look = None
+        if not thread.calls or thread.hangs:
+            return
+        if self._loop.time() < thread.begun_s + HANGS_AFTER_S:
+            self._look_later(path, thread)
+            return
+        thread.hangs = True
+        self._report(
+            f"the log dir {path} hangs: {thread.calls[0]} has not ended for "
+            f"{HANGS_AFTER_S:g} s; what needs this log dir waits, all else goes on"
+        )
