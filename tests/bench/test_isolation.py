@@ -141,10 +141,12 @@ def test_a_brokers_holds_are_read_from_its_metrics(tmp_path):
     broker = KstoreBroker(tmp_path, overrides=brokers.SAME)
     holds = Holds(broker)
     with broker:
+        holds.begin()
         topics = (f"t{number}" for number in range(100))
         while not (found := holds.longest()):
             brokers.create_topic(broker, next(topics), 500)
         assert found == sorted(found, reverse=True)
+        assert holds.core_wait_share() >= 0
         longest, name = found[0]
         assert longest >= 1.0
         assert name

@@ -88,11 +88,16 @@ def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
         found = probe.finish()
     if not found["priority"]:
         progress("  the probe has no real-time priority: its own waits for a core are in the times")
-    names = ", ".join(f"{name} {longest:.0f} ms" for longest, name in held[:SHOWN])
+    told = ""
+    if holds.are_told:
+        told = f"; the loop waited for a core {holds.core_wait_share():.0%} of the time"
+    if held:
+        names = (f"{name} {longest:.0f} ms" for longest, name in held[:SHOWN])
+        told += f", and was held by {', '.join(names)}"
     progress(
         f"    {type(broker).__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
         f"max {found['max']:.4g} ms of {found['records']:.0f} records; rate {rate:.4g} in "
-        f"{elapsed:.1f} s" + (f"; the loop was held by {names}" if names else "")
+        f"{elapsed:.1f} s{told}"
     )
     longest = {"hold": held[0][0] if held else 0.0} if holds.are_told else {}
     return found | {"rate": rate} | longest

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.conformance.broker_process import BrokerProcess, free_port
@@ -60,6 +62,8 @@ class Holds:
 
     def __init__(self, broker: BrokerProcess) -> None:
         """Before the broker starts: it is to tell its metrics."""
+        self._broker = broker
+        self._began_s = self._waited_s = 0.0
         self._url = ""
         self._before: dict[str, Held] = {}
         if isinstance(broker, KstoreBroker):
@@ -81,6 +85,18 @@ class Holds:
     def begin(self) -> None:
         """What was held until now does not count."""
         self._before = self._read()
+        self._began_s, self._waited_s = time.monotonic(), self._core_waits_s()
+
+    def core_wait_share(self) -> float:
+        """The share of the time since `begin` in which the loop's thread was ready to run and other
+        processes had the cores; no hold counts it, and small records meet it all the same.
+        """
+        elapsed = time.monotonic() - self._began_s
+        return (self._core_waits_s() - self._waited_s) / elapsed
+
+    def _core_waits_s(self) -> float:
+        pid = self._broker.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
 
     def longest(self) -> list[tuple[float, str]]:
         """Milliseconds and name of the longest holds since `begin`, the longest first."""
