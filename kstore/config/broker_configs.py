@@ -213,6 +213,13 @@ _SERVER = (
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
+        "kstore.append.threads", _STRING, "auto",
+        "Which appends are left to a log directory's threads: auto (those that may have to wait "
+        "for the disk, and with several log.dirs all), always (all). A thread costs a small append "
+        "about 50 microseconds.",
+        _LOW, one_of("auto", "always"),
+    ),
+    ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,
         "Check after each step what must hold of groups; for tests, since it takes time.",
         _LOW,

@@ -92,6 +92,7 @@ class LogManager:
             if problem is not None:
                 LOGGER.warning("log dir: others may change records: %s", problem)
             log_dir.replicated = self._replicated
+            self._serve_appends(log_dir)
             self._dirs.append(log_dir)
         self._configure_dirs()
         self._config.watch(lambda changed: self._configure_dirs())
@@ -108,9 +109,16 @@ class LogManager:
         if len(self._dirs) > 1:
             self._finish_moves()
 
+    def _serve_appends(self, log_dir: LogDir) -> None:
+        """Let what may have to wait for the disk be appended by the log dir's threads."""
+        log_dir.appends.serve(self.table.call_threadsafe)
+
     def _configure_dirs(self) -> None:
         self._log_configs.clear()
+        # With several, one whose disk hangs must hold nobody whose records are in another.
+        threads_always = len(self._dirs) > 1 or self._config["kstore.append.threads"] == "always"
         for log_dir in self._dirs:
+            log_dir.appends.calm.threads_always = threads_always
             log_dir.retention_check_ms = self._config["log.retention.check.interval.ms"]
             log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
             if log_dir.write_back is not None:

@@ -3,7 +3,7 @@ time that ListOffsets asks for, so that the loop does not decompress them.
 
 One batch of each connection at a time, in turns, so that many large ones of one client do not make
 all others wait. What a look is, is kstore/_fast/unpack's; which batches it is for,
-produce_unpack's.
+produce_later's.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kstore._fast.broker.partition_events cimport PartitionEvents, Wakeable
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.log.append_plan cimport AppendResult
+from kstore._fast.log.append_queue cimport AppendJob
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.record.unpack cimport Verdict
 
@@ -35,6 +36,9 @@ cdef class Partition(Wakeable):
     cdef int append_seen(
         self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
     ) except -1
+    # on the loop, after each append of a thread, in the order of the log
+    cdef int end_append(self, AppendJob job) except -1
+    cdef int note_grown(self, int64_t end_before) except -1
     cdef int listen(self) except -1
     cdef int moved(self) except -1
     cdef int tell_high_watermark(self) except -1

@@ -91,7 +91,6 @@ cdef class Partition(Wakeable):
     cdef int append_seen(
         self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
     ) except -1:
-        cdef int64_t end = self.core.log_end_offset
         try:
             self.core.append_seen(data, size, self.leader_epoch, origin, seen, out)
         except OSError:
@@ -99,13 +98,26 @@ cdef class Partition(Wakeable):
             raise
         if out.error_code != NONE or out.duplicate:
             return 0
+        return self.note_grown(out.end_before)
+
+    cdef int end_append(self, AppendJob job) except -1:
+        if self.core is not job.core:
+            return 0
+        if job.problem is not None:
+            self.resign()
+        elif job.result.error_code == NONE and not job.result.duplicate:
+            return self.note_grown(job.result.end_before)
+        return 0
+
+    cdef int note_grown(self, int64_t end_before) except -1:
+        """The log has more than up to this end: wake who waits for that."""
         if self.core.shows_durable:
             self.events.sync_soon(self)
         if self.replication is None:
             if self.waiters and not self.core.shows_durable:
                 self.events.schedule(self)
             return 0
-        self.replication.note_append(end)
+        self.replication.note_append(end_before)
         self.events.schedule_followers()
         if self.replication.alone:
             self.moved()
@@ -156,6 +168,8 @@ cdef class Partition(Wakeable):
         self.proposed_isr = None
         self.insync_replicas = <int32_t>len(isr)
         self.online = True
+        if self.follows:
+            self.core.refuse_queued()               # what its leader before this one has sent
         self.follows = False
         if len(replicas) > 1:
             if self.replication is None:
@@ -191,6 +205,8 @@ cdef class Partition(Wakeable):
         """Answer all who wait: this broker leads the partition no more."""
         replication, self.replication = self.replication, None
         self.proposed_isr = None
+        if self.core is not None:
+            self.core.refuse_queued()
         if replication is not None:
             (<ReplicaState>replication).fail(NOT_LEADER_OR_FOLLOWER)
         self.notify()

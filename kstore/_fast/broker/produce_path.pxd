@@ -4,12 +4,14 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.partition_table cimport PartitionTable
+from kstore._fast.broker.produce_later cimport ProduceJob
 from kstore._fast.broker.produce_request cimport (
     ProducePartition, ProduceRequest, ProduceTopic)
-from kstore._fast.broker.produce_slot cimport ProduceSlot, ProduceWaits
+from kstore._fast.broker.produce_slot cimport ProduceOffsets, ProduceSlot, ProduceWaits
 from kstore._fast.broker.slots cimport AnswerSink
+from kstore._fast.log.append_plan cimport AppendResult
 from kstore._fast.record.unpack cimport Verdict
-from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
+from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum ProduceOutcome:
     PRODUCE_ANSWERED = 0
@@ -17,15 +19,6 @@ cdef enum ProduceOutcome:
     PRODUCE_CLOSE = 2               # acks=0 and something failed: closing tells it
     PRODUCE_MALFORMED = 3           # nothing was appended
     PRODUCE_LATER = 4               # nothing was appended: to be handled again once it is admitted
-
-# What a partition's answer tells; -1 is unknown.
-cdef struct ProduceOffsets:
-    int64_t base_offset
-    int64_t log_append_time_ms
-    int64_t log_start_offset
-    int64_t log_end_offset          # only for who gives offsets (KIP-391)
-    int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
-    bint holds_too_much             # its records decompress to more than a batch may hold
 
 # Whose transactional batches a request has.
 cdef struct Transactional:
@@ -41,7 +34,7 @@ cdef class ProducePath:
     # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
     # admitted() when it knows; None: there are no transactions
     cdef public object admit_transactional
-    # callable(connection, jobs of produce_unpack.find_packed): it has threads look, gives the
+    # callable(connection, jobs of produce_later.find_packed): it has threads look, gives the
     # verdicts to the connection and calls its admitted(); None: all is looked at on the loop
     cdef public object unpack_later
     cdef int64_t unpack_budget      # bytes that this turn may still decompress
@@ -74,7 +67,13 @@ cdef class ProducePath:
         self, AnswerSink connection, ProduceRequest request, AnswerBuffer out) except -1
     cdef Verdict verdict(self, AnswerSink connection, Py_ssize_t place)
     cdef bint must_wait(self, AnswerSink connection, ProduceRequest request) except -1
+    cdef bint must_come_later(self, AnswerSink connection, ProduceRequest request) except -1
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1
+    cdef bint must_append_later(self, AnswerSink connection, ProduceRequest request) except -1
+    cdef int16_t check_part(
+        self, Partition partition, ProduceRequest request, const ProduceTopic* topic,
+        const ProducePartition* part) except -1
+    cdef bytearray stored_anew(self, Partition partition, WireBytes records, Verdict seen)
     cdef int admit(self, AnswerSink connection, ProduceRequest request) except -1
     cdef int find_transactional(
         self, AnswerSink connection, ProduceRequest request, ProduceTopic* topic,
@@ -90,6 +89,15 @@ cdef class ProducePath:
     cdef int16_t append_one(
         self, Partition partition, ProduceRequest request, const ProducePartition* part,
         Verdict seen, ProduceOffsets* offsets) except -1
+    cdef int16_t check_one(
+        self, Partition partition, ProduceRequest request, const ProducePartition* part
+    ) except -1
+    cdef int16_t end_one(
+        self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
+        const AppendResult* result, ProduceOffsets* offsets) except -1
+    cdef int16_t take_job(
+        self, ProduceJob job, ProduceRequest request, ProduceOffsets* offsets) except -1
+    cdef int16_t fail_one(self, Partition partition, object problem) except -1
     cdef int wait_for(
         self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
     ) except -1

@@ -8,42 +8,28 @@ topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 
-from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
+from kstore._fast.broker.node_hints cimport write_endpoints
 from kstore._fast.broker.produce_checks cimport (
     check_leader, check_place, check_records, has_transaction, has_transactional)
-from kstore._fast.broker.produce_request cimport FIRST_FLEXIBLE
-from kstore._fast.broker.produce_slot cimport PartWait
-from kstore._fast.broker.produce_unpack cimport find_packed, has_gaps
+from kstore._fast.broker.produce_slot cimport PartWait, put_partition, tells_leader
+from kstore._fast.broker.produce_later cimport ProduceAppends, find_packed, has_gaps
 from kstore._fast.broker.rights cimport (
     CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
     topic_rights,
 )
 from kstore._fast.error_codes cimport (
-    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, FENCED_LEADER_EPOCH,
+    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE,
     INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
-    MESSAGE_TOO_LARGE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
+    NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
     TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.protocol.wire cimport (
-    WireBytes, put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw,
-    put_string, put_unsigned, room)
+    WireBytes, put_count, put_int32, put_no_tags, put_raw, put_string, room)
 from kstore._fast.record.batch cimport (
     BATCH_OK, BATCH_TOO_LARGE, BatchInfo, is_transactional, read_batch_header)
 from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.record.recompress cimport recompressed
-
-cdef enum:
-    FIRST_LOG_START_OFFSET = 5
-    FIRST_ERROR_MESSAGE = 8
-    FIRST_CURRENT_LEADER = 10
-    PARTITION_ANSWER_BYTES = 240
-    LEADER_TAG = 0                                  # KIP-951
-    LOG_END_OFFSET_TAG = 39101
-
-cdef const char* TOO_MUCH = (
-    b"The records of the compressed batch decompress to more than 16 MB, 32 times "
-    b"max.message.bytes and 256 times its size: send smaller batches")
 
 
 cdef inline bytes name_of(WireBytes name):
@@ -90,21 +76,14 @@ cdef class ProducePath:
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
-        if self.table.lost_leaders is not None and self.must_wait(connection, request):
+        if self.barred == NONE and self.must_come_later(connection, request):
             self.requests -= 1
             return PRODUCE_LATER
-        if request.packed and self.barred == NONE and self.must_unpack(connection, request):
-            self.requests -= 1
-            return PRODUCE_LATER
-        if request.in_transaction and self.barred == NONE and self.admit_transactional is not None:
-            if not self.admit(connection, request):
-                self.requests -= 1
-                return PRODUCE_LATER
         room(out, 16)
         put_count(out, request.topic_count, request.flexible)
         for i in range(request.topic_count):
             failures += self.append_topic(connection, request, &request.topics[i], out)
-        connection.verdicts = None
+        connection.verdicts = connection.appends = None
         room(out, 8)
         self.throttle_at = out.size
         put_int32(out, 0)
@@ -131,6 +110,78 @@ cdef class ProducePath:
                     if self.table.lacks_leader(partition):
                         return self.table.leader_waits.hold(connection, partition)
         return False
+
+    cdef bint must_come_later(self, AnswerSink connection, ProduceRequest request) except -1:
+        """Whether it has to be known first who leads, or threads or the coordinator of transactions
+        have to do something. What they have done when the request comes again holds, whatever has
+        changed meanwhile.
+        """
+        if connection.appends is not None:
+            self.refused = (<ProduceAppends>connection.appends).refused
+        else:
+            if self.table.lost_leaders is not None and self.must_wait(connection, request):
+                return True
+            if request.packed and self.must_unpack(connection, request):
+                return True
+            if request.in_transaction and self.admit_transactional is not None \
+                    and not self.admit(connection, request):
+                return True
+        return self.must_append_later(connection, request)
+
+    cdef bint must_append_later(self, AnswerSink connection, ProduceRequest request) except -1:
+        """Whether batches may have to wait for the disk, or for others of their log that do; they
+        are kept for threads. Nothing is appended before all of these are there.
+        """
+        cdef ProduceAppends group = <ProduceAppends>connection.appends
+        cdef const ProduceTopic* topic
+        cdef const ProducePartition* part
+        cdef TopicEntry entry
+        cdef Partition partition
+        cdef Verdict seen
+        cdef Py_ssize_t i, place
+        for i in range(request.topic_count):
+            topic = &request.topics[i]
+            entry = self.find_topic(request, topic)
+            if entry is None:
+                continue
+            for place in range(topic.first, topic.first + topic.count):
+                part = &request.partitions[place]
+                if not 0 <= part.index < len(entry.partitions):
+                    continue
+                partition = <Partition>entry.partitions[part.index]
+                if partition is None or not partition.online or partition.core.may_append_now(
+                        part.records.data, part.records.size, request.use_offset):
+                    continue
+                if group is not None and place in group.jobs:
+                    continue
+                if self.check_part(partition, request, topic, part) != NONE:
+                    continue                        # it is refused, when all others are appended
+                if group is None:
+                    connection.appends = group = ProduceAppends(connection)
+                    group.refused = self.refused
+                seen = self.verdict(connection, place)
+                group.add(
+                    place, partition, part.records,
+                    self.stored_anew(partition, part.records, seen),
+                    ORIGIN_GIVEN_OFFSETS if request.use_offset else ORIGIN_CLIENT, seen)
+        return group is not None and len(group.fresh) > 0
+
+    cdef int16_t check_part(
+        self, Partition partition, ProduceRequest request, const ProduceTopic* topic,
+        const ProducePartition* part
+    ) except -1:
+        """Why a batch is not appended, as far as that is known before; nobody is told of it."""
+        cdef TopicEntry entry = partition.entry
+        cdef int16_t error = NONE
+        if self.rights is not None and not topic_rights(self.rights, entry.name) & MAY_WRITE:
+            return TOPIC_AUTHORIZATION_FAILED
+        if not -1 <= request.acks <= 1:
+            return INVALID_REQUIRED_ACKS
+        if self.injected is not None:
+            error = self.injected.get(partition, NONE)
+        if error == NONE:
+            error = check_place(entry, partition, part.records, topic.known_count)
+        return error or self.check_one(partition, request, part)
 
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1:
         """Whether threads have to look into batches first; they are asked to."""
@@ -250,6 +301,8 @@ cdef class ProducePath:
         AnswerBuffer out
     ) except -1:
         """Append and answer one topic's partitions; returns how many failed."""
+        cdef ProduceAppends group = <ProduceAppends>connection.appends
+        cdef ProduceJob job
         cdef TopicEntry entry = self.find_topic(request, topic)
         cdef Partition partition
         cdef ProducePartition* part
@@ -276,7 +329,10 @@ cdef class ProducePath:
                 error = check_place(entry, partition, part.records, topic.known_count) \
                     if entry is not None \
                     else UNKNOWN_TOPIC_ID if request.by_id else UNKNOWN_TOPIC_OR_PARTITION
-            error = append_part(self, connection, request, i, partition, error, &offsets)
+            job = None if group is None else group.jobs.get(i)
+            if job is not None:
+                partition = job.partition
+            error = append_part(self, connection, request, i, partition, error, job, &offsets)
             if error != NONE:
                 failures += 1
             error_at = out.size + 4
@@ -307,54 +363,90 @@ cdef class ProducePath:
     ) except -1:
         cdef WireBytes records = part.records
         cdef AppendResult result
-        cdef bint use_offset = request.use_offset
-        cdef bint needs_all = request.acks == -1
         cdef bytearray anew
         cdef int16_t error
-        if use_offset and partition.online:
+        if request.use_offset and partition.online:
             offsets.log_end_offset = partition.core.log_end_offset
-        error = check_records(records, request.version, request.in_transaction, use_offset)
+        error = self.check_one(partition, request, part)
+        if error != NONE:
+            return error
+        self.bytes_in += records.size
+        anew = self.stored_anew(partition, records, seen)
+        if anew is not None:
+            records.data = <uint8_t*>PyByteArray_AS_STRING(anew)
+            records.size = len(anew)
+        try:
+            partition.append_seen(
+                <uint8_t*>records.data, records.size,
+                ORIGIN_GIVEN_OFFSETS if request.use_offset else ORIGIN_CLIENT, seen, &result)
+        except OSError as problem:
+            return self.fail_one(partition, problem)
+        return self.end_one(partition, request, records, seen, &result, offsets)
+
+    cdef int16_t check_one(
+        self, Partition partition, ProduceRequest request, const ProducePartition* part
+    ) except -1:
+        """Why a batch is not appended, though its place is right."""
+        cdef int16_t error = check_records(
+            part.records, request.version, request.in_transaction, request.use_offset)
         if error == NONE:
             error = check_leader(partition, part.known_epoch)
         if error == NONE and self.refused is not None:
             error = self.refused.get(partition, NONE)
-        if (error == NONE and needs_all
+        if (error == NONE and request.acks == -1
                 and partition.insync_replicas < partition.min_insync_replicas):
             error = NOT_ENOUGH_REPLICAS
-        if error != NONE:
-            return error
-        self.bytes_in += records.size
-        if partition.stored_codec >= 0 and records.size <= partition.core.plan.max_message_bytes:
-            if seen is not None and seen.status >= 0:
-                anew = seen.anew
-            else:
-                anew = recompressed(
-                    records.data, records.size, partition.stored_codec, partition.stored_level,
-                    MAX_DECOMPRESSED_BYTES if seen is None else seen.max_bytes)
-            if anew is not None:
-                records.data = <uint8_t*>PyByteArray_AS_STRING(anew)
-                records.size = len(anew)
-        try:
-            partition.append_seen(
-                <uint8_t*>records.data, records.size,
-                ORIGIN_GIVEN_OFFSETS if use_offset else ORIGIN_CLIENT, seen, &result)
-        except OSError as problem:
-            name = partition.entry.name.decode()
-            name = f"{name}-{partition.index}"
-            self.report(f"cannot append to {name}: {problem}", f"cannot append to {name}")
-            return KAFKA_STORAGE_ERROR
+        return error
+
+    cdef bytearray stored_anew(self, Partition partition, WireBytes records, Verdict seen):
+        """The batch in the codec that the topic wants; None: as it came."""
+        if partition.stored_codec < 0 or records.size > partition.core.plan.max_message_bytes:
+            return None
+        if seen is not None and seen.status >= 0:
+            return seen.anew
+        return recompressed(
+            records.data, records.size, partition.stored_codec, partition.stored_level,
+            MAX_DECOMPRESSED_BYTES if seen is None else seen.max_bytes)
+
+    cdef int16_t fail_one(self, Partition partition, object problem) except -1:
+        name = partition.entry.name.decode()
+        name = f"{name}-{partition.index}"
+        self.report(f"cannot append to {name}: {problem}", f"cannot append to {name}")
+        return KAFKA_STORAGE_ERROR
+
+    cdef int16_t take_job(
+        self, ProduceJob job, ProduceRequest request, ProduceOffsets* offsets
+    ) except -1:
+        """What became of a batch that a thread has appended."""
+        cdef Partition partition = job.partition
+        cdef WireBytes records
+        self.bytes_in += job.frame_bytes
+        if job.problem is not None:
+            return self.fail_one(partition, job.problem)
+        if job.result.error_code == NONE and request.acks == -1 and (
+                not partition.online or partition.replication is not job.replication):
+            return NOT_LEADER_OR_FOLLOWER           # nobody tells when the others have it
+        records.data = job.data
+        records.size = job.size
+        return self.end_one(partition, request, records, job.seen, &job.result, offsets)
+
+    cdef int16_t end_one(
+        self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
+        const AppendResult* result, ProduceOffsets* offsets
+    ) except -1:
+        """What is answered after an append, and waited for first."""
         self.batches += 1
         if result.error_code == NONE:
             offsets.base_offset = result.base_offset
             offsets.log_append_time_ms = result.log_append_time_ms
-            if (needs_all and partition.replication is not None
+            if (request.acks == -1 and partition.replication is not None
                     and partition.core.high_watermark <= result.last_offset):
                 offsets.wait_offset = result.last_offset + 1
             if self.durable:
                 self.appended.append((partition.log, result.last_offset + 1))
         offsets.log_start_offset = result.log_start_offset
         offsets.holds_too_much = seen is not None and seen.status == BATCH_TOO_LARGE
-        if use_offset:
+        if request.use_offset:
             offsets.log_end_offset = result.log_end_offset
             if result.error_code == INVALID_RECORD and has_gaps(records, seen):
                 return CORRUPT_MESSAGE
@@ -377,19 +469,21 @@ cdef class ProducePath:
 
 cdef inline int16_t append_part(
     ProducePath path, AnswerSink connection, ProduceRequest request, Py_ssize_t place,
-    Partition partition, int16_t error, ProduceOffsets* offsets
+    Partition partition, int16_t error, ProduceJob job, ProduceOffsets* offsets
 ) except -1:
-    """Append the batch at a place of the request, unless there is an error already or faults
-    are injected; returns the error.
+    """Append the batch at a place of the request, unless a thread has, there is an error already or
+    faults are injected; returns the error.
     """
     offsets.holds_too_much = False
     offsets.base_offset = offsets.log_append_time_ms = -1
     offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
-    if error == NONE and not -1 <= request.acks <= 1:
+    if job is not None:
+        error = path.take_job(job, request, offsets)
+    elif error == NONE and not -1 <= request.acks <= 1:
         error = INVALID_REQUIRED_ACKS
-    if error == NONE and path.injected is not None:
+    elif error == NONE and path.injected is not None:
         error = path.injected.get(partition, NONE)
-    if error == NONE:
+    if job is None and error == NONE:
         error = path.append_one(
             partition, request, &request.partitions[place], path.verdict(connection, place),
             offsets)
@@ -398,52 +492,3 @@ cdef inline int16_t append_part(
         error = path.injected_after[partition]
         offsets.base_offset = offsets.log_append_time_ms = offsets.wait_offset = -1
     return error
-
-
-cdef Py_ssize_t put_partition(
-    AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
-    Partition partition
-) except -2:
-    """One partition's answer. Returns where its tagged fields begin, -1: they tell no leader."""
-    cdef bint flexible = version >= FIRST_FLEXIBLE
-    cdef Py_ssize_t tags_at
-    room(out, PARTITION_ANSWER_BYTES)
-    put_int32(out, index)
-    put_int16(out, error)
-    put_int64(out, offsets.base_offset)
-    put_int64(out, offsets.log_append_time_ms)
-    if version >= FIRST_LOG_START_OFFSET:
-        put_int64(out, offsets.log_start_offset)
-    if version >= FIRST_ERROR_MESSAGE:
-        put_count(out, 0, flexible)                 # record errors
-        if error == MESSAGE_TOO_LARGE and offsets.holds_too_much:
-            put_string(out, <const uint8_t*>TOO_MUCH, len(TOO_MUCH), flexible)
-        else:
-            put_string(out, NULL, -1, flexible)     # no error message
-    tags_at = out.size
-    if flexible:
-        put_partition_tags(out, tells_leader(version, error, partition), offsets, partition)
-    return tags_at if version >= FIRST_CURRENT_LEADER else -1
-
-
-cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept:
-    """Whether the answer names the leader: to a client that asked the wrong broker (KIP-951) or
-    with an old epoch.
-    """
-    return version >= FIRST_CURRENT_LEADER and (
-        error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH
-    ) and partition.leader_id >= 0
-
-
-cdef int put_partition_tags(
-    AnswerBuffer out, bint leader, ProduceOffsets* offsets, Partition partition
-) noexcept:
-    """The leader; the log end offset, for one that gives offsets."""
-    put_int8(out, leader + (offsets.log_end_offset >= 0))
-    if leader:
-        put_leader(out, LEADER_TAG, partition)
-    if offsets.log_end_offset >= 0:
-        put_unsigned(out, LOG_END_OFFSET_TAG)
-        put_int8(out, 8)
-        put_int64(out, offsets.log_end_offset)
-    return 0

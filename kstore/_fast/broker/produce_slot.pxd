@@ -1,4 +1,4 @@
-# A Produce answer (acks=all) that waits for the followers.
+# A partition's part of a Produce answer, and an answer (acks=all) that waits for the followers.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -7,6 +7,24 @@ from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.replica_state cimport CommitWait
 from kstore._fast.broker.slots cimport AnswerSink, Slot
 from kstore._fast.protocol.wire cimport AnswerBuffer
+
+# What a partition's answer tells; -1 is unknown.
+cdef struct ProduceOffsets:
+    int64_t base_offset
+    int64_t log_append_time_ms
+    int64_t log_start_offset
+    int64_t log_end_offset          # only for who gives offsets (KIP-391)
+    int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
+    bint holds_too_much             # its records decompress to more than a batch may hold
+
+# One partition's answer. Returns where its tagged fields begin, -1: they tell no leader.
+cdef Py_ssize_t put_partition(
+    AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
+    Partition partition) except -2
+
+# Whether the answer names the leader: to a client that asked the wrong broker (KIP-951) or with an
+# old epoch.
+cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept
 
 cdef class PartWait(CommitWait):            # one partition of a request
     cdef ProduceSlot slot                   # None: it waits no more

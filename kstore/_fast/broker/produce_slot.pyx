@@ -1,19 +1,77 @@
-"""A Produce answer (acks=all) that waits for the followers.
+"""A Produce answer: what it says of a partition, and one (acks=all) that waits for the followers.
 
-It is encoded when the records are appended, as if all went well, and put right where that does not
-hold; requests behind it on the connection are appended meanwhile. What is appended is
+The latter is encoded when the records are appended, as if all went well, and put right where that
+does not hold; requests behind it on the connection are appended meanwhile. What is appended is
 produce_path's, how far the followers are, replica_state's.
 """
 
+from libc.stdint cimport uint8_t
 from libc.string cimport memmove
 
 from kstore._fast.record.buffer cimport store_int16
-from kstore._fast.error_codes cimport NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
+from kstore._fast.error_codes cimport (
+    FENCED_LEADER_EPOCH, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
 from kstore._fast.broker.node_hints cimport LEADER_TAG_BYTES, put_leader
-from kstore._fast.protocol.wire cimport room
+from kstore._fast.broker.produce_request cimport FIRST_FLEXIBLE
+from kstore._fast.protocol.wire cimport (
+    put_count, put_int8, put_int16, put_int32, put_int64, put_string, put_unsigned, room)
 
 cdef enum:
+    FIRST_LOG_START_OFFSET = 5
+    FIRST_ERROR_MESSAGE = 8
+    FIRST_CURRENT_LEADER = 10
+    PARTITION_ANSWER_BYTES = 240
     LEADER_TAG = 0                                  # KIP-951
+    LOG_END_OFFSET_TAG = 39101
+
+cdef const char* TOO_MUCH = (
+    b"The records of the compressed batch decompress to more than 16 MB, 32 times "
+    b"max.message.bytes and 256 times its size: send smaller batches")
+
+
+cdef Py_ssize_t put_partition(
+    AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
+    Partition partition
+) except -2:
+    cdef bint flexible = version >= FIRST_FLEXIBLE
+    cdef Py_ssize_t tags_at
+    room(out, PARTITION_ANSWER_BYTES)
+    put_int32(out, index)
+    put_int16(out, error)
+    put_int64(out, offsets.base_offset)
+    put_int64(out, offsets.log_append_time_ms)
+    if version >= FIRST_LOG_START_OFFSET:
+        put_int64(out, offsets.log_start_offset)
+    if version >= FIRST_ERROR_MESSAGE:
+        put_count(out, 0, flexible)                 # record errors
+        if error == MESSAGE_TOO_LARGE and offsets.holds_too_much:
+            put_string(out, <const uint8_t*>TOO_MUCH, len(TOO_MUCH), flexible)
+        else:
+            put_string(out, NULL, -1, flexible)     # no error message
+    tags_at = out.size
+    if flexible:
+        put_partition_tags(out, tells_leader(version, error, partition), offsets, partition)
+    return tags_at if version >= FIRST_CURRENT_LEADER else -1
+
+
+cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept:
+    return version >= FIRST_CURRENT_LEADER and (
+        error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH
+    ) and partition.leader_id >= 0
+
+
+cdef int put_partition_tags(
+    AnswerBuffer out, bint leader, ProduceOffsets* offsets, Partition partition
+) noexcept:
+    """The leader; the log end offset, for one that gives offsets."""
+    put_int8(out, leader + (offsets.log_end_offset >= 0))
+    if leader:
+        put_leader(out, LEADER_TAG, partition)
+    if offsets.log_end_offset >= 0:
+        put_unsigned(out, LOG_END_OFFSET_TAG)
+        put_int8(out, 8)
+        put_int64(out, offsets.log_end_offset)
+    return 0
 
 
 cdef class PartWait(CommitWait):

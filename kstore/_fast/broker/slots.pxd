@@ -10,6 +10,7 @@ from kstore._fast.protocol.wire cimport AnswerBuffer
 cdef class AnswerSink:
     # of the Produce request at hand, what threads have found: a batch's place in it -> Verdict
     cdef public dict verdicts
+    cdef object appends         # and what they append of it (ProduceAppends); None: nothing
     cdef AnswerBuffer open_answer(self, Slot slot)      # where to write it, header included
     cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends

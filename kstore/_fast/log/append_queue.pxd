@@ -29,6 +29,11 @@ cdef class AppendJob:
     # were done by now, what waited for it goes on.
     cdef int ended(self) except -1
     cdef int go_on(self) except -1
+    cdef int take_copy(self, data) except -1
+
+# One that calls back: with this job.
+cdef class CallbackJob(AppendJob):
+    cdef object callback
 
 # What one thread waits for, and does.
 cdef class Lane:

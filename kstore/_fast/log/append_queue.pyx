@@ -8,7 +8,7 @@ becomes of an append, is decided by whoever asks.
 """
 
 from libc.errno cimport EIO
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 import threading
@@ -18,6 +18,7 @@ from kstore._fast.disk.write_back cimport WriteBack
 from kstore._fast.log.clock cimport now_us
 from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
+from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
@@ -50,6 +51,42 @@ cdef class AppendJob:
         return 0
 
     cdef int go_on(self) except -1:
+        return 0
+
+    cdef int take_copy(self, data) except -1:
+        """Append a copy of these batches."""
+        cdef MemoryView view
+        self.keeps = bytearray(data)
+        view = view_of(self.keeps, True)
+        self.data = view.data
+        self.size = view.size
+
+    @property
+    def error_code(self):
+        """Why nothing was appended, as Kafka says it; without a problem."""
+        return self.result.error_code
+
+    @property
+    def base_offset(self):
+        """The offset of the first record."""
+        return self.result.base_offset
+
+    @property
+    def last_offset(self):
+        """The offset of the last record."""
+        return self.result.last_offset
+
+    @property
+    def log_end_offset(self):
+        """Where the log ended after the append."""
+        return self.result.log_end_offset
+
+
+cdef class CallbackJob(AppendJob):
+    """An append that calls back."""
+
+    cdef int go_on(self) except -1:
+        self.callback(self)
         return 0
 
 
@@ -113,9 +150,24 @@ cdef class AppendQueue:
         """
         self.call_threadsafe = call_threadsafe
         self.run_later = run_later
+        self.calm.untimed = run_later is not None
         self.calm.threaded = True
 
     # -- on the loop
+
+    def append(self, LogCore core not None, data, int32_t leader_epoch, str origin, callback):
+        """Append ready batches, of which a copy is made; ``callback(job)`` is called on the loop
+        when that is done, or has failed.
+        """
+        cdef CallbackJob job = CallbackJob.__new__(CallbackJob)
+        from kstore._fast.log.log_core import ORIGINS
+
+        job.core = core
+        job.take_copy(data)
+        job.leader_epoch = leader_epoch
+        job.origin = ORIGINS[origin]
+        job.callback = callback
+        self.submit(job)
 
     cdef int submit(self, AppendJob job) except -1:
         cdef LogCore core = job.core
@@ -182,14 +234,15 @@ cdef class AppendQueue:
                 lane.wait(FOR_EVER)
 
     def run_next(self):
-        """Do one job here: the first of the lane that has any."""
+        """Do one job here: the first of the lane that has any; False if none has."""
         cdef int number
         cdef Lane lane
         for number in range(LANES):
             lane = <Lane>self.lanes[number]
             if lane.jobs:
                 self.run(lane, number, lane.jobs.popleft())
-                return
+                return True
+        return False
 
     cdef int run(self, Lane lane, int number, AppendJob job) except -1:
         cdef LogCore core = job.core
@@ -270,6 +323,8 @@ cdef class AppendQueue:
         cdef int64_t until = now_us() + <int64_t>(seconds * 1e6)
         self.calm.threaded = False
         self.stopping = True
+        while self.run_later is not None and self.run_next():
+            pass
         for lane in [*self.lanes, self.watch]:
             lane.wake()
         for name, thread in self.threads.items():

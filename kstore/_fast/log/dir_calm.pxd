@@ -17,6 +17,7 @@ cdef class DirCalm:
     cdef public bint over_budget    # more waits to be written back than should
     cdef WriteBack write_back       # who knows it; or None
     cdef WriteBackState* written    # the state of that
+    cdef public bint untimed        # the machine's clock says nothing: in a simulation
     cdef int64_t slow_until_us
     cdef int64_t[2] began_us        # of the append that each lane's thread is at; 0: none
     cdef bint is_over_budget(self) noexcept nogil

@@ -13,6 +13,8 @@ class DirCalm:
     """More waits to be written back than should."""
     def follow(self, write_back: WriteBack | None) -> None:
         """More is unwritten than should be whenever this one says so, too."""
+    untimed: bool
+    """The machine's clock says nothing: in a simulation."""
     @property
     def calm(self) -> bool:
         """Whether small appends need no thread now."""

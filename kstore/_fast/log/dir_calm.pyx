@@ -35,7 +35,7 @@ cdef class DirCalm:
         return False
 
     cdef void note_write(self, int64_t took_us) noexcept nogil:
-        if took_us > SLOW_US:
+        if took_us > SLOW_US and not self.untimed:
             self.slow_until_us = now_us() + SLOW_FOR_US
 
     def note_slow(self):

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from kstore._fast.broker.produce_later cimport FrameMemory
 from kstore._fast.network.request_paths cimport RequestHead, RequestPaths
 from kstore._fast.protocol.wire cimport WireReader
 
@@ -14,6 +15,7 @@ cdef class Connection(RequestPaths):
     cdef readonly int64_t last_active_ms
     cdef uint8_t* own                       # what is read of a request that came in pieces
     cdef Py_ssize_t own_capacity, own_end
+    cdef FrameMemory pinned                 # own, while threads append from it; or None
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1
     cdef int handle_all(self, uint8_t* data, Py_ssize_t size) except -1
@@ -27,6 +29,7 @@ cdef class Connection(RequestPaths):
     cdef int reserve(self, Py_ssize_t capacity) except -1
     cdef bint admit(self, int64_t size) except? False
     cdef int give_back(self) except -1
+    cdef bint give_to_threads(self) noexcept
     cdef bint may_handle(self) noexcept
     cdef bint wants_budget(self) except? True
     cdef Py_ssize_t turn_room(self) noexcept

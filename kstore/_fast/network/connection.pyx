@@ -6,14 +6,14 @@ request means.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 from kstore._fast.record.buffer cimport load_int32
 from kstore._fast.log.clock cimport now_ms, now_us
 from kstore._fast.network.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
 from kstore._fast.network.loop_watch cimport LoopWatch
-from kstore._fast.broker.produce_unpack cimport TURN_BYTES
+from kstore._fast.broker.produce_later cimport TURN_BYTES, ProduceAppends
 from kstore._fast.broker.sending cimport SEND_LOST
 from kstore._fast.broker.slots cimport Slot
 from kstore._fast.network.request_paths cimport API_VERSIONS, NEXT_TURN, OVER_QUOTA
@@ -174,6 +174,7 @@ cdef class Connection(RequestPaths):
     def admitted(self):
         """Handle the first request that is left once more, then what has come behind it."""
         self.admission = False
+        self.pinned = None
         self.resume()
 
     def tls_object(self):
@@ -231,6 +232,8 @@ cdef class Connection(RequestPaths):
             self.plane.out.clear()
             return 0
         self.keep_rest(data + used, size - used, used > 0)
+        if self.appends is not None and (<ProduceAppends>self.appends).fresh:
+            self.pinned = (<ProduceAppends>self.appends).submit(self.own, data + used)
         self.flush()
         self.end_read()
         self.regulate()
@@ -411,9 +414,15 @@ cdef class Connection(RequestPaths):
         cdef uint8_t* data
         if capacity <= self.own_capacity:
             return 0
-        data = <uint8_t*>realloc(self.own, capacity)
+        if self.pinned is not None:
+            data = <uint8_t*>malloc(capacity)
+        else:
+            data = <uint8_t*>realloc(self.own, capacity)
         if data == NULL:
             raise MemoryError(f"no memory for a request of {capacity} bytes")
+        if self.pinned is not None:
+            memcpy(data, self.own, self.own_end)
+            self.give_to_threads()
         self.own = data
         self.own_capacity = capacity
         return 0
@@ -435,13 +444,22 @@ cdef class Connection(RequestPaths):
 
     cdef int give_back(self) except -1:
         cdef int64_t admitted = self.admitted_bytes
-        free(self.own)
+        if not self.give_to_threads():
+            free(self.own)
         self.own = NULL
         self.own_capacity = self.own_end = 0
         self.admitted_bytes = 0
         if admitted:
             self.plane.release(admitted)
         return 0
+
+    cdef bint give_to_threads(self) noexcept:
+        """Leave the memory to the threads that append from it, if any do."""
+        cdef FrameMemory memory = self.pinned
+        self.pinned = None
+        if memory is not None:
+            memory.owns = True
+        return memory is not None
 
     cdef bint may_handle(self) noexcept:
         """Whether a further request may be handled now; otherwise it stays where it was read to."""

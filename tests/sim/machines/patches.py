@@ -23,6 +23,7 @@ from typing import Any
 import kstore
 import kstore.broker.app as app
 import kstore.broker.coordination.lmdb_store as lmdb_store
+import kstore.broker.runtime.log_dirs.log_manager as log_manager
 import kstore.log.log_dir as log_dir
 import kstore.log.maintenance as log_maintenance
 from kstore.broker.compose import compose
@@ -97,6 +98,7 @@ def virtual_machine(
     put(log_dir, "boot_id", _boot_id)
     put(log_maintenance.Maintenance, "_start", _start_thread)
     put(log_maintenance.Maintenance, "stop", _stop_threads)
+    put(log_manager.LogManager, "_serve_appends", _serve_appends)
     if plant is not None:
         plant(put)
     try:
@@ -162,6 +164,16 @@ def _boot_id() -> bytes:
 def _environment() -> SystemEnv:
     life = current_life()
     return SystemEnv() if life is None else _Environment(life)
+
+
+def _serve_appends(self: Any, log_dir: Any) -> None:
+    """Appends that may wait are done a while later, one after the other; in some lives all are."""
+    life = current_life()
+    assert life is not None
+    appends = log_dir.appends
+    later = life.loop.worker(appends)
+    appends.serve(life.loop.call_soon, later.add)
+    appends.calm.over_budget = life.random.random() < 0.3
 
 
 def _start_thread(self: Any, name: str, run: Callable[[], None]) -> None:

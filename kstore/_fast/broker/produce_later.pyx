@@ -1,9 +1,16 @@
-"""Which batches of a Produce request a thread has to look into before they are appended: those that
-claim to hold much, and those that come when the turn has decompressed enough.
+"""What of a Produce request is left to threads before it is answered: a look into batches that
+claim to hold much, or that come when the turn has decompressed enough; and appends that may wait
+for the disk.
 
-Batches that are refused without a look (no right, no leader here, too large) are not among them.
+The connection keeps the request and has it handled again when they are done. Batches that are
+refused without a look (no right, no leader here, too large) are not looked into.
 """
 
+from libc.stdlib cimport free
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+
+from kstore._fast.log.append_queue cimport AppendQueue
 from kstore._fast.record.batch cimport (
     BATCH_BAD_OFFSET_DELTA, BATCH_HEADER_SIZE, BATCH_OK, COMPRESSION_MASK, BatchInfo, is_compressed,
     read_batch_header, validate_batch, validate_compressed)
@@ -92,3 +99,73 @@ cdef bint has_gaps(WireBytes records, Verdict seen) except -1:
             status = validate_compressed(
                 records.data, &info, MAX_DECOMPRESSED_BYTES if seen is None else seen.max_bytes)
     return status == BATCH_BAD_OFFSET_DELTA
+
+
+cdef class FrameMemory:
+    """The bytes of a request that threads append from."""
+
+    def __dealloc__(self):
+        if self.owns:
+            free(self.data)
+
+
+cdef class ProduceJob(AppendJob):
+    """The batch at one place of a request, appended by a thread."""
+
+    cdef int ended(self) except -1:
+        return self.partition.end_append(self)
+
+    cdef int go_on(self) except -1:
+        return self.group.one_done()
+
+
+cdef class ProduceAppends:
+    """What threads append of the first request that a connection has left. Each batch is appended
+    once, however often the request is handled.
+    """
+
+    def __init__(self, AnswerSink sink not None):
+        self.sink = sink
+        self.jobs = {}
+        self.fresh = []
+
+    cdef int add(
+        self, Py_ssize_t place, Partition partition, WireBytes records, bytearray anew, int origin,
+        Verdict seen
+    ) except -1:
+        cdef ProduceJob job = ProduceJob.__new__(ProduceJob)
+        job.core = partition.core
+        job.data = <uint8_t*>records.data
+        job.size = job.frame_bytes = records.size
+        if anew is not None:
+            job.data = <uint8_t*>PyByteArray_AS_STRING(anew)
+            job.size = len(anew)
+            job.keeps = anew
+        job.leader_epoch = partition.leader_epoch
+        job.origin = origin
+        job.seen = seen
+        job.partition = partition
+        job.replication = partition.replication
+        job.group = self
+        self.jobs[place] = job
+        self.fresh.append(job)
+        return 0
+
+    cdef FrameMemory submit(self, uint8_t* frame, uint8_t* was):
+        cdef FrameMemory memory = FrameMemory.__new__(FrameMemory)
+        cdef ProduceJob job
+        memory.data = frame
+        fresh, self.fresh = self.fresh, []
+        self.missing += len(fresh)
+        for job in fresh:
+            if job.keeps is None:
+                job.data = frame + (job.data - was)
+                job.keeps = memory
+            (<AppendQueue>job.core.appends).submit(job)
+        return memory
+
+    cdef int one_done(self) except -1:
+        self.missing -= 1
+        if self.missing == 0:
+            (<object>self.sink).admitted()
+        return 0

@@ -1,1 +1,0 @@
-"""Which batches of a Produce request a thread has to look into first; see produce_unpack.pyx."""

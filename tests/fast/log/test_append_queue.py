@@ -1,0 +1,269 @@
+"""Appends that are left to threads: the order of each log, what a failure takes with it, and what
+is told of one that hangs.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kstore._fast.log.append_queue import AppendQueue, CallbackJob
+from kstore._fast.log.dir_calm import DirCalm
+from kstore._fast.log.segment_file import SegmentFile
+from kstore._fast.record.builder import build_batch
+from kstore.env import SystemEnv, SystemFileSystem
+from kstore.log import Log, LogDir, open_log_dir
+
+WAIT_S = 60
+STORAGE_ERROR, NOT_LEADER = 56, 6
+
+
+class Gate(SegmentFile):
+    """A segment file whose appends wait while the gate is shut, and may fail."""
+
+    open = threading.Event()
+    reached = threading.Semaphore(0)
+    failing: OSError | None = None
+
+    def append(self, data: Any) -> int:
+        Gate.reached.release()
+        assert Gate.open.wait(WAIT_S)
+        if Gate.failing is not None:
+            raise Gate.failing
+        return super().append(data)
+
+
+class GatedFiles(SystemFileSystem):
+    """Segments of the topic `slow` are behind the gate."""
+
+    def open_segment(
+        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
+    ) -> Any:
+        slow = factory is SegmentFile and "slow" in path
+        return super().open_segment(
+            Gate if slow else factory, path, writable=writable, create=create
+        )
+
+
+class Loop:
+    """Stands for the loop: what is called from threads is run by `turn`."""
+
+    def __init__(self) -> None:
+        self.calls: Queue[Callable[[], None]] = Queue()
+        self.done: list[CallbackJob] = []
+
+    def until(self, count: int) -> list[CallbackJob]:
+        """Run what comes until so many appends are done."""
+        while len(self.done) < count:
+            self.calls.get(timeout=WAIT_S)()
+        return self.done
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path, loop: Loop):
+    Gate.open.set()
+    Gate.reached = threading.Semaphore(0)
+    Gate.failing = None
+    opened = open_log_dir(str(tmp_path / "logs"), env=SystemEnv(fs=GatedFiles()))
+    opened.appends.serve(loop.calls.put)
+    yield opened
+    Gate.open.set()
+    opened.close()
+
+
+def batch(value: bytes, count: int = 1) -> bytes:
+    return build_batch([value] * count, timestamp=1)
+
+
+def leave(loop: Loop, log: Log, data: bytes) -> None:
+    """Leave an append to the threads of its log dir."""
+    log.log_dir.appends.append(log.core, data, 0, "client", loop.done.append)
+
+
+def values(log: Log) -> list[bytes | None]:
+    return [record.value for record in log.read(0)]
+
+
+def test_appends_of_one_log_are_in_order_and_all_are_told(log_dir: LogDir, loop: Loop) -> None:
+    log = log_dir.log("t")
+    sizes = [10, 100_000, 5, 70_000, 1, 200_000]
+    for i, size in enumerate(sizes):
+        leave(loop, log, batch(bytes([i]) * size))
+    assert log.core.queued == 6
+    assert [job.base_offset for job in loop.until(6)] == [0, 1, 2, 3, 4, 5]
+    assert values(log) == [bytes([i]) * size for i, size in enumerate(sizes)]
+    assert log.core.queued == 0
+
+
+def test_what_hangs_holds_its_log_and_nothing_of_the_other_lane(
+    log_dir: LogDir, loop: Loop
+) -> None:
+    slow, other = log_dir.log("slow"), log_dir.log("t")
+    Gate.open.clear()
+    leave(loop, slow, batch(b"x" * 70_000))
+    leave(loop, slow, batch(b"small, and behind it"))
+    leave(loop, other, batch(b"beside it"))
+    [beside] = loop.until(1)
+    assert (beside.problem, values(other)) == (None, [b"beside it"])
+    assert slow.log_end_offset == 0
+    Gate.open.set()
+    loop.until(3)
+    assert values(slow) == [b"x" * 70_000, b"small, and behind it"]
+
+
+def test_a_failure_fails_what_is_queued_behind_it_and_nothing_later(
+    log_dir: LogDir, loop: Loop
+) -> None:
+    slow = log_dir.log("slow")
+    leave(loop, slow, batch(b"first"))
+    loop.until(1)
+    Gate.open.clear()
+    Gate.failing = OSError(errno.ENOSPC, "no space")
+    for value in (b"fails", b"behind", b"behind that"):
+        leave(loop, slow, batch(value))
+    Gate.open.set()
+    problems = [job.problem for job in loop.until(4)[1:]]
+    assert [type(each) for each in problems] == [OSError] * 3
+    assert "no space" in str(problems[0])
+    assert "an append before it failed" in str(problems[2])
+    assert values(slow) == [b"first"]
+    Gate.failing = None
+    leave(loop, slow, batch(b"later"))
+    assert loop.until(5)[4].base_offset == 1
+    assert values(slow) == [b"first", b"later"]
+
+
+def test_what_was_queued_before_leadership_ended_is_refused(log_dir: LogDir, loop: Loop) -> None:
+    slow = log_dir.log("slow")
+    Gate.open.clear()
+    leave(loop, slow, batch(b"under way"))
+    leave(loop, slow, batch(b"queued"))
+    Gate.reached.acquire()
+    slow.core.refuse_queued()
+    leave(loop, slow, batch(b"of the next term"))
+    Gate.open.set()
+    codes = [job.error_code for job in loop.until(3)]
+    assert codes == [0, NOT_LEADER, 0]
+    assert values(slow) == [b"under way", b"of the next term"]
+
+
+def test_a_closed_log_takes_nothing_of_what_is_queued(log_dir: LogDir, loop: Loop) -> None:
+    log = log_dir.log("t")
+    log.core.close()
+    leave(loop, log, batch(b"late"))
+    assert loop.until(1)[0].error_code == STORAGE_ERROR
+
+
+def test_closing_the_directory_does_what_is_queued_first(tmp_path: Path, loop: Loop) -> None:
+    log_dir = open_log_dir(str(tmp_path / "logs"))
+    log_dir.appends.serve(loop.calls.put)
+    log = log_dir.log("t")
+    for i in range(50):
+        leave(loop, log, batch(b"%d" % i))
+    log_dir.close()
+    with open_log_dir(str(tmp_path / "logs"), read_only=True) as again:
+        assert values(again.log("t", create=False)) == [b"%d" % i for i in range(50)]
+
+
+def test_who_has_no_loop_can_leave_nothing_to_threads(tmp_path: Path) -> None:
+    with open_log_dir(str(tmp_path / "logs")) as log_dir:
+        log = log_dir.log("t")
+        with pytest.raises(RuntimeError, match=r"call serve\(\) first"):
+            log_dir.appends.append(log.core, batch(b"x"), 0, "client", print)
+        assert log.core.queued == 0
+
+
+def test_what_hangs_is_named_by_a_thread(log_dir: LogDir, loop: Loop, caplog: Any) -> None:
+    slow = log_dir.log("slow")
+    Gate.open.clear()
+    leave(loop, slow, batch(b"x"))
+    said = threading.Event()
+    caplog.handler.addFilter(lambda record: bool(said.set()) or True)
+    assert said.wait(WAIT_S)
+    [first] = [r.getMessage() for r in caplog.records if "waiting for the disk" in r.getMessage()]
+    assert f"an append to slow-0 in {log_dir.path} has been waiting for the disk for 1." in first
+    assert not log_dir.appends.calm.calm
+    Gate.open.set()
+    loop.until(1)
+    assert any("an append to slow-0" in r.getMessage() and "took" in r.getMessage()
+               for r in caplog.records)  # fmt: skip
+
+
+def test_a_directory_is_calm_until_something_is_slow_there() -> None:
+    calm = DirCalm()
+    assert calm.calm
+    calm.note_slow()
+    assert not calm.calm
+    for name in ("threads_always", "over_budget"):
+        calm = DirCalm()
+        setattr(calm, name, True)
+        assert not calm.calm
+
+
+def test_in_a_simulation_nothing_is_timed_and_no_thread_begins(tmp_path: Path) -> None:
+    runs: list[Callable[[], bool]] = []
+    done: list[Any] = []
+    before = threading.active_count()
+    with open_log_dir(str(tmp_path / "logs")) as log_dir:
+        log_dir.appends.serve(lambda call: call(), runs.append)
+        log_dir.appends.calm.note_slow()
+        assert log_dir.appends.calm.calm
+        log = log_dir.log("t")
+        for _ in range(3):
+            log_dir.appends.append(log.core, batch(b"x"), 0, "client", done.append)
+        assert log.log_end_offset == 0
+        while len(done) < 3:
+            assert runs.pop(0)()
+        assert not runs
+        assert threading.active_count() - before <= 1, "the log dir's maintenance"
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 90_000), st.integers(1, 3), st.booleans()),
+        max_size=30,
+    )
+)
+def test_jobs_give_the_logs_that_direct_appends_give(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int, bool]]
+) -> None:
+    loop = Loop()
+    folder = tmp_path_factory.mktemp("logs")
+    with open_log_dir(str(folder / "a")) as one, open_log_dir(str(folder / "b")) as two:
+        one.appends.serve(loop.calls.put)
+        queued = 0
+        for number, (index, size, count, direct) in enumerate(steps):
+            data = batch(bytes([number]) * size, count)
+            two.log("t", index).append_batches(data, leader_epoch=0)
+            if direct and one.log("t", index).core.queued == 0:
+                one.log("t", index).append_batches(data, leader_epoch=0)
+            else:
+                leave(loop, one.log("t", index), data)
+                queued += 1
+        loop.until(queued)
+        for index in range(3):
+            assert values(one.log("t", index)) == values(two.log("t", index))
+            first, second = (
+                Path(each.path) / f"t-{index}" / f"{0:020d}.log" for each in (one, two)
+            )
+            size = one.log("t", index).core.active.size_bytes
+            assert first.read_bytes()[:size] == second.read_bytes()[:size]
+
+
+def test_the_queue_knows_its_directory(log_dir: LogDir) -> None:
+    assert isinstance(log_dir.appends, AppendQueue)
+    assert log_dir.appends.path == log_dir.path
